@@ -1,0 +1,578 @@
+"""The door: from a frame (or arrays with keywords) and clicks to one frozen :class:`ClickLog`.
+
+Everything a user can pass is read, checked and coded here, once. Nothing behind this file asks
+what kind of frame came in, whether ids were strings, or in which order the rows were.
+"""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+
+from ._segments import encode, offsets_from_sorted, rank_in_segment
+from .exceptions import ClickDataWarning, MissingRoleWarning
+
+__all__ = [
+    "FIT_ROLES",
+    "ROLES",
+    "ClickLog",
+    "feature_columns",
+    "is_frame",
+    "make_click_log",
+    "read_features",
+    "read_role",
+    "role_columns",
+]
+
+ROLES = (
+    "qid",
+    "session",
+    "doc",
+    "position",
+    "bias",
+    "user",
+    "propensity",
+    "impressions",
+    "relevance",
+)
+#: What a model may read: all roles but the human annotation.
+FIT_ROLES = ROLES[:-1]
+
+_NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "relevance")
+#: Rows converted to float32 at a time, so that a frame is never held twice in float64.
+_CHUNK = 65_536
+
+
+# --------------------------------------------------------------------------------------
+# Columns of X
+# --------------------------------------------------------------------------------------
+def is_frame(X):
+    """Whether X is a data frame (pandas, Polars, PyArrow, ...); a lazy one is an error."""
+    if nw.dependencies.is_into_dataframe(X):
+        return True
+    native = nw.from_native(X, pass_through=True)
+    if isinstance(native, nw.LazyFrame):
+        raise TypeError(
+            f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}); expected a frame in "
+            "memory. Reduce it first with skultr.aggregate_clicks(X), which runs in its engine, "
+            "or collect it."
+        )
+    return False
+
+
+def role_columns(X):
+    """Names of the role columns of a frame, in the frame's order."""
+    return [name for name in _columns(X) if name in ROLES]
+
+
+def feature_columns(X):
+    """Names of the columns of a frame without a role, in the frame's order."""
+    return [name for name in _columns(X) if name not in ROLES]
+
+
+def read_role(X, role, value=None):
+    """One role as an array: the keyword ``value`` where given, else the column of a frame.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    role : str
+        One of :data:`ROLES`.
+    value : array-like of shape (n_rows,), default=None
+        The keyword metadata, which wins over a column.
+
+    Returns
+    -------
+    values : ndarray of shape (n_rows,) or None
+        None where the role is absent. Numeric roles come as float64, missing as NaN.
+    """
+    if value is None:
+        if not is_frame(X) or role not in _columns(X):
+            return None
+        value = nw.from_native(X, eager_only=True)[role].to_numpy()
+    elif nw.dependencies.is_into_series(value):
+        value = nw.from_native(value, series_only=True).to_numpy()
+    value = np.asarray(value)
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if value.shape != (n_rows,):
+        raise ValueError(
+            f"The role {role!r} has shape {value.shape}; expected one value for each row of X, "
+            f"that is ({n_rows},)."
+        )
+    return _numeric_role(role, value) if role in _NUMERIC_ROLES else _id_role(role, value)
+
+
+def read_features(X):
+    """The feature part of X: what scikit-learn's ``validate_data`` should see.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix
+
+    Returns
+    -------
+    features : pandas.DataFrame of float32 (from a frame), else X as it came
+    """
+    if not is_frame(X):
+        return X
+    frame = nw.from_native(X, eager_only=True)
+    names = feature_columns(X)
+    columns = [frame.columns[i] for i in range(len(frame.columns)) if frame.columns[i] in names]
+    frame = frame.select(columns) if columns else frame[:, :0]
+    _check_numeric_columns(frame)
+    values = np.empty((X.shape[0], len(columns)), dtype=np.float32)
+    for start in range(0, len(values), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        # A value beyond float32 becomes infinite here and is named by the check behind.
+        with np.errstate(over="ignore"):
+            values[rows] = frame[rows, :].to_numpy()
+    return pd.DataFrame(values, columns=names, copy=False)
+
+
+def _columns(X):
+    return list(nw.from_native(X, eager_only=True).columns)
+
+
+def _check_numeric_columns(frame):
+    for name, dtype in frame.schema.items():
+        if dtype.is_numeric() or dtype in (nw.Boolean, nw.Object, nw.Unknown):
+            continue
+        raise ValueError(
+            f"The feature column {name!r} has type {dtype}; expected numbers. A column is a "
+            f"feature unless its name is a role ({', '.join(ROLES)}): rename it to its role, "
+            "encode it as numbers, or drop it."
+        )
+
+
+def _numeric_role(role, value):
+    if value.dtype.kind in "iufb":
+        return value.astype(float)
+    try:
+        # Object columns hold None or pandas.NA where a value is missing.
+        return pd.to_numeric(pd.Series(value)).to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"The role {role!r} must hold numbers, got {value.dtype} values such as "
+            f"{value[0]!r}. Convert the column, or rename it if it is not a {role!r}."
+        ) from error
+
+
+def _id_role(role, value):
+    missing = pd.isna(value)
+    if missing.any():
+        raise ValueError(
+            f"The role {role!r} is missing in {int(missing.sum())} of {len(value)} rows, first "
+            f"in row {int(missing.argmax())}; expected an id in every row. Fill or drop them."
+        )
+    return value
+
+
+# --------------------------------------------------------------------------------------
+# The click log
+# --------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class ClickLog:
+    """A click log as codes and arrays, sorted by query, list and position.
+
+    Rows of never-shown candidates come last in their list, with ``shown`` False and
+    ``bias`` and ``position`` -1.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_docs, n_features), float32
+        One row a distinct document.
+    doc, query, list_, user : ndarray of shape (n_rows,), int
+        Codes of each row.
+    position : ndarray of shape (n_rows,), int
+        Rank at which the row was shown, from 1.
+    bias : ndarray of shape (n_rows,), int
+        Code of the bias factor, an index of ``bias_values``.
+    clicks : ndarray of shape (n_rows,)
+        Number of clicks, that is click rate times ``weight``.
+    weight : ndarray of shape (n_rows,)
+        Impressions times sample weight.
+    shown : ndarray of shape (n_rows,), bool
+    propensity : ndarray of shape (n_rows,) or None
+        Known examination probabilities.
+    offsets : ndarray of shape (n_lists + 1,)
+        Where each list begins.
+    query_ids, bias_values, user_ids : ndarray
+        What the codes stand for.
+    """
+
+    features: np.ndarray
+    doc: np.ndarray
+    query: np.ndarray
+    list_: np.ndarray
+    user: np.ndarray
+    position: np.ndarray
+    bias: np.ndarray
+    clicks: np.ndarray
+    weight: np.ndarray
+    shown: np.ndarray
+    propensity: np.ndarray | None
+    offsets: np.ndarray
+    query_ids: np.ndarray
+    bias_values: np.ndarray
+    user_ids: np.ndarray
+
+    @property
+    def n_rows(self):
+        """Number of rows."""
+        return len(self.doc)
+
+    @property
+    def n_lists(self):
+        """Number of lists."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def click_rate(self):
+        """Clicks over impressions, shape (n_rows,); 0 where nothing was shown."""
+        return np.divide(self.clicks, self.weight, out=np.zeros(self.n_rows), where=self.shown)
+
+    def fold(self):
+        """Merge lists that show the same documents in the same way; clicks and weights add up.
+
+        Objectives that are linear in the clicks given the list have the same value and the same
+        gradient on the folded log, at a cost that grows with the number of *distinct* lists.
+        """
+        first, group = self._identical_lists()
+        if len(first) == self.n_lists:
+            return self._take_lists(first)
+        lengths = np.diff(self.offsets)
+        # The cell of a row: its place in the representative of its group of lists.
+        new_offsets = np.concatenate(([0], np.cumsum(lengths[first])))
+        place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], lengths)
+        cell = np.repeat(new_offsets[group], lengths) + place
+        n_cells = int(new_offsets[-1])
+        folded = self._take_lists(first)
+        return replace(
+            folded,
+            clicks=np.bincount(cell, weights=self.clicks, minlength=n_cells),
+            weight=np.bincount(cell, weights=self.weight, minlength=n_cells),
+        )
+
+    def select_queries(self, keep):
+        """The lists of the queries where ``keep``, a bool array by query code, is True."""
+        starts = self.query[self.offsets[:-1]]
+        return self._take_lists(np.flatnonzero(keep[starts]))
+
+    def _identical_lists(self):
+        """First list and group number of each set of identical lists."""
+        row = _hash_columns(self._identity_columns())
+        keys = np.column_stack(
+            [
+                self.query[self.offsets[:-1]].astype(np.uint64),
+                *(_segment_hash(salted, self.offsets) for salted in (row, _mix(row))),
+            ]
+        )
+        order = np.lexsort(keys.T[::-1])
+        new = np.ones(len(order), dtype=bool)
+        new[1:] = (keys[order[1:]] != keys[order[:-1]]).any(axis=1)
+        group = np.empty(len(order), dtype=np.intp)
+        group[order] = np.cumsum(new) - 1
+        return order[new], group
+
+    def _identity_columns(self):
+        place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
+        columns = [place, self.doc, self.position, self.bias, self.user]
+        if self.propensity is not None:
+            columns.append(self.propensity.view(np.int64))
+        return columns
+
+    def _take_lists(self, lists):
+        lengths = np.diff(self.offsets)[lists]
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        shift = np.repeat(self.offsets[:-1][lists] - offsets[:-1], lengths)
+        rows = np.arange(offsets[-1]) + shift
+        by_row = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
+        return replace(
+            self,
+            **{name: getattr(self, name)[rows] for name in by_row},
+            propensity=None if self.propensity is None else self.propensity[rows],
+            list_=np.repeat(np.arange(len(lists)), lengths),
+            offsets=offsets,
+        )
+
+
+def make_click_log(X, features, y, sample_weight=None, roles=None):
+    """Read the roles, check them against each other, sort: the one way to a :class:`ClickLog`.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        As the user gave it; only its role columns are read.
+    features : ndarray of shape (n_rows, n_features), float32
+        The validated features.
+    y : ndarray of shape (n_rows,)
+        Clicks or click rates; values above 1 are graded relevance.
+    sample_weight : ndarray of shape (n_rows,), default=None
+    roles : dict of str to array-like, default=None
+        Keyword metadata, which wins over columns.
+
+    Returns
+    -------
+    log : ClickLog
+
+    Raises
+    ------
+    ValueError
+        With the value found, what was expected and what to do.
+    """
+    given = roles or {}
+    roles = {role: read_role(X, role, given.get(role)) for role in FIT_ROLES}
+    n_rows = len(features)
+    rate = _check_clicks(y)
+    weight = _check_impressions(roles["impressions"], sample_weight, n_rows)
+    query, query_ids = _query_codes(roles["qid"], n_rows)
+    list_ = _list_codes(query, roles["session"])
+    position = _check_positions(roles["position"], list_)
+    doc, doc_features = _documents(roles["doc"], features)
+    user, user_ids = _codes_or_zeros(roles["user"], n_rows)
+    shown = (position > 0) & (weight > 0)
+    if not shown.any():
+        raise ValueError(
+            "No row was shown: every position is missing or every impression count is 0. "
+            "Expected at least one shown row to learn from."
+        )
+    bias, bias_values = _bias_codes(roles["bias"], position, shown)
+    propensity = _check_propensity(roles["propensity"], shown)
+
+    order = np.lexsort((doc, np.where(shown, position, np.iinfo(np.int64).max), list_))
+    offsets = offsets_from_sorted(list_[order])
+    log = ClickLog(
+        features=doc_features,
+        doc=doc[order],
+        query=query[order],
+        list_=np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
+        user=user[order],
+        position=np.where(shown, position, -1)[order],
+        bias=bias[order],
+        clicks=np.where(shown, rate * weight, 0.0)[order],
+        weight=weight[order],
+        shown=shown[order],
+        propensity=None if propensity is None else propensity[order],
+        offsets=offsets,
+        query_ids=query_ids,
+        bias_values=bias_values,
+        user_ids=user_ids,
+    )
+    _check_one_row_a_position(log, has_session=roles["session"] is not None)
+    if not log.clicks.any():
+        warnings.warn(
+            "The log has no click: there is nothing to learn from and every document will get "
+            "about the same score. Check that y holds the clicks.",
+            ClickDataWarning,
+            stacklevel=4,
+        )
+    return log
+
+
+# --------------------------------------------------------------------------------------
+# Checks of single roles
+# --------------------------------------------------------------------------------------
+def _check_clicks(y):
+    y = np.asarray(y, dtype=float)
+    if not np.isfinite(y).all():
+        bad = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise ValueError(
+            f"Input y contains NaN or infinity: y[{bad}] is {y[bad]}. Expected a click (0 or 1) "
+            "or a click rate in [0, 1] for every row; give a row that was not shown y = 0 and a "
+            "missing position."
+        )
+    if (y < 0).any():
+        bad = int(np.flatnonzero(y < 0)[0])
+        raise ValueError(
+            f"y holds negative values: y[{bad}] is {y[bad]:g}. Expected clicks (0 or 1), click "
+            "rates in [0, 1] or graded relevance (0, 1, 2, ...)."
+        )
+    largest = y.max(initial=0.0)
+    if largest > 1:
+        warnings.warn(
+            f"y has values above 1 (up to {largest:g}): it is read as graded relevance and "
+            "divided by its maximum. If these are click counts, pass clicks / impressions as y "
+            "and the impressions in the column or keyword 'impressions'.",
+            ClickDataWarning,
+            stacklevel=5,
+        )
+        y = y / largest
+    return y
+
+
+def _check_impressions(impressions, sample_weight, n_rows):
+    weight = np.ones(n_rows)
+    for name, value in (("impressions", impressions), ("sample_weight", sample_weight)):
+        if value is None:
+            continue
+        value = np.asarray(value, dtype=float)
+        bad = np.flatnonzero(~np.isfinite(value) | (value < 0))
+        if len(bad):
+            raise ValueError(
+                f"{name} must be finite and at least 0, got {value[bad[0]]:g} in row {bad[0]}."
+            )
+        weight = weight * value
+    return weight
+
+
+def _query_codes(qid, n_rows):
+    if qid is None:
+        warnings.warn(
+            "X has no column 'qid' and no qid was passed: all rows are taken as one query. "
+            "Rename your query column to 'qid', or pass qid=.",
+            MissingRoleWarning,
+            stacklevel=5,
+        )
+    return _codes_or_zeros(qid, n_rows)
+
+
+def _codes_or_zeros(ids, n_rows):
+    if ids is None:
+        return np.zeros(n_rows, dtype=np.intp), np.zeros(1, dtype=int)
+    return encode(ids)
+
+
+def _list_codes(query, session):
+    """One code a (query, session), in the order of the queries."""
+    if session is None:
+        return query
+    code, ids = encode(session)
+    return np.unique(query * len(ids) + code, return_inverse=True)[1]
+
+
+def _check_positions(position, list_):
+    """Positions as int64, 0 where the row was not shown."""
+    if position is None:
+        warnings.warn(
+            "X has no column 'position' and no position was passed: the order of the rows in "
+            "each list is taken as the order in which they were shown. Add the column 'position' "
+            "(from 1), or pass position=.",
+            MissingRoleWarning,
+            stacklevel=5,
+        )
+        return rank_in_segment(list_, np.zeros(len(list_)))
+    missing = np.isnan(position)
+    bad = np.flatnonzero(~missing & ((position < 1) | (position % 1 != 0)))
+    if len(bad):
+        raise ValueError(
+            f"position must be a whole number from 1, or missing where a row was not shown; got "
+            f"{position[bad[0]]:g} in row {bad[0]}. If your log counts from 0, add 1."
+        )
+    return np.where(missing, 0, position).astype(np.int64)
+
+
+def _bias_codes(bias, position, shown):
+    """Code of the bias factor of each row (-1 where not shown) and the factors."""
+    if bias is None:
+        bias = position
+    elif np.isnan(bias[shown]).any():
+        raise ValueError(
+            f"bias is missing in {int(np.isnan(bias[shown]).sum())} rows that were shown; "
+            "expected the code of a bias factor in each of them."
+        )
+    codes = np.full(len(bias), -1, dtype=np.intp)
+    codes[shown], values = encode(bias[shown].astype(np.int64))
+    return codes, values
+
+
+def _check_propensity(propensity, shown):
+    if propensity is None:
+        return None
+    bad = np.flatnonzero(shown & ~((propensity > 0) & (propensity <= 1)))
+    if len(bad):
+        raise ValueError(
+            f"propensity must lie in (0, 1] where a row was shown, got {propensity[bad[0]]:g} in "
+            f"row {bad[0]}. A row that could not be examined should have no position."
+        )
+    return np.where(shown, propensity, 1.0)
+
+
+def _check_one_row_a_position(log, has_session):
+    shown = log.shown
+    same = (
+        shown[1:]
+        & shown[:-1]
+        & (log.list_[1:] == log.list_[:-1])
+        & (log.position[1:] == log.position[:-1])
+    )
+    if not same.any():
+        return
+    row = int(np.argmax(same))
+    query = log.query_ids[log.query[row]]
+    remedy = (
+        "Each (qid, session) must be one result page."
+        if has_session
+        else "If a query was served several times, name each result page in a column 'session', "
+        "or reduce the log with skultr.aggregate_clicks."
+    )
+    raise ValueError(
+        f"Two rows of one list stand at position {log.position[row]} (query {query!r}); expected "
+        f"one row a position. {remedy}"
+    )
+
+
+# --------------------------------------------------------------------------------------
+# Distinct documents
+# --------------------------------------------------------------------------------------
+def _documents(doc, features):
+    """Document code of each row and the features of the distinct documents."""
+    if doc is None:
+        codes, first = _equal_rows(features)
+        return codes, features[first]
+    codes, ids = encode(doc)
+    first = np.empty(len(ids), dtype=np.intp)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    distinct = features[first]
+    for start in range(0, len(codes), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        differs = (features[rows] != distinct[codes[rows]]).any(axis=1)
+        if differs.any():
+            row = start + int(np.argmax(differs))
+            raise ValueError(
+                f"The document {ids[codes[row]]!r} has different features in rows "
+                f"{first[codes[row]]} and {row}; expected one feature vector a doc. 'doc' names a "
+                "query-document pair: make it unique by query, or drop the column, and rows with "
+                "equal features are taken as one document."
+            )
+    return codes, distinct
+
+
+def _equal_rows(features):
+    """Codes of equal rows, in an order that depends on the values alone, and the first rows."""
+    features = np.ascontiguousarray(features) + np.float32(0)  # -0.0 and 0.0 are equal
+    hashes = np.zeros((2, len(features)), dtype=np.uint64)
+    for column in range(features.shape[1]):
+        bits = features[:, column].view(np.uint32).astype(np.uint64)
+        hashes[0] = _mix(hashes[0] ^ bits)
+        hashes[1] = _mix(hashes[1] + bits + np.uint64(column + 1))
+    # 128 bits: two different vectors among a billion collide with probability below 1e-20.
+    order = np.lexsort(hashes)
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (hashes[:, order[1:]] != hashes[:, order[:-1]]).any(axis=0)
+    codes = np.empty(len(order), dtype=np.intp)
+    codes[order] = np.cumsum(new) - 1
+    return codes, order[new]
+
+
+# --------------------------------------------------------------------------------------
+# Hashing: the 64-bit finaliser of SplitMix (Steele, Lea & Flood 2014)
+# --------------------------------------------------------------------------------------
+def _mix(value):
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def _hash_columns(columns):
+    value = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        value = _mix(value ^ column.astype(np.int64).view(np.uint64))
+    return value
+
+
+def _segment_hash(values, offsets):
+    return np.add.reduceat(values, offsets[:-1])

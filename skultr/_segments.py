@@ -1,0 +1,121 @@
+"""Operations on flat lists: rows of many lists (or queries) laid end to end in one array.
+
+Conventions, decided here once:
+
+- A *segment* is a run of rows with one code; ``offsets`` of shape (n_segments + 1,) says where
+  each begins, so that segment ``i`` is ``rows[offsets[i]:offsets[i + 1]]``.
+- Positions and ranks count from 1.
+- Ties keep the order of the rows (stable sort).
+- An empty segment sums to 0 and has no rank.
+"""
+
+import numpy as np
+import pandas as pd
+
+__all__ = [
+    "encode",
+    "offsets_from_counts",
+    "offsets_from_sorted",
+    "pad",
+    "rank_in_segment",
+    "segment_sum",
+    "sort_in_segment",
+]
+
+
+def encode(ids):
+    """Codes of ids, in the sorted order of the ids.
+
+    Sorted order (not order of appearance) makes everything behind the door independent of the
+    order in which the rows came. Ids of mixed types are ordered by type name, then by text.
+
+    Parameters
+    ----------
+    ids : ndarray of shape (n_rows,)
+        Any hashable values.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_rows,), dtype intp
+    uniques : ndarray of shape (n_ids,)
+    """
+    ids = np.asarray(ids)
+    codes, uniques = pd.factorize(ids, use_na_sentinel=False)
+    try:
+        order = np.argsort(uniques, kind="stable")
+    except TypeError:
+        keys = [(type(value).__name__, str(value)) for value in uniques]
+        order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
+    new_code = np.empty(len(order), dtype=np.intp)
+    new_code[order] = np.arange(len(order))
+    return new_code[codes], np.asarray(uniques)[order]
+
+
+def offsets_from_counts(counts):
+    """Offsets of segments of the given lengths, shape (n_segments + 1,)."""
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def offsets_from_sorted(codes):
+    """Offsets of the runs of equal values in an array whose equal values are adjacent."""
+    codes = np.asarray(codes)
+    if not len(codes):
+        return np.zeros(1, dtype=np.int64)
+    starts = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    return np.concatenate(([0], starts, [len(codes)])).astype(np.int64)
+
+
+def segment_sum(values, offsets):
+    """Sum over each segment; 0 for an empty one. Sums along the first axis."""
+    total = np.zeros((len(offsets) - 1, *values.shape[1:]))
+    filled = np.flatnonzero(np.diff(offsets))
+    if len(filled):
+        # reduceat sums to the next start given, so that empty segments must be left out.
+        total[filled] = np.add.reduceat(values, offsets[filled], axis=0, dtype=float)
+    return total
+
+
+def sort_in_segment(codes, scores):
+    """Row order that sorts by segment, then by falling score; ties keep the order of the rows.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_rows,)
+        Segment code of each row.
+    scores : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    order : ndarray of shape (n_rows,)
+    """
+    return np.lexsort((-np.asarray(scores), codes))
+
+
+def rank_in_segment(codes, scores):
+    """Rank (from 1) of each row in its segment by falling score; ties by row order."""
+    order = sort_in_segment(codes, scores)
+    offsets = offsets_from_sorted(np.asarray(codes)[order])
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order)) - np.repeat(offsets[:-1], np.diff(offsets)) + 1
+    return ranks
+
+
+def pad(offsets, width=None):
+    """Row numbers of each segment as a rectangle, -1 where a segment is shorter.
+
+    Parameters
+    ----------
+    offsets : ndarray of shape (n_segments + 1,)
+    width : int, default=None
+        Columns of the result; by default the longest segment.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_segments, width)
+    """
+    lengths = np.diff(offsets)
+    width = int(lengths.max(initial=0)) if width is None else width
+    column = np.arange(width)
+    return np.where(column < lengths[:, None], offsets[:-1, None] + column, -1)
