@@ -29,7 +29,7 @@ _SUBMODULES = (
     "testing",
 )
 
-__all__ = [*_LAZY, *_SUBMODULES, "__version__"]  # noqa: PLE0604
+__all__ = [*_LAZY, *_SUBMODULES, "__version__"]
 
 
 def __getattr__(name):
