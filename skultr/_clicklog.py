@@ -234,6 +234,10 @@ class ClickLog:
         """Clicks over impressions, shape (n_rows,); 0 where nothing was shown."""
         return np.divide(self.clicks, self.weight, out=np.zeros(self.n_rows), where=self.shown)
 
+    def shown_features(self):
+        """Features of the documents that were shown at all."""
+        return self.features[np.unique(self.doc[self.shown])]
+
     def fold(self):
         """Merge lists that show the same documents in the same way; clicks and weights add up.
 

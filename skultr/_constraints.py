@@ -4,20 +4,28 @@ scikit-learn declares parameter constraints as data and checks them in ``fit``; 
 are private upstream, so that a rename there is mended here and nowhere else.
 """
 
+from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils._metadata_requests import _MetadataRequester as MetadataRequester
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils._param_validation import (
     HasMethods,
     Hidden,
     Interval,
+    Options,
     StrOptions,
     validate_params,
 )
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
 __all__ = [
     "HasMethods",
     "Hidden",
     "Interval",
+    "MetadataRequester",
+    "Options",
     "StrOptions",
     "check_matplotlib_support",
+    "safe_indexing",
+    "check_sample_weight",
     "validate_params",
 ]

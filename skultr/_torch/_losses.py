@@ -1,0 +1,123 @@
+"""Pure losses over padded lists.
+
+Every loss has the signature ``loss(scores, clicks, weight, mask)`` over tensors of shape
+(n_lists, width) and returns the *sum* over the lists: dividing is the business of the caller, who
+knows the whole log. ``clicks`` are (debiased) numbers of clicks and may be fractional or exceed
+``weight``, the number of impressions. Where ``mask`` is False there is no row: neither the loss
+nor its normaliser sees it.
+
+All losses but ``lambda`` are linear in the clicks, hence unbiased wherever the clicks are, and
+the same on a folded log as on the raw one.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+__all__ = ["CLICK_ONLY", "LOSSES", "ListLoss", "list_log_softmax"]
+
+
+class ListLoss(nn.Module):
+    """A named loss as the mean over the lists of a batch, times a constant.
+
+    Parameters
+    ----------
+    name : str
+        A key of :data:`LOSSES`.
+    scale : float
+        One constant for the whole log: every batch then stays an unbiased part of the objective.
+    """
+
+    def __init__(self, name, scale):
+        super().__init__()
+        self.name = name
+        self.scale = scale
+
+    def forward(self, scores, batch):
+        """The loss of scores of shape (n_lists, width)."""
+        loss = LOSSES[self.name](scores, batch.clicks, batch.weight, batch.mask)
+        return loss * (self.scale / len(batch))
+
+
+def list_log_softmax(scores, mask):
+    """Log softmax over the rows of each list; 0 at padding."""
+    scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.log_softmax(scores, dim=1).masked_fill(~mask, 0.0)
+
+
+def softmax_loss(scores, clicks, weight, mask):
+    r"""Listwise cross-entropy :math:`-\sum_i c_i \log \mathrm{softmax}(s)_i`."""
+    return -(clicks * list_log_softmax(scores, mask)).sum()
+
+
+def bce_loss(scores, clicks, weight, mask):
+    r"""Pointwise :math:`-\sum_i c_i \log\sigma(s_i) + (w_i - c_i) \log\sigma(-s_i)`.
+
+    Only the clicks are debiased: weighting both terms by them would leave positives alone.
+    """
+    loss = clicks * F.softplus(-scores) + (weight - clicks) * F.softplus(scores)
+    return loss[mask].sum()
+
+
+def mse_loss(scores, clicks, weight, mask):
+    r"""Pointwise :math:`\sum_i w_i s_i^2 - 2 c_i s_i`: squared error but for a constant.
+
+    The constant :math:`c_i^2 / w_i` has no gradient and is the one term not linear in the clicks.
+    """
+    return (weight * scores**2 - 2 * clicks * scores)[mask].sum()
+
+
+def pairwise_loss(scores, clicks, weight, mask):
+    r"""Logistic loss of every click against every other row of its list.
+
+    :math:`\sum_i c_i \sum_{j \ne i} -\log\sigma(s_i - s_j)`, divided by the number of other rows.
+    A pair is settled by the mean (debiased) clicks of its two rows, not by one session.
+    """
+    lost = F.softplus(scores[:, None, :] - scores[:, :, None])
+    others = (mask.sum(dim=1) - 1).clamp(min=1)[:, None, None]
+    pairs = _pair_mask(mask) / others
+    return (clicks[:, :, None] * lost * pairs).sum()
+
+
+def lambda_loss(scores, clicks, weight, mask):
+    r"""Pairwise logistic loss weighted by the nDCG that swapping the pair would change.
+
+    Gains are the mean (debiased) clicks :math:`c_i / w_i`; pairs with a higher gain on the
+    left count, :math:`|\Delta\mathrm{nDCG}|` is held fixed (no gradient), and a list weighs as
+    much as its impressions (Burges 2010; Wang et al. 2018).
+    """
+    gains = (clicks / weight.clamp(min=1e-12)).masked_fill(~mask, 0.0)
+    lost = F.softplus(scores[:, None, :] - scores[:, :, None])
+    change = _ndcg_change(scores.detach(), gains, mask)
+    better = (gains[:, :, None] > gains[:, None, :]) & _pair_mask(mask)
+    impressions = (weight * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+    return ((lost * change * better).sum(dim=(1, 2)) * impressions).sum()
+
+
+def _pair_mask(mask):
+    both = mask[:, :, None] & mask[:, None, :]
+    return both & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
+
+
+def _ndcg_change(scores, gains, mask):
+    """|nDCG change| of swapping each pair, shape (n_lists, width, width)."""
+    falling = scores.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    rank = falling.argsort(dim=1, stable=True) + 1
+    discount = 1 / torch.log2(1 + rank.to(scores.dtype))
+    best_first = gains.clamp(min=0).sort(dim=1, descending=True).values
+    places = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=scores.dtype)
+    ideal = (best_first / torch.log2(1 + places)).sum(dim=1).clamp(min=1e-12)
+    gain_gap = (gains[:, :, None] - gains[:, None, :]).abs()
+    discount_gap = (discount[:, :, None] - discount[:, None, :]).abs()
+    return gain_gap * discount_gap / ideal[:, None, None]
+
+
+LOSSES = {
+    "softmax": softmax_loss,
+    "bce": bce_loss,
+    "mse": mse_loss,
+    "pairwise": pairwise_loss,
+    "lambda": lambda_loss,
+}
+#: Losses to which a list without clicks contributes nothing.
+CLICK_ONLY = frozenset({"softmax", "pairwise", "lambda"})

@@ -1,0 +1,90 @@
+"""Modules: the scoring network and the scaling of features before it."""
+
+import torch
+from torch import nn
+
+__all__ = ["ListScores", "ScaleFeatures", "scoring_network"]
+
+#: Standardised features are cut here: a rare feature's one big value must not rule the network.
+_MAX_DEVIATION = 8.0
+
+
+def scoring_network(
+    n_features, n_out=1, *, hidden_layer_sizes=(), dropout=0.0, normalization=None
+):
+    """A multilayer perceptron with ELU units; linear when ``hidden_layer_sizes`` is empty.
+
+    Parameters
+    ----------
+    n_features, n_out : int
+    hidden_layer_sizes : sequence of int
+    dropout : float
+        Probability of dropping a hidden unit.
+    normalization : {"layer", "batch"} or None
+        Applied before each activation.
+
+    Returns
+    -------
+    network : torch.nn.Sequential, mapping (..., n_features) to (..., n_out)
+    """
+    normalize = {"layer": nn.LayerNorm, "batch": nn.BatchNorm1d, None: None}[normalization]
+    layers, width = [], n_features
+    for size in hidden_layer_sizes:
+        layers.append(nn.Linear(width, size))
+        if normalize is not None:
+            layers.append(normalize(size))
+        layers.append(nn.ELU())
+        if dropout:
+            layers.append(nn.Dropout(dropout))
+        width = size
+    layers.append(nn.Linear(width, n_out))
+    return nn.Sequential(*layers)
+
+
+class ListScores(nn.Module):
+    """Scores of a batch of lists as a rectangle (n_lists, width).
+
+    Parameters
+    ----------
+    network : torch.nn.Sequential of (scaling, scoring network)
+        Batches come scaled, so that only the second is applied.
+    """
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, batch):
+        """Score a ``ListBatch``; 0 at padding."""
+        return batch.pad(self.network[1](batch.features).squeeze(-1))
+
+
+class ScaleFeatures(nn.Module):
+    """Signed logarithm, then standardisation, then a cut at 8 standard deviations.
+
+    Raw ranking features mix counts with tails of a million and probabilities; unscaled, the
+    former alone decide what a network learns. The statistics are those of the training documents
+    and are stored with the network.
+
+    Parameters
+    ----------
+    features : Tensor of shape (n_docs, n_features)
+        The training documents.
+    """
+
+    def __init__(self, features):
+        super().__init__()
+        squashed = _signed_log(features.double())
+        scale = squashed.std(dim=0, correction=0)
+        constant = scale <= 1e-6 * squashed.abs().amax(dim=0).clamp(min=1e-30)
+        self.register_buffer("center", squashed.mean(dim=0).float())
+        self.register_buffer("scale", scale.masked_fill(constant, 1.0).float())
+
+    def forward(self, features):
+        """Scaled features, of the same shape."""
+        scaled = (_signed_log(features) - self.center) / self.scale
+        return scaled.clamp(-_MAX_DEVIATION, _MAX_DEVIATION)
+
+
+def _signed_log(values):
+    return values.sign() * values.abs().log1p()

@@ -1,0 +1,113 @@
+"""Rankers that learn relevance and examination together, each from the other's weights."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+
+from .._constraints import Interval
+from .._torch._joint import DualLoss, DualModule
+from .._torch._net import NeuralEstimator
+from ._base import BaseRanker, examination_table, lists_per_unit
+
+__all__ = ["DLARanker"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DLARanker(NeuralEstimator, BaseRanker):
+    r"""Dual learning algorithm: relevance and examination from the same clicks.
+
+    A network scores relevance, a table holds one logit a bias factor for examination. Each list's
+    clicks, weighted by the inverse of the one, train the other (Ai et al. 2018):
+
+    .. math::
+        L = -\sum_i c_i \frac{o_1}{o_i} \log \mathrm{softmax}(g)_i
+            -\sum_i c_i \frac{r_1}{r_i} \log \mathrm{softmax}(h)_i .
+
+    Assumes :math:`P(c = 1) = o(\text{bias factor})\, r(x)`, and a log in which the same (or
+    similar) documents were shown under several bias factors. A log that always showed a document
+    in one place determines neither part: what separates them is then the network's inability to
+    see the position through the features.
+
+    Parameters
+    ----------
+    examination_learning_rate : float, default=0.05
+        Step size of the examination logits.
+    max_weight : float, default=None
+        Cap on the inverse weights of both parts; no cap by default.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, learning_rate, max_epochs, batch_size, weight_decay, dropout, \
+normalization, optimizer, max_grad_norm, early_stopping, validation_fraction, n_iter_no_change, \
+scale_features, module, net_params, device, random_state, verbose
+        Shared by all neural rankers, see :ref:`network_parameters`.
+
+    Attributes
+    ----------
+    examination_ : DataFrame
+        Bias factor (index ``bias``) to estimated ``examination``, relative to the first factor,
+        with ``impressions`` and ``clicks``.
+    network_ : torch.nn.Sequential
+        Scaling of the features, then the scoring network.
+    net_ : skorch.NeuralNet
+        What trained it.
+    history_ : DataFrame of shape (n_iter_, 1 or 2)
+        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    n_iter_ : int
+        Epochs run.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only from frames with text column names.
+
+    References
+    ----------
+    Ai, Bi, Luo, Guo & Croft (2018). Unbiased learning to rank with unbiased propensity
+    estimation. SIGIR.
+
+    Examples
+    --------
+    >>> from skultr import DLARanker
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(documents, n_sessions=500, random_state=0)
+    >>> ranker = DLARanker(max_epochs=2, random_state=0).fit(log, clicks)
+    >>> ranker.predict(documents).shape
+    (1000,)
+    >>> list(ranker.examination_.columns)
+    ['examination', 'impressions', 'clicks']
+    """
+
+    examination_learning_rate: float = 0.05
+    max_weight: float | None = None
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **NeuralEstimator._parameter_constraints,
+        "examination_learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "max_weight": [Interval(Real, 1, None, closed="left"), None],
+    }
+
+    def _fit(self, log, task):
+        rows = log.shown
+        impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
+        with self._seeded():
+            network = self._network(log.shown_features())
+            module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
+            self._train(
+                module,
+                DualLoss(lists_per_unit(log, log.clicks), self.max_weight),
+                log,
+                log.clicks,
+                click_only=True,
+                task=task,
+                # A logit a factor needs steps of its own size, and no pull toward zero.
+                param_groups=[
+                    ("examination", {"lr": self.examination_learning_rate, "weight_decay": 0.0})
+                ],
+            )
+        logits = module.examination.detach().double().cpu().numpy()
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
+
+    def _score(self, features):
+        return self._outputs(self.network_, features)[:, 0]

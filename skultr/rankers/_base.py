@@ -1,0 +1,254 @@
+"""The template of all rankers: ``fit`` reads the log, folds it and calls ``_fit``."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .._clicklog import FIT_ROLES, make_click_log, read_features, read_role
+from .._constraints import check_sample_weight
+from .._segments import encode, rank_in_segment
+from ..exceptions import MissingRoleWarning
+from ..metrics import ndcg_score
+
+__all__ = ["BaseRanker", "FitTask", "examination_table", "lists_per_unit"]
+
+
+@dataclass(frozen=True, eq=False)
+class FitTask:
+    """What scikit-learn's callbacks are told about a fit: its context and its data."""
+
+    context: object
+    X: object
+    y: object
+
+
+class BaseRanker(CallbackSupportMixin, BaseEstimator):
+    """Rankers of documents, learned from a click log.
+
+    Subclasses write ``_fit(log, task)`` and ``_score(features)``, and may add roles that they
+    work out themselves in ``_complete_roles``.
+    """
+
+    # Requested by default: GridSearchCV routes the roles of arrays with no set_fit_request.
+    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
+    __metadata_request__score = {"qid": True}  # noqa: RUF012 - scikit-learn's protocol
+
+    @with_callbacks
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        qid=None,
+        session=None,
+        doc=None,
+        position=None,
+        bias=None,
+        user=None,
+        propensity=None,
+        impressions=None,
+    ):
+        """Learn to rank from a click log.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            The click log, one row a (shown) document. In a frame (pandas, Polars, PyArrow) the
+            columns with a role's name have that role and all others are features; with an array,
+            all columns are features and the roles come as keywords.
+        y : array-like of shape (n_rows,)
+            Click (0 or 1), or click rate where a row stands for several impressions. Values
+            above 1 are read as graded relevance and divided by their maximum.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``.
+        qid, session, doc, position, bias, user, propensity, impressions : \
+                array-like of shape (n_rows,), default=None
+            Roles of the rows; a keyword wins over a column of the same name.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a role or ``y`` holds what it cannot (see the user guide).
+        """
+        self._validate_params()
+        features = self._read_features(X, reset=True)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: pass "
+                "the clicks (0 or 1) or click rates of the rows."
+            )
+        y = column_or_1d(y, warn=True, dtype=np.float64)
+        check_consistent_length(features, y)
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, features)
+        roles = {
+            "qid": qid,
+            "session": session,
+            "doc": doc,
+            "position": position,
+            "bias": bias,
+            "user": user,
+            "propensity": propensity,
+            "impressions": impressions,
+        }
+        roles = self._complete_roles(X, y, sample_weight, roles)
+        log = make_click_log(X, features, y, sample_weight, roles).fold()
+        context = self._init_callback_context(max_subtasks=self._n_subtasks())
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self._fit(log, FitTask(context, X, y))
+        context.call_on_fit_task_end(
+            estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
+        )
+        return self
+
+    def predict(self, X):
+        """Relevance scores: higher is more relevant, comparable within a query.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            Candidates. A frame needs the features only; role columns are ignored.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        return self._score(self._read_features(X, reset=False))
+
+    def rank(self, X, *, qid=None):
+        """Position of each row in its query, from 1, by falling score; ties keep row order.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X.
+
+        Returns
+        -------
+        ranks : ndarray of shape (n_rows,), int
+        """
+        scores = self.predict(X)
+        return rank_in_segment(encode(self._query_ids(X, qid, "rank"))[0], scores)
+
+    def score(self, X, y, sample_weight=None, *, qid=None):
+        """Mean nDCG@10 over queries of ``predict(X)`` against graded relevance.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+        y : array-like of shape (n_rows,)
+            Graded relevance, at least 0. Clicks are no substitute: they carry the bias.
+        sample_weight : array-like of shape (n_rows,), default=None
+            A query weighs as much as the mean weight of its rows.
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X. Without either, all rows are taken as
+            one query, with a warning.
+
+        Returns
+        -------
+        score : float
+            Queries without a relevant document are skipped.
+        """
+        qid = self._query_ids(X, qid, "score")
+        scores = self.predict(X)
+        if sample_weight is None:
+            return float(ndcg_score(y, scores, qid=qid, k=10))
+        table = ndcg_score(y, scores, qid=qid, k=10, per_query=True)
+        codes, ids = encode(qid)
+        weights = check_sample_weight(sample_weight, scores)
+        weights = np.bincount(codes, weights) / np.bincount(codes)
+        value = table["ndcg@10"].reindex(ids).to_numpy()
+        counted = ~np.isnan(value)
+        return float(np.average(value[counted], weights=weights[counted]))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def _n_subtasks(self):
+        """Steps of ``_fit`` that are reported to callbacks; None where not known."""
+        return 0
+
+    def _complete_roles(self, X, y, sample_weight, roles):
+        """Roles with those that the ranker works out itself; a hook for subclasses."""
+        return roles
+
+    def _read_features(self, X, *, reset):
+        features = validate_data(
+            self,
+            read_features(X),
+            accept_sparse="csr",
+            dtype=np.float32,
+            reset=reset,
+        )
+        return features.toarray() if sparse.issparse(features) else features
+
+    def _query_ids(self, X, qid, method):
+        qid = read_role(X, "qid", qid)
+        if qid is None:
+            warnings.warn(
+                f"{type(self).__name__}.{method} got no query ids: all rows are taken as ONE "
+                "query, so that the result compares documents across queries. Pass a frame with "
+                "a column 'qid', or qid=.",
+                MissingRoleWarning,
+                stacklevel=3,
+            )
+            n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+            qid = np.zeros(n_rows, dtype=int)
+        return qid
+
+
+def lists_per_unit(log, mass):
+    """Lists that have any ``mass`` (a number a row) over its sum: the constant of a loss.
+
+    With it the loss of a mean list is of order one, however often pages were served or clicked,
+    and learning rates mean the same on every log.
+    """
+    total = mass.sum()
+    n_lists = np.count_nonzero(np.bincount(log.list_, weights=mass))
+    return float(n_lists / total) if total > 0 else 1.0
+
+
+def examination_table(log, examination):
+    """Examination by bias factor, relative to the first, with impressions and clicks.
+
+    Parameters
+    ----------
+    log : ClickLog
+    examination : ndarray of shape (n_rows,)
+        Probability, up to one factor, that each row was examined.
+
+    Returns
+    -------
+    table : DataFrame indexed by ``bias``
+        Columns ``examination``, ``impressions``, ``clicks``.
+    """
+    rows = log.shown
+    count = {
+        name: np.bincount(log.bias[rows], values[rows], minlength=len(log.bias_values))
+        for name, values in (
+            ("examination", examination * log.weight),
+            ("impressions", log.weight),
+            ("clicks", log.clicks),
+        )
+    }
+    mean = count["examination"] / count["impressions"]
+    count["examination"] = mean / mean[0]
+    return pd.DataFrame(count, index=pd.Index(log.bias_values, name="bias"))

@@ -1,0 +1,274 @@
+"""Checks that every ranker should pass, ours and yours: the ones scikit-learn cannot know of."""
+
+import pickle
+import warnings
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ._clicklog import ROLES, feature_columns
+from .exceptions import AssumptionWarning
+from .metrics import RankingScorer
+from .model_selection import QueryKFold
+from .preprocessing import OnFeatures
+
+__all__ = ["check_ranker"]
+
+
+def check_ranker(estimator, *, generate_only=False):
+    """Check that a ranker keeps the contract of a click log as one table.
+
+    Parameters
+    ----------
+    estimator : object
+        A ranker with ``fit(X, y)`` and ``predict(X)``. Where it has the parameters
+        ``max_epochs``, ``batch_size``, ``early_stopping`` and ``random_state``, they are set to
+        a short, seeded training in one batch.
+    generate_only : bool, default=False
+        Return the checks as (name, callable) pairs instead of running them, for use with
+        ``pytest.mark.parametrize``.
+
+    Returns
+    -------
+    checks : list of (str, callable)
+        Only with ``generate_only=True``.
+
+    Raises
+    ------
+    AssertionError
+        By the first check that fails; its name is in the traceback.
+
+    Notes
+    -----
+    The checks: rows and queries in any order; relabelled and text ids; single-document and
+    click-free queries; never-shown rows; role columns that do not leak into features;
+    impressions against repeated rows; sample weights; pandas, Polars, PyArrow and arrays with
+    keywords alike (engines that are not installed are left out); clone, pickle, same seed;
+    Pipeline and GridSearchCV; a serving frame without roles, with longer lists.
+
+    Examples
+    --------
+    >>> from skultr.rankers import NaiveRanker
+    >>> from skultr.testing import check_ranker
+    >>> check_ranker(NaiveRanker(hidden_layer_sizes=()))
+    """
+    checks = [(check.__name__, partial(check, _quick(estimator))) for check in _CHECKS]
+    if generate_only:
+        return checks
+    for _, check in checks:
+        with warnings.catch_warnings():
+            # An assumed curve is what an estimator checked without parameters must use.
+            warnings.simplefilter("ignore", AssumptionWarning)
+            check()
+    return None
+
+
+def _quick(estimator):
+    settings = {"max_epochs": 3, "batch_size": 4096, "early_stopping": False, "random_state": 0}
+    known = estimator.get_params()
+    return clone(estimator).set_params(
+        **{name: value for name, value in settings.items() if name in known}
+    )
+
+
+def _small_log(seed=0, n_queries=12, n_documents=7, n_sessions=5, n_shown=5):
+    """A log of a fixed ranking by query; the last documents were never shown."""
+    rng = np.random.default_rng(seed)
+    n_rows = n_queries * n_documents
+    documents = pd.DataFrame(
+        rng.lognormal(sigma=2.0, size=(n_rows, 4)), columns=[f"f{i}" for i in range(4)]
+    )
+    place = np.tile(np.arange(1, n_documents + 1), n_queries)
+    documents.insert(0, "qid", np.repeat(np.arange(n_queries) * 3, n_documents))
+    documents.insert(1, "doc", np.arange(n_rows))
+    documents.insert(2, "position", np.where(place <= n_shown, place, np.nan))
+    documents.insert(3, "relevance", rng.integers(0, 5, n_rows))
+    log = pd.concat([documents] * n_sessions, ignore_index=True)
+    log.insert(0, "session", np.repeat(np.arange(n_sessions * n_queries), n_documents))
+    chance = (0.2 + 0.2 * log["relevance"]) / log["position"]
+    clicks = (rng.random(len(log)) < chance.fillna(0.0)).astype(float)
+    # Every query has at least one click at the top, or a listwise loss would see no list.
+    clicks[log["position"].eq(1) & log["session"].mod(n_sessions).eq(0)] = 1.0
+    return log, clicks.to_numpy()
+
+
+def _scores(estimator, log, clicks, **fit_params):
+    """Scores of the documents of a reference log by a fresh clone."""
+    fitted = clone(estimator).fit(log, clicks, **fit_params)
+    return fitted.predict(_small_log()[0].iloc[:84][["f0", "f1", "f2", "f3"]])
+
+
+def _assert_same_model(actual, expected, message):
+    spread = max(np.ptp(expected), 1e-6)
+    np.testing.assert_allclose(actual / spread, expected / spread, atol=1e-3, err_msg=message)
+
+
+def check_row_order(estimator):
+    log, clicks = _small_log()
+    order = np.random.default_rng(1).permutation(len(log))
+    np.testing.assert_array_equal(
+        _scores(estimator, log.iloc[order], clicks[order]),
+        _scores(estimator, log, clicks),
+        err_msg="shuffled rows gave another model",
+    )
+
+
+def check_relabelled_ids(estimator):
+    log, clicks = _small_log()
+    expected = _scores(estimator, log, clicks)
+    mixed = log.assign(**{role: _relabel(log[role]) for role in ("qid", "session", "doc")})
+    _assert_same_model(
+        _scores(estimator, mixed, clicks), expected, "other ids gave another model"
+    )
+
+
+def _relabel(ids):
+    """Text ids in an order unrelated to the old one."""
+    return ids.map(lambda value: f"{(value * 7919) % 100_003}-é")
+
+
+def check_single_document_queries(estimator):
+    log, clicks = _small_log()
+    alone = log.iloc[::7].assign(qid=log["qid"].iloc[::7] + 1_000, doc=lambda x: x["doc"])
+    both = pd.concat([log, alone.assign(session=alone["session"] + 1_000)], ignore_index=True)
+    scores = _scores(estimator, both, np.concatenate([clicks, np.ones(len(alone))]))
+    assert np.isfinite(scores).all(), "queries of one document gave scores that are not finite"
+
+
+def check_click_free_queries(estimator):
+    log, clicks = _small_log()
+    clicks = np.where(log["qid"] < 12, 0.0, clicks)
+    scores = _scores(estimator, log, clicks)
+    assert np.isfinite(scores).all(), "queries without clicks gave scores that are not finite"
+
+
+def check_never_shown_rows(estimator):
+    log, clicks = _small_log()
+    scores = _scores(estimator, log, clicks)
+    assert np.isfinite(scores).all(), "never-shown rows gave scores that are not finite"
+    if getattr(estimator, "_learns_from_unshown", False):
+        return
+    shown = log["position"].notna().to_numpy()
+    _assert_same_model(
+        scores,
+        _scores(estimator, log[shown], clicks[shown]),
+        "never-shown rows changed the model: they must not count as shown and unclicked",
+    )
+
+
+def check_roles_do_not_leak(estimator):
+    log, clicks = _small_log()
+    fitted = clone(estimator).fit(log, clicks)
+    assert fitted.n_features_in_ == 4, f"{fitted.n_features_in_} features, expected 4"
+    other = log.assign(relevance=log["relevance"].to_numpy()[::-1])
+    np.testing.assert_array_equal(
+        _scores(estimator, other, clicks),
+        _scores(estimator, log, clicks),
+        err_msg="fit read the annotation 'relevance'",
+    )
+
+
+def check_impressions(estimator):
+    """An aggregated log is the raw log."""
+    log, clicks = _small_log()
+    raw = _scores(estimator, log, clicks)
+    cell = log.assign(click=clicks, impressions=1).groupby("doc", as_index=False)
+    counts = cell[["click", "impressions"]].sum()
+    table = log.drop_duplicates("doc").drop(columns="session").merge(counts, on="doc")
+    rate = (table.pop("click") / table["impressions"]).to_numpy()
+    _assert_same_model(
+        _scores(estimator, table, rate), raw, "impressions are not repeated rows"
+    )
+    table["impressions"] /= 2
+    _assert_same_model(
+        _scores(estimator, table, rate, sample_weight=np.full(len(table), 2.0)),
+        raw,
+        "sample_weight does not multiply impressions",
+    )
+
+
+def check_frames_and_arrays(estimator):
+    log, clicks = _small_log()
+    expected = _scores(estimator, log, clicks)
+    roles = {role: log[role].to_numpy() for role in ROLES[:-1] if role in log.columns}
+    array = log[["f0", "f1", "f2", "f3"]].to_numpy()
+    fitted = clone(estimator).fit(array, clicks, **roles)
+    np.testing.assert_array_equal(fitted.predict(array[:84]), expected)
+    for frame in _other_frames(log):
+        fitted = clone(estimator).fit(frame, clicks)
+        np.testing.assert_array_equal(
+            fitted.predict(frame)[:84], expected, err_msg=f"{type(frame)} gave another model"
+        )
+
+
+def _other_frames(log):
+    try:
+        import polars as pl
+        import pyarrow as pa
+    except ImportError:
+        return []
+    table = pa.Table.from_pandas(log, preserve_index=False)
+    return [pl.from_arrow(table), table]
+
+
+def check_same_seed(estimator):
+    log, clicks = _small_log()
+    np.testing.assert_array_equal(
+        _scores(estimator, log, clicks), _scores(estimator, log, clicks)
+    )
+
+
+def check_pickle(estimator):
+    log, clicks = _small_log()
+    fitted = clone(estimator).fit(log, clicks)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(log), fitted.predict(log))
+    refitted = clone(fitted).fit(log, clicks)
+    np.testing.assert_array_equal(refitted.predict(log), fitted.predict(log))
+
+
+def check_search(estimator):
+    """Pipeline and GridSearchCV over queries, then serving."""
+    log, clicks = _small_log()
+    pipeline = make_pipeline(OnFeatures(StandardScaler()), estimator)
+    search = GridSearchCV(
+        pipeline, {}, cv=QueryKFold(2), scoring=RankingScorer(k=3), error_score="raise"
+    )
+    search.fit(log, clicks)
+    assert np.isfinite(search.best_score_)
+    serving = log[["qid", *feature_columns(log)]]
+    assert search.predict(serving).shape == (len(log),)
+
+
+def check_serving_frame(estimator):
+    log, clicks = _small_log()
+    fitted = clone(estimator).fit(log, clicks)
+    expected = fitted.predict(log)
+    features = feature_columns(log)
+    for frame in (
+        log[["qid", *features]],
+        log[["qid", *features]].assign(position=99, user="unknown"),
+        log[["qid", *features]].astype({"f0": np.float32}),
+    ):
+        np.testing.assert_allclose(fitted.predict(frame), expected, rtol=1e-4, atol=1e-6)
+
+
+_CHECKS = (
+    check_row_order,
+    check_relabelled_ids,
+    check_single_document_queries,
+    check_click_free_queries,
+    check_never_shown_rows,
+    check_roles_do_not_leak,
+    check_impressions,
+    check_frames_and_arrays,
+    check_same_seed,
+    check_pickle,
+    check_search,
+    check_serving_frame,
+)
