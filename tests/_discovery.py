@@ -1,0 +1,41 @@
+"""What the package offers: estimators found, not listed, so that none can be forgotten."""
+
+import importlib
+import inspect
+import pkgutil
+
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import StandardScaler
+
+import skultr
+
+#: Constructor arguments for estimators that need some, or that should train briefly.
+_ARGUMENTS = {"OnFeatures": {"transformer": StandardScaler()}}
+
+
+def public_estimators():
+    """Instances of all public estimators, sorted by name."""
+    found = {}
+    for info in pkgutil.walk_packages(skultr.__path__, "skultr."):
+        if any(part.startswith("_") for part in info.name.split(".")):
+            continue
+        module = importlib.import_module(info.name)
+        for name in getattr(module, "__all__", ()):
+            item = getattr(module, name)
+            if inspect.isclass(item) and issubclass(item, BaseEstimator):
+                found[name] = item
+    return [_instance(found[name]) for name in sorted(found)]
+
+
+def public_rankers():
+    """Instances of all public rankers."""
+    from skultr.rankers._base import BaseRanker
+
+    return [estimator for estimator in public_estimators() if isinstance(estimator, BaseRanker)]
+
+
+def _instance(cls):
+    estimator = cls(**_ARGUMENTS.get(cls.__name__, {}))
+    if "max_epochs" in estimator.get_params():
+        estimator.set_params(max_epochs=5)
+    return estimator

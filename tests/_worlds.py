@@ -1,0 +1,35 @@
+"""Small logs that tests share."""
+
+import numpy as np
+import pandas as pd
+
+FEATURES = ["f0", "f1", "f2"]
+
+
+def small_log(n_queries=6, n_documents=4, n_sessions=3, seed=0):
+    """A raw log: every session shows a query's documents in the same order."""
+    rng = np.random.default_rng(seed)
+    n_rows = n_queries * n_documents
+    documents = pd.DataFrame(rng.normal(size=(n_rows, 3)), columns=FEATURES)
+    documents["qid"] = np.repeat(np.arange(n_queries), n_documents)
+    documents["doc"] = np.arange(n_rows)
+    documents["position"] = np.tile(np.arange(1, n_documents + 1), n_queries)
+    documents["relevance"] = rng.integers(0, 3, n_rows)
+    log = pd.concat([documents] * n_sessions, ignore_index=True)
+    log["session"] = np.repeat(np.arange(n_queries * n_sessions), n_documents)
+    clicks = rng.integers(0, 2, len(log)).astype(float)
+    return log, clicks
+
+
+def random_lists(n_sessions=200, n_queries=3, n_documents=4, n_shown=3, seed=0):
+    """A raw log of random orders, so that lists differ within a query and recur."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n_queries * n_documents, 3))
+    rows = []
+    for session in range(n_sessions):
+        query = int(rng.integers(n_queries))
+        for place, chosen in enumerate(rng.permutation(n_documents)[:n_shown]):
+            doc = query * n_documents + int(chosen)
+            rows.append((session, query, doc, place + 1, *features[doc]))
+    log = pd.DataFrame(rows, columns=["session", "qid", "doc", "position", *FEATURES])
+    return log, rng.integers(0, 2, len(log)).astype(float)
