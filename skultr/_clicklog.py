@@ -115,15 +115,25 @@ def read_features(X):
     Returns
     -------
     features : pandas.DataFrame of float32 (from a frame), else X as it came
+
+    Raises
+    ------
+    ValueError
+        If a frame has no feature column, or one that does not hold numbers.
     """
     if not is_frame(X):
         return X
     frame = nw.from_native(X, eager_only=True)
     names = feature_columns(X)
-    columns = [frame.columns[i] for i in range(len(frame.columns)) if frame.columns[i] in names]
-    frame = frame.select(columns) if columns else frame[:, :0]
+    if not names:
+        raise ValueError(
+            f"X has 0 feature columns: its columns {_columns(X)} all have a role. Expected at "
+            "least one column to rank by; join the documents' features to the log first."
+        )
+    # By number, because pandas columns may have names that are no strings.
+    frame = frame[:, [i for i, name in enumerate(frame.columns) if name not in ROLES]]
     _check_numeric_columns(frame)
-    values = np.empty((X.shape[0], len(columns)), dtype=np.float32)
+    values = np.empty((X.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), _CHUNK):
         rows = slice(start, start + _CHUNK)
         # A value beyond float32 becomes infinite here and is named by the check behind.
@@ -267,11 +277,10 @@ class ClickLog:
 
     def _identical_lists(self):
         """First list and group number of each set of identical lists."""
-        row = _hash_columns(self._identity_columns())
         keys = np.column_stack(
             [
                 self.query[self.offsets[:-1]].astype(np.uint64),
-                *(_segment_hash(salted, self.offsets) for salted in (row, _mix(row))),
+                *(np.add.reduceat(row, self.offsets[:-1]) for row in self._row_hashes()),
             ]
         )
         order = np.lexsort(keys.T[::-1])
@@ -281,12 +290,17 @@ class ClickLog:
         group[order] = np.cumsum(new) - 1
         return order[new], group
 
-    def _identity_columns(self):
+    def _row_hashes(self):
+        """Two hashes of what a row shows and where; 128 bits, so that no collision is expected.
+
+        The first leaves the propensity out: giving the same numbers in another way (by position,
+        say) must not change the order of the lists, nor the model.
+        """
         place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
-        columns = [place, self.doc, self.position, self.bias, self.user]
-        if self.propensity is not None:
-            columns.append(self.propensity.view(np.int64))
-        return columns
+        row = _hash_columns([place, self.doc, self.position, self.bias, self.user])
+        if self.propensity is None:
+            return row, _mix(row)
+        return row, _hash_columns([row.view(np.int64), self.propensity.view(np.int64)])
 
     def _take_lists(self, lists):
         lengths = np.diff(self.offsets)[lists]
@@ -582,6 +596,3 @@ def _hash_columns(columns):
         value = _mix(value ^ column.astype(np.int64).view(np.uint64))
     return value
 
-
-def _segment_hash(values, offsets):
-    return np.add.reduceat(values, offsets[:-1])

@@ -5,7 +5,6 @@ are private upstream, so that a rename there is mended here and nowhere else.
 """
 
 from sklearn.utils import _safe_indexing as safe_indexing
-from sklearn.utils._metadata_requests import _MetadataRequester as MetadataRequester
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils._param_validation import (
     HasMethods,
@@ -21,11 +20,10 @@ __all__ = [
     "HasMethods",
     "Hidden",
     "Interval",
-    "MetadataRequester",
     "Options",
     "StrOptions",
     "check_matplotlib_support",
-    "safe_indexing",
     "check_sample_weight",
+    "safe_indexing",
     "validate_params",
 ]

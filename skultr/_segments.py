@@ -18,6 +18,7 @@ __all__ = [
     "offsets_from_sorted",
     "pad",
     "rank_in_segment",
+    "rectangles",
     "segment_sum",
     "sort_in_segment",
 ]
@@ -119,3 +120,35 @@ def pad(offsets, width=None):
     width = int(lengths.max(initial=0)) if width is None else width
     column = np.arange(width)
     return np.where(column < lengths[:, None], offsets[:-1, None] + column, -1)
+
+
+def rectangles(offsets, max_cells=1 << 19):
+    """Segments by similar length, as rectangles of row numbers: dense work in bounded memory.
+
+    Parameters
+    ----------
+    offsets : ndarray of shape (n_segments + 1,)
+    max_cells : int, default=524288
+        Cells of one rectangle, unless a single segment is longer.
+
+    Yields
+    ------
+    segments : ndarray of shape (n_chosen,)
+        Segments of this rectangle; every segment that is not empty comes once.
+    rows : ndarray of shape (n_chosen, width)
+        Row numbers, -1 where a segment is shorter. At most half of it is.
+    """
+    lengths = np.diff(offsets)
+    order = np.argsort(lengths, kind="stable")
+    lengths = lengths[order]
+    first = int(np.searchsorted(lengths, 1))
+    while first < len(order):
+        # Up to twice the length of the shortest, and no more segments than fit.
+        last = int(np.searchsorted(lengths, 2 * lengths[first], side="right"))
+        last = min(last, first + max(1, max_cells // int(lengths[last - 1])))
+        width = np.arange(lengths[last - 1])
+        segments = order[first:last]
+        rows = offsets[segments, None] + width
+        rows[width >= lengths[first:last, None]] = -1
+        yield segments, rows
+        first = last

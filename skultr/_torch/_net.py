@@ -146,6 +146,7 @@ class NeuralEstimator(BaseEstimator):
         # Scaling happens once here; batches then need no work that could be done before.
         inputs = self._scaled_inputs(module.network[0], log.features)
         train, valid = self._split_queries(log)
+        click_only = click_only and clicks.any()
         dataset = ListDataset(train[0], inputs, clicks[train[1]], click_only)
         validation = None
         if valid is not None:
@@ -239,8 +240,9 @@ class NeuralEstimator(BaseEstimator):
         parts = [np.empty((0, 1))]
         with torch.inference_mode():
             for start in range(0, len(features), _PREDICT_ROWS):
-                rows = np.ascontiguousarray(features[start : start + _PREDICT_ROWS])
-                output = network(torch.from_numpy(rows).to(self.device))
+                # A copy, because a memory-mapped or read-only array cannot back a tensor.
+                rows = torch.tensor(features[start : start + _PREDICT_ROWS], device=self.device)
+                output = network(rows)
                 parts.append(output.double().cpu().numpy().reshape(len(rows), -1))
         return np.concatenate(parts[1:] or parts)
 

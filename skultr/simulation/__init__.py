@@ -1,0 +1,28 @@
+"""Click logs with known truth: policies that rank, users who click.
+
+:func:`simulate_clicks` shows documents (of :mod:`skultr.datasets`) to users and returns the log,
+the clicks, and the truth behind them. Nothing here knows an estimator, and no estimator knows
+this folder.
+"""
+
+from .._browsing import EYE_TRACKING
+from ._generate import SimulatedLog, simulate_clicks
+from ._policies import (
+    DeterministicPolicy,
+    PlackettLucePolicy,
+    UniformPolicy,
+    production_scores,
+)
+from ._users import PositionBasedUser, relevance_probability
+
+__all__ = [
+    "EYE_TRACKING",
+    "DeterministicPolicy",
+    "PlackettLucePolicy",
+    "PositionBasedUser",
+    "SimulatedLog",
+    "UniformPolicy",
+    "production_scores",
+    "relevance_probability",
+    "simulate_clicks",
+]

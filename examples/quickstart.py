@@ -1,0 +1,220 @@
+"""From a click log to an unbiased ranker.
+
+Claim: a ranker trained on clicks as they are learns the old ranking. Dividing clicks by the
+chance that a position is examined (IPS), or learning that chance along with relevance (dual
+learning), recovers relevance from the same clicks.
+
+Limit: the clicks here come from position-based users. Real ones also trust the order, compare
+results, and leave. Try your own documents: ``python quickstart.py --data my_letor_file.txt``.
+"""
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from skultr import DLARanker, aggregate_clicks
+from skultr.datasets import load_letor, make_ltr
+from skultr.metrics import ndcg_score
+from skultr.model_selection import train_test_queries
+from skultr.rankers import IPSRanker, NaiveRanker
+from skultr.simulation import (
+    production_scores,
+    relevance_probability,
+    simulate_clicks,
+)
+
+CUTOFFS = [1, 3, 5, 10]
+COLORS = {
+    "production": "#9aa0a6",
+    "naive": "#d1495b",
+    "IPS": "#2e86ab",
+    "DLA": "#1b998b",
+    "skyline": "#3d3d3d",
+}
+
+
+def run(documents, n_sessions, seed, **simulation):
+    """Simulate clicks, train four rankers, evaluate on held-out queries.
+
+    Further keywords go to ``simulate_clicks``.
+
+    Returns
+    -------
+    per_query : dict of str to DataFrame
+        nDCG of each held-out query, by ranker.
+    examination : DataFrame
+        True and learned examination by position, relative to the first.
+    agreement : dict of str to float
+        Rank correlation (Spearman) of each ranker with the production ranker, mean over queries.
+    """
+    max_grade = documents["relevance"].max()
+    train, test = train_test_queries(documents, test_size=0.2, random_state=seed)
+    # The old ranker knows 1 % of the labels; it decided what was shown where.
+    production = {"fraction": 0.01, "random_state": seed}
+    shown_by = production_scores(train, **production)
+    old = production_scores(train, **production, candidates=test)
+
+    impressions, clicks, truth = simulate_clicks(
+        train,
+        n_sessions=n_sessions,
+        scores=shown_by,
+        max_grade=max_grade,
+        features=False,
+        random_state=seed,
+        **simulation,
+    )
+    log, click_rate = aggregate_clicks(impressions.assign(click=clicks), train)
+
+    # The skyline sees the same rows, with the truth in place of clicks.
+    relevance = relevance_probability(log["relevance"], max_grade=max_grade)
+    rankers = {
+        "naive": NaiveRanker(random_state=seed).fit(log, click_rate),
+        "IPS": IPSRanker(propensity=truth.examination, random_state=seed).fit(log, click_rate),
+        "DLA": DLARanker(random_state=seed).fit(log, click_rate),
+        "skyline": NaiveRanker(random_state=seed).fit(log, relevance),
+    }
+    scores = {"production": old}
+    scores |= {name: ranker.predict(test) for name, ranker in rankers.items()}
+    per_query = {
+        name: ndcg_score(test["relevance"], score, qid=test["qid"], k=CUTOFFS, per_query=True)
+        for name, score in scores.items()
+    }
+    learned = rankers["DLA"].examination_["examination"]
+    true = pd.Series(truth.examination, index=learned.index)
+    examination = pd.DataFrame({"true": true / true.iloc[0], "DLA": learned})
+    return per_query, examination, agreement_with_old(scores, test["qid"].to_numpy())
+
+
+def agreement_with_old(scores, qid):
+    """Mean Spearman correlation with the production ranker over queries."""
+    ranks = pd.DataFrame(scores).groupby(qid).rank()
+    by_query = ranks.groupby(qid).corr()["production"].unstack()
+    return by_query.mean().to_dict()
+
+
+def intervals(per_query, seed, n_bootstrap=1000):
+    """Mean and 95 % bootstrap interval over queries: DataFrames (ranker x metric)."""
+    rng = np.random.default_rng(seed)
+    names = [f"ndcg@{k}" for k in CUTOFFS]
+    values = {name: table[names].dropna().to_numpy() for name, table in per_query.items()}
+    n_queries = len(next(iter(values.values())))
+    draws = rng.integers(n_queries, size=(n_bootstrap, n_queries))
+    rows = {}
+    for name, value in values.items():
+        low, high = np.percentile(value[draws].mean(axis=1), [2.5, 97.5], axis=0)
+        rows[name] = (value.mean(axis=0), low, high)
+    mean, low, high = (
+        pd.DataFrame({name: row[part] for name, row in rows.items()}, index=names).T
+        for part in range(3)
+    )
+    return mean, low, high
+
+
+def recovered(mean, metric="ndcg@10"):
+    """Share of the gap between naive and skyline that each method closes."""
+    gap = mean.loc["skyline", metric] - mean.loc["naive", metric]
+    return {name: (mean.loc[name, metric] - mean.loc["naive", metric]) / gap for name in
+            ("IPS", "DLA")}  # fmt: skip
+
+
+def report(mean, low, high, agreement, examination):
+    """Print the table."""
+    table = pd.DataFrame(
+        {
+            f"nDCG@{k}": [
+                f"{mean.loc[name, f'ndcg@{k}']:.3f} [{low.loc[name, f'ndcg@{k}']:.3f}, "
+                f"{high.loc[name, f'ndcg@{k}']:.3f}]"
+                for name in mean.index
+            ]
+            for k in CUTOFFS
+        },
+        index=mean.index,
+    )
+    table["like the old ranker"] = [f"{agreement[name]:.2f}" for name in mean.index]
+    print("\nHeld-out queries, mean [95 % bootstrap interval]; last column: rank correlation")
+    print(table.to_string())
+    gap = mean.loc["skyline", "ndcg@10"] - mean.loc["naive", "ndcg@10"]
+    if gap > 0.01:
+        share = ", ".join(f"{name} {value:.0%}" for name, value in recovered(mean).items())
+        print(f"\nClicks taken at face value cost {gap:.3f} nDCG@10. Recovered of it: {share}.")
+    else:
+        print(
+            f"\nEven the true labels give only {gap:+.3f} nDCG@10 over the naive ranker here: too "
+            "few queries (or features that say too little) to tell the methods apart."
+        )
+    worst = (examination["DLA"] - examination["true"]).abs().max()
+    print(f"Examination learned by DLA: largest error {worst:.3f} (relative to position 1).")
+
+
+def draw(mean, low, high, examination, path):
+    """Bars and examination curves in one PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    metric = "ndcg@10"
+    names = list(mean.index)
+    error = [mean[metric] - low[metric], high[metric] - mean[metric]]
+    left.bar(names, mean[metric], yerr=error, capsize=4, color=[COLORS[name] for name in names])
+    for place, name in enumerate(names):
+        left.text(place, high.loc[name, metric] + 0.01, f"{mean.loc[name, metric]:.3f}",
+                  ha="center", va="bottom")  # fmt: skip
+    left.set_ylim(0, 1.12 * high[metric].max())
+    left.set_ylabel("nDCG@10 on held-out queries\n(95 % bootstrap interval)")
+    left.set_title("Ranking quality learned from the same clicks")
+    right.plot(examination.index, examination["true"], "o-", color="black", label="true")
+    right.plot(examination.index, examination["DLA"], "s--", color=COLORS["DLA"],
+               label="learned by DLA")  # fmt: skip
+    right.axhline(1.0, color=COLORS["naive"], linestyle=":", label="assumed by naive")
+    right.set_xlabel("position")
+    right.set_xticks(examination.index)
+    right.set_ylabel("examination relative to position 1")
+    right.set_ylim(0, 1.08)
+    right.set_title("Examination curve")
+    right.legend(frameon=False)
+    for axis in (left, right):
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        help="LETOR/svmlight file(s) with qid, or Parquet with qid, label and features; "
+        "default: made documents",
+    )
+    parser.add_argument("--sessions", type=int, default=1_000_000, help="simulated sessions")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("quickstart.png"))
+    args = parser.parse_args()
+
+    start = time.perf_counter()
+    if args.data:
+        documents = load_letor(args.data if len(args.data) > 1 else args.data[0])
+    else:
+        documents = make_ltr(n_queries=2500, random_state=args.seed)
+    print(
+        f"{documents['qid'].nunique()} queries, {len(documents)} documents, "
+        f"{args.sessions} sessions of at most 10 results"
+    )
+    with warnings.catch_warnings():
+        # Queries without a relevant document have no nDCG and are left out, as is usual.
+        warnings.simplefilter("ignore", category=RuntimeWarning)
+        per_query, examination, agreement = run(documents, args.sessions, args.seed)
+    mean, low, high = intervals(per_query, args.seed)
+    report(mean, low, high, agreement, examination)
+    draw(mean, low, high, examination, args.out)
+    print(f"Figure: {args.out}  ({time.perf_counter() - start:.0f} s)")
+
+
+if __name__ == "__main__":
+    main()

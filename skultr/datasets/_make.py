@@ -1,0 +1,320 @@
+"""Learning-to-rank documents with the scales and tails of LETOR, from a known story."""
+
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from sklearn.utils import check_random_state
+
+from .._constraints import Interval, validate_params
+
+__all__ = ["make_ltr"]
+
+#: Latent factors that relevance is made of, fewer where fewer features could show them.
+_N_DOCUMENT_FACTORS = 8
+_N_QUERY_FACTORS = 2
+#: Standard deviation of what a feature adds to the factor that it shows.
+_FEATURE_NOISE = 0.35
+#: Standard deviation of the shift that makes a query easy or hard.
+_DIFFICULTY = 1.2
+
+
+@validate_params(
+    {
+        "n_queries": [Interval(Integral, 1, None, closed="left")],
+        "n_documents": [Interval(Integral, 1, None, closed="left"), tuple, list],
+        "n_features": [Interval(Integral, 1, None, closed="left")],
+        "n_informative": [Interval(Integral, 1, None, closed="left"), None],
+        "grades": ["array-like"],
+        "nonlinearity": [Interval(Real, 0, 1, closed="both")],
+        "noise": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def make_ltr(
+    n_queries=1000,
+    n_documents=20,
+    n_features=100,
+    *,
+    n_informative=None,
+    grades=(0.50, 0.25, 0.15, 0.07, 0.03),
+    nonlinearity=0.85,
+    noise=0.65,
+    random_state=None,
+):
+    """Make queries, documents, LETOR-like features and graded relevance.
+
+    The story, from cause to effect:
+
+    1. Every document has up to 8 standard normal *latent factors*, which differ mostly within a
+       query, and every query has 2 of its own.
+    2. *Relevance* is a weighted sum of the document factors and of a nonlinear part: an
+       interaction, a saturation, a threshold, a factor that is best in the middle, a
+       conjunction, and a factor whose weight changes sign with the query. Noise and a shift of
+       the whole query (its difficulty; some queries have nothing relevant) are added, and the
+       result is cut into grades of the given proportions over the whole set.
+    3. *Informative features* each show one factor with noise, through one of eight kinds of
+       scale: counts with lognormal tails (up to 10⁶), probabilities, scores like tf-idf,
+       mostly-zero values, flags, plain normal scores, small ratios, and logarithms of counts.
+       One in ten shows a query factor and is constant within a query.
+    4. Of the other features, a quarter are noisy *copies* of informative ones, a tenth nearly
+       *constant*, and the rest pure *noise* on the same scales, some constant within a query.
+       The columns come in random order.
+
+    A linear ranker can learn part of this; trees and networks learn more. Networks need the
+    features squashed first, as with real LETOR sets.
+
+    Parameters
+    ----------
+    n_queries : int, default=1000
+    n_documents : int or (int, int), default=20
+        Documents of each query; a pair (min, max) draws each query's number between the two,
+        both included.
+    n_features : int, default=100
+    n_informative : int, default=None
+        Features that show a latent factor, at most ``n_features``; by default 40 % of them.
+    grades : array-like of shape (n_grades,), default=(0.50, 0.25, 0.15, 0.07, 0.03)
+        Proportion of each grade 0, 1, ... over the whole set, summing to 1.
+    nonlinearity : float in [0, 1], default=0.85
+        Share of the nonlinear part in the variance of relevance without noise.
+    noise : float, default=0.65
+        Standard deviation of the noise on relevance, in units of its noiseless part.
+    random_state : int, RandomState instance or None, default=None
+        Pass an int for the same documents in every call.
+
+    Returns
+    -------
+    documents : pandas.DataFrame
+        One row a query-document pair, sorted by ``qid``: ``qid`` (int, from 0), ``doc`` (int,
+        unique over all queries), ``relevance`` (int, from 0) and the features ``feature_000``,
+        ``feature_001``, ... (float32).
+
+    Raises
+    ------
+    ValueError
+        If ``n_documents`` is no number or range from 1, ``n_informative`` exceeds
+        ``n_features``, or ``grades`` are not proportions that sum to 1.
+
+    See Also
+    --------
+    load_letor : Read real documents.
+    skultr.simulation.simulate_clicks : Show these documents to users.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> documents = make_ltr(50, (5, 15), 12, random_state=0)
+    >>> documents.columns[:5].tolist()
+    ['qid', 'doc', 'relevance', 'feature_000', 'feature_001']
+    >>> documents["relevance"].value_counts(normalize=True).sort_index().round(2).tolist()
+    [0.5, 0.25, 0.15, 0.07, 0.03]
+    """
+    n_informative = _check_informative(n_informative, n_features)
+    grades = _check_grades(grades)
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))
+    qid = np.repeat(np.arange(n_queries), _draw_lengths(n_documents, n_queries, rng))
+    n_factors = min(_N_DOCUMENT_FACTORS, n_informative)
+    document, query = _draw_factors(qid, n_queries, n_factors, rng)
+    utility = _utility(document, query, nonlinearity)
+    utility += noise * rng.standard_normal(len(qid))
+    utility += _DIFFICULTY * rng.standard_normal(n_queries)[qid]
+    roles = {"qid": qid, "doc": np.arange(len(qid)), "relevance": _cut(utility, grades)}
+    values = _draw_features(document, query, qid, n_features, n_informative, rng)
+    names = [f"feature_{j:03d}" for j in range(n_features)]
+    # One feature a row in memory: the frame takes the transpose without a copy.
+    features = pd.DataFrame(values.T, columns=names, copy=False)
+    return pd.concat([pd.DataFrame(roles), features], axis=1)
+
+
+# --------------------------------------------------------------------------------------
+# What the user asked for
+# --------------------------------------------------------------------------------------
+def _check_informative(n_informative, n_features):
+    if n_informative is None:
+        return max(1, round(0.4 * n_features))
+    if n_informative > n_features:
+        raise ValueError(
+            f"n_informative={n_informative} exceeds n_features={n_features}; expected at most "
+            "as many informative features as there are features."
+        )
+    return n_informative
+
+
+def _check_grades(grades):
+    grades = np.asarray(grades, dtype=float)
+    if grades.ndim != 1 or not (grades >= 0).all() or abs(grades.sum() - 1) > 1e-6:
+        raise ValueError(
+            f"grades must be one proportion a grade, each at least 0 and all summing to 1, got "
+            f"{grades.tolist()}."
+        )
+    return grades
+
+
+def _draw_lengths(n_documents, n_queries, rng):
+    """Documents of each query, shape (n_queries,)."""
+    if isinstance(n_documents, Integral):
+        return np.full(n_queries, n_documents)
+    bounds = np.asarray(n_documents)
+    if bounds.shape != (2,) or bounds.dtype.kind not in "iu" or not 1 <= bounds[0] <= bounds[1]:
+        raise ValueError(
+            f"n_documents must be a whole number from 1 or a pair (min, max) of such numbers "
+            f"with min <= max, got {n_documents!r}."
+        )
+    return rng.integers(bounds[0], bounds[1], size=n_queries, endpoint=True)
+
+
+# --------------------------------------------------------------------------------------
+# Relevance
+# --------------------------------------------------------------------------------------
+def _draw_factors(qid, n_queries, n_factors, rng):
+    """Latent factors of documents and of queries, both (n_factors, n_rows)."""
+    within = rng.standard_normal((n_factors, len(qid)), dtype=np.float32)
+    between = rng.standard_normal((n_factors, n_queries), dtype=np.float32)
+    query = rng.standard_normal((_N_QUERY_FACTORS, n_queries), dtype=np.float32)
+    # The documents of one query resemble each other, here with correlation 0.2.
+    return np.sqrt(0.8) * within + np.sqrt(0.2) * between[:, qid], query[:, qid]
+
+
+def _utility(document, query, nonlinearity):
+    """Relevance without noise, in standard units, shape (n_rows,)."""
+    n_factors = len(document)
+    weights = 1 / np.sqrt(1 + np.arange(n_factors))
+    linear = weights @ document
+
+    def z(factor):
+        return document[factor % n_factors]
+
+    parts = [
+        1.2 * z(0) * z(1),  # both the title and the body match
+        np.tanh(3 * (z(2) + 0.5)),  # more links help only up to a point
+        1.0 * (z(3) > 0.7),  # authoritative sites stand out from the rest
+        1.2 * z(4) * np.tanh(2 * query[0]),  # freshness: wanted by some queries only
+        -((z(5) - 0.3) ** 2),  # neither too short nor too long
+        1.0 * ((z(6) > 0) & (z(7) > 0)),  # complete and legible
+    ]
+    curved = sum(_standardize(part) for part in parts)
+    return np.sqrt(1 - nonlinearity) * _standardize(linear) + np.sqrt(nonlinearity) * _standardize(
+        curved
+    )
+
+
+def _standardize(values):
+    scale = values.std(dtype=float)
+    return (values - values.mean(dtype=float)) / (scale if scale > 0 else 1.0)
+
+
+def _cut(utility, grades):
+    """Grades by rank, so that their proportions are exact to one document."""
+    upper = np.round(np.cumsum(grades) * len(utility)).astype(np.int64)
+    upper[-1] = len(utility)
+    relevance = np.empty(len(utility), dtype=np.int64)
+    relevance[np.argsort(utility, kind="stable")] = np.repeat(
+        np.arange(len(grades)), np.diff(upper, prepend=0)
+    )
+    return relevance
+
+
+# --------------------------------------------------------------------------------------
+# Features
+# --------------------------------------------------------------------------------------
+def _draw_features(document, query, qid, n_features, n_informative, rng):
+    """Features on their scales in random order, (n_features, n_rows) float32."""
+    n_other = n_features - n_informative
+    n_copies, n_constant = n_other // 4, n_other // 10
+    kinds = rng.integers(len(_SCALES), size=n_features)
+    # Every scale shows up among the informative features, whatever the draw.
+    kinds[:n_informative] = rng.permutation(np.arange(n_informative) % len(_SCALES))
+    place = rng.permutation(n_features)
+    values = np.empty((n_features, len(qid)), dtype=np.float32)
+    shown = _shown_factors(document, query, n_informative)
+    for j in range(n_features):
+        if j < n_informative:
+            latent = _blur(shown[j], qid, j >= n_informative - _n_by_query(n_informative), rng)
+        elif j < n_informative + n_copies:
+            values[place[j]] = _copy(values[place[j % n_informative]], rng)
+            continue
+        elif j < n_informative + n_copies + n_constant:
+            values[place[j]] = rng.random(len(qid), dtype=np.float32) < 0.005
+            continue
+        else:
+            latent = _pure_noise(qid, by_query=j % 10 == 0, rng=rng)
+        values[place[j]] = _SCALES[kinds[j]](latent, rng)
+    return values
+
+
+def _n_by_query(n_informative):
+    """Informative features that show the query."""
+    return n_informative // 10
+
+
+def _shown_factors(document, query, n_informative):
+    """The factor behind each informative feature; those of the query come last."""
+    n_by_query = _n_by_query(n_informative)
+    factors = [document[j % len(document)] for j in range(n_informative - n_by_query)]
+    return factors + [query[j % len(query)] for j in range(n_by_query)]
+
+
+def _blur(factor, qid, by_query, rng):
+    """A factor with the noise of observation, one draw a query where the query is shown."""
+    n_rows = int(qid[-1]) + 1 if by_query else len(qid)
+    noise = rng.standard_normal(n_rows, dtype=np.float32)
+    return factor + _FEATURE_NOISE * (noise[qid] if by_query else noise)
+
+
+def _pure_noise(qid, by_query, rng):
+    if by_query:
+        return rng.standard_normal(int(qid[-1]) + 1, dtype=np.float32)[qid]
+    return rng.standard_normal(len(qid), dtype=np.float32)
+
+
+def _copy(values, rng):
+    """Another measurement of the same thing: up to 30 % off, on a scale of its own."""
+    factor = np.exp(0.15 * rng.standard_normal(len(values), dtype=np.float32))
+    return np.float32(rng.uniform(0.1, 10)) * values * factor
+
+
+def _counts(latent, rng):
+    location, spread = rng.uniform(1, 6), rng.uniform(1, 2)
+    return np.floor(np.minimum(np.exp(location + spread * latent), 1e6))
+
+
+def _log_counts(latent, rng):
+    return np.log1p(np.exp(rng.uniform(1, 4) + latent))
+
+
+def _probability(latent, rng):
+    return expit(rng.uniform(0.5, 2) * (latent - rng.uniform(-1, 1)))
+
+
+def _tf_idf(latent, rng):
+    return np.float32(rng.uniform(2, 40)) * np.logaddexp(0, 1.5 * latent)
+
+
+def _mostly_zero(latent, rng):
+    return np.float32(rng.uniform(0.1, 20)) * np.maximum(latent - rng.uniform(0.3, 1.2), 0)
+
+
+def _flag(latent, rng):
+    return latent > rng.uniform(-0.8, 0.8)
+
+
+def _normal(latent, rng):
+    return np.float32(rng.uniform(-5, 5)) + np.float32(rng.uniform(0.5, 5)) * latent
+
+
+def _ratio(latent, rng):
+    return np.float32(10 ** rng.uniform(-5, -2)) * np.exp(0.7 * latent)
+
+
+_SCALES = (
+    _counts,
+    _probability,
+    _tf_idf,
+    _mostly_zero,
+    _flag,
+    _normal,
+    _ratio,
+    _log_counts,
+)

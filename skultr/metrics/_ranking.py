@@ -1,0 +1,637 @@
+"""Ranking metrics over flat arrays: rows of many queries, in any order, with their query ids.
+
+Each is a public mean with checks over a value per query without checks (``_per_query.py``).
+"""
+
+import warnings
+from functools import partial
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.exceptions import UndefinedMetricWarning
+
+from .._constraints import Interval, Options, StrOptions, validate_params
+from .._segments import encode, rectangles
+from ._per_query import (
+    average_precision_per_query,
+    dcg_per_query,
+    err_per_query,
+    ndcg_per_query,
+    precision_per_query,
+    reciprocal_rank_per_query,
+)
+
+__all__ = [
+    "average_precision_score",
+    "dcg_score",
+    "err_score",
+    "ndcg_score",
+    "precision_score",
+    "reciprocal_rank_score",
+]
+
+#: Beyond this grade the exponential gain 2^y - 1 leaves the range of float64.
+_LARGEST_EXPONENT = 1000
+
+_COMMON = {
+    "k": [Interval(Integral, 1, None, closed="left"), "array-like", None],
+    "ties": [StrOptions({"average", "stable"})],
+    "per_query": ["boolean"],
+}
+_NO_RELEVANT = {"no_relevant": [StrOptions({"skip"}), Options(Real, {0, 1})]}
+_GAIN = {"gain": [StrOptions({"exponential", "linear"})]}
+_THRESHOLD = {"threshold": [Interval(Real, 0, None, closed="neither")]}
+
+
+# --------------------------------------------------------------------------------------
+# Public metrics
+# --------------------------------------------------------------------------------------
+@validate_params(_COMMON | _NO_RELEVANT | _GAIN, prefer_skip_nested_validation=True)
+def ndcg_score(
+    y_true,
+    y_score,
+    *,
+    qid,
+    k=None,
+    gain="exponential",
+    ties="average",
+    no_relevant="skip",
+    per_query=False,
+):
+    r"""Normalised discounted cumulative gain, the mean over queries.
+
+    .. math:: \mathrm{nDCG}@k = \frac{\mathrm{DCG}@k}{\mathrm{IDCG}@k}, \qquad
+        \mathrm{DCG}@k = \sum_{r=1}^{k} \frac{g(y_r)}{\log_2(1 + r)}
+
+    with :math:`y_r` the relevance at rank :math:`r`, :math:`g(y) = 2^y - 1` (exponential) or
+    :math:`g(y) = y` (linear), and IDCG the DCG of the query's documents in falling relevance.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Relevance, finite and at least 0.
+    y_score : array-like of shape (n_rows,)
+        Scores, higher is more relevant.
+    qid : array-like of shape (n_rows,)
+        Query ids: any hashables, in any order.
+    k : int or list of int, default=None
+        Ranks that count; None for all. A list shorter than k counts whole.
+    gain : {"exponential", "linear"}, default="exponential"
+        scikit-learn's function of the same name is linear.
+    ties : {"average", "stable"}, default="average"
+        The expected value over the random order of equal scores [2]_, exact; or the order of
+        the rows.
+    no_relevant : {"skip", 0, 1}, default="skip"
+        The value of a query without a relevant document, whose ideal is 0.
+    per_query : bool, default=False
+        Whether to return the value of each query.
+
+    Returns
+    -------
+    score : float, ndarray of shape (len(k),) or pandas.DataFrame
+        In [0, 1]; an array if ``k`` is a list. With ``per_query``, a frame indexed by ``qid``
+        with a column for each k (``"ndcg@10"``; ``"ndcg"`` if k is None) and ``"n_documents"``;
+        a skipped query has NaN.
+
+    Raises
+    ------
+    ValueError
+        If an input is empty, of another length, or holds values that are no relevance.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If all queries are skipped: the mean is then NaN.
+
+    References
+    ----------
+    .. [1] Järvelin and Kekäläinen (2002). Cumulated gain-based evaluation of IR techniques.
+       ACM TOIS 20(4).
+    .. [2] McSherry and Najork (2008). Computing information retrieval performance measures
+       efficiently in the presence of tied scores. ECIR.
+
+    Examples
+    --------
+    >>> from skultr.metrics import ndcg_score
+    >>> qid = ["a", "b", "a", "b"]
+    >>> round(ndcg_score([1, 0, 0, 3], [0.2, 0.8, 0.9, 0.1], qid=qid), 4)
+    0.6309
+    >>> ndcg_score([1, 0, 0, 3], [2, 0, 1, 1], qid=qid, k=[1, 10], per_query=True)
+         ndcg@1  ndcg@10  n_documents
+    qid
+    a       1.0      1.0            2
+    b       1.0      1.0            2
+    """
+    value = partial(ndcg_per_query, gain=gain)
+    return _score("ndcg", value, y_true, y_score, qid, k, ties, no_relevant, per_query, gain=gain)
+
+
+@validate_params(_COMMON | _GAIN, prefer_skip_nested_validation=True)
+def dcg_score(
+    y_true, y_score, *, qid, k=None, gain="exponential", ties="average", per_query=False
+):
+    r"""Discounted cumulative gain, the mean over queries.
+
+    .. math:: \mathrm{DCG}@k = \sum_{r=1}^{k} \frac{g(y_r)}{\log_2(1 + r)}
+
+    A query without a relevant document has the DCG 0 and counts in the mean.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Relevance, finite and at least 0.
+    y_score : array-like of shape (n_rows,)
+        Scores, higher is more relevant.
+    qid : array-like of shape (n_rows,)
+        Query ids: any hashables, in any order.
+    k : int or list of int, default=None
+        Ranks that count; None for all.
+    gain : {"exponential", "linear"}, default="exponential"
+        :math:`g(y) = 2^y - 1` or :math:`g(y) = y`.
+    ties : {"average", "stable"}, default="average"
+        The expected value over the random order of equal scores, exact; or the order of the
+        rows.
+    per_query : bool, default=False
+        Whether to return the value of each query.
+
+    Returns
+    -------
+    score : float, ndarray of shape (len(k),) or pandas.DataFrame
+        As in :func:`ndcg_score`; at least 0.
+
+    Raises
+    ------
+    ValueError
+        If an input is empty, of another length, or holds values that are no relevance.
+
+    References
+    ----------
+    .. [1] Järvelin and Kekäläinen (2002). Cumulated gain-based evaluation of IR techniques.
+       ACM TOIS 20(4).
+
+    Examples
+    --------
+    >>> from skultr.metrics import dcg_score
+    >>> dcg_score([0, 2, 1], [0.1, 0.9, 0.3], qid=[7, 7, 7], k=1)
+    3.0
+    """
+    value = partial(dcg_per_query, gain=gain)
+    return _score("dcg", value, y_true, y_score, qid, k, ties, "skip", per_query, gain=gain)
+
+
+@validate_params(
+    _COMMON | _NO_RELEVANT | {"max_grade": [Interval(Real, 0, None, closed="neither"), None]},
+    prefer_skip_nested_validation=True,
+)
+def err_score(
+    y_true,
+    y_score,
+    *,
+    qid,
+    k=None,
+    max_grade=None,
+    ties="average",
+    no_relevant="skip",
+    per_query=False,
+):
+    r"""Expected reciprocal rank, the mean over queries.
+
+    The user scans down and stops at rank :math:`r` with the probability :math:`R_r`; the metric
+    is the expected reciprocal of the rank of the stop (0 without one):
+
+    .. math:: \mathrm{ERR}@k = \sum_{r=1}^{k} \frac{1}{r} R_r \prod_{i<r} (1 - R_i), \qquad
+        R_r = \frac{2^{y_r} - 1}{2^{y_\max}}
+
+    Ties are averaged exactly too: the expected product over a random subset of tied documents is
+    an elementary symmetric polynomial over its number of terms. This costs the number of tied
+    documents times the smaller of that number and k.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Relevance, finite and at least 0.
+    y_score : array-like of shape (n_rows,)
+        Scores, higher is more relevant.
+    qid : array-like of shape (n_rows,)
+        Query ids: any hashables, in any order.
+    k : int or list of int, default=None
+        Ranks that count; None for all.
+    max_grade : float, default=None
+        The largest grade of the scale, :math:`y_\max`. By default the largest in ``y_true``;
+        give it when values are compared between data sets.
+    ties : {"average", "stable"}, default="average"
+        The expected value over the random order of equal scores, exact; or the order of the
+        rows.
+    no_relevant : {"skip", 0, 1}, default="skip"
+        The value of a query whose relevance is 0 throughout.
+    per_query : bool, default=False
+        Whether to return the value of each query.
+
+    Returns
+    -------
+    score : float, ndarray of shape (len(k),) or pandas.DataFrame
+        As in :func:`ndcg_score`; in [0, 1).
+
+    Raises
+    ------
+    ValueError
+        If an input is empty, of another length, or holds values that are no relevance; if
+        relevance exceeds ``max_grade``.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If all queries are skipped: the mean is then NaN.
+
+    References
+    ----------
+    .. [1] Chapelle, Metzler, Zhang and Grinspan (2009). Expected reciprocal rank for graded
+       relevance. CIKM.
+
+    Examples
+    --------
+    >>> from skultr.metrics import err_score
+    >>> err_score([0, 2, 1], [0.1, 0.9, 0.3], qid=[7, 7, 7], k=1)
+    0.75
+    """
+    value = partial(err_per_query, max_grade=_check_max_grade(y_true, max_grade))
+    return _score(
+        "err", value, y_true, y_score, qid, k, ties, no_relevant, per_query, gain="exponential"
+    )
+
+
+@validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
+def average_precision_score(
+    y_true,
+    y_score,
+    *,
+    qid,
+    k=None,
+    threshold=1,
+    ties="average",
+    no_relevant="skip",
+    per_query=False,
+):
+    r"""Average precision, the mean over queries (MAP).
+
+    .. math:: \mathrm{AP}@k = \frac{1}{n_\mathrm{rel}} \sum_{r=1}^{k} [y_r \ge t]\, P@r
+
+    with :math:`P@r` the share of relevant documents among the first :math:`r` and
+    :math:`n_\mathrm{rel}` the number of relevant documents of the query, also of those beyond
+    :math:`k` (as TREC has it).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Relevance, finite and at least 0.
+    y_score : array-like of shape (n_rows,)
+        Scores, higher is more relevant.
+    qid : array-like of shape (n_rows,)
+        Query ids: any hashables, in any order.
+    k : int or list of int, default=None
+        Ranks that count; None for all.
+    threshold : float, default=1
+        A document is relevant if its relevance is at least this.
+    ties : {"average", "stable"}, default="average"
+        The expected value over the random order of equal scores [1]_, exact; or the order of
+        the rows.
+    no_relevant : {"skip", 0, 1}, default="skip"
+        The value of a query without a relevant document.
+    per_query : bool, default=False
+        Whether to return the value of each query.
+
+    Returns
+    -------
+    score : float, ndarray of shape (len(k),) or pandas.DataFrame
+        As in :func:`ndcg_score`; in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If an input is empty, of another length, or holds values that are no relevance.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If all queries are skipped: the mean is then NaN.
+
+    References
+    ----------
+    .. [1] McSherry and Najork (2008). Computing information retrieval performance measures
+       efficiently in the presence of tied scores. ECIR.
+
+    Examples
+    --------
+    >>> from skultr.metrics import average_precision_score
+    >>> average_precision_score([1, 0, 0, 1], [4, 3, 2, 1], qid=[7, 7, 7, 7])
+    0.75
+    """
+    value = partial(average_precision_per_query, threshold=threshold)
+    return _score("ap", value, y_true, y_score, qid, k, ties, no_relevant, per_query)
+
+
+@validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
+def reciprocal_rank_score(
+    y_true,
+    y_score,
+    *,
+    qid,
+    k=None,
+    threshold=1,
+    ties="average",
+    no_relevant="skip",
+    per_query=False,
+):
+    r"""Reciprocal rank of the first relevant document, the mean over queries (MRR).
+
+    .. math:: \mathrm{RR}@k = \frac{[r^* \le k]}{r^*}, \qquad r^* = \min\{r : y_r \ge t\}
+
+    It is :func:`err_score` of a user who stops for sure at a relevant document, and shares its
+    treatment of ties.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Relevance, finite and at least 0.
+    y_score : array-like of shape (n_rows,)
+        Scores, higher is more relevant.
+    qid : array-like of shape (n_rows,)
+        Query ids: any hashables, in any order.
+    k : int or list of int, default=None
+        Ranks that count; None for all.
+    threshold : float, default=1
+        A document is relevant if its relevance is at least this.
+    ties : {"average", "stable"}, default="average"
+        The expected value over the random order of equal scores, exact; or the order of the
+        rows.
+    no_relevant : {"skip", 0, 1}, default="skip"
+        The value of a query without a relevant document.
+    per_query : bool, default=False
+        Whether to return the value of each query.
+
+    Returns
+    -------
+    score : float, ndarray of shape (len(k),) or pandas.DataFrame
+        As in :func:`ndcg_score`; in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If an input is empty, of another length, or holds values that are no relevance.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If all queries are skipped: the mean is then NaN.
+
+    References
+    ----------
+    .. [1] Voorhees (1999). The TREC-8 question answering track report. TREC.
+
+    Examples
+    --------
+    >>> from skultr.metrics import reciprocal_rank_score
+    >>> reciprocal_rank_score([0, 1, 1], [0.9, 0.5, 0.1], qid=[7, 7, 7])
+    0.5
+    """
+    value = partial(reciprocal_rank_per_query, threshold=threshold)
+    return _score("rr", value, y_true, y_score, qid, k, ties, no_relevant, per_query)
+
+
+@validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
+def precision_score(
+    y_true,
+    y_score,
+    *,
+    qid,
+    k=None,
+    threshold=1,
+    ties="average",
+    no_relevant="skip",
+    per_query=False,
+):
+    r"""Precision, the mean over queries.
+
+    .. math:: P@k = \frac{1}{k} \sum_{r=1}^{k} [y_r \ge t]
+
+    The denominator is k also where a list is shorter (as TREC has it); without k it is the
+    length of the list.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Relevance, finite and at least 0.
+    y_score : array-like of shape (n_rows,)
+        Scores, higher is more relevant.
+    qid : array-like of shape (n_rows,)
+        Query ids: any hashables, in any order.
+    k : int or list of int, default=None
+        Ranks that count; None for all.
+    threshold : float, default=1
+        A document is relevant if its relevance is at least this.
+    ties : {"average", "stable"}, default="average"
+        The expected value over the random order of equal scores, exact; or the order of the
+        rows.
+    no_relevant : {"skip", 0, 1}, default="skip"
+        The value of a query without a relevant document.
+    per_query : bool, default=False
+        Whether to return the value of each query.
+
+    Returns
+    -------
+    score : float, ndarray of shape (len(k),) or pandas.DataFrame
+        As in :func:`ndcg_score`; in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If an input is empty, of another length, or holds values that are no relevance.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If all queries are skipped: the mean is then NaN.
+
+    References
+    ----------
+    .. [1] Manning, Raghavan and Schütze (2008). Introduction to Information Retrieval,
+       section 8.4. Cambridge University Press.
+
+    Examples
+    --------
+    >>> from skultr.metrics import precision_score
+    >>> precision_score([0, 1, 1], [0.9, 0.5, 0.1], qid=[7, 7, 7], k=2)
+    0.5
+    """
+    value = partial(precision_per_query, threshold=threshold)
+    return _score("precision", value, y_true, y_score, qid, k, ties, no_relevant, per_query)
+
+
+# --------------------------------------------------------------------------------------
+# From flat arrays to ranked lists, and from values to a mean
+# --------------------------------------------------------------------------------------
+def _score(name, value, y_true, y_score, qid, k, ties, no_relevant, per_query, *, gain="linear"):
+    cutoffs = _check_cutoffs(k)
+    y_true, y_score, qid = _check_rows(y_true, y_score, qid)
+    _check_gain(y_true, gain)
+    values, lengths, ids = _per_query(value, y_true, y_score, qid, cutoffs, ties)
+    if no_relevant != "skip":
+        values[np.isnan(values)] = no_relevant
+    if per_query:
+        columns = [name if k is None else f"{name}@{k}" for k in cutoffs]
+        table = pd.DataFrame(values, columns=columns, index=pd.Index(ids, name="qid"))
+        return table.assign(n_documents=lengths)
+    mean = _mean_of_defined(values, name)
+    return mean if np.ndim(k) else float(mean[0])
+
+
+def _per_query(value, y_true, y_score, qid, cutoffs, ties):
+    """Values of shape (n_queries, n_cutoffs), lengths and ids of the queries."""
+    codes, ids = encode(qid)
+    order, offsets = _group(codes, len(ids))
+    lengths = np.diff(offsets)
+    values = np.empty((len(ids), len(cutoffs)))
+    for queries, place in rectangles(offsets):
+        relevance, leads = _rank(y_true, y_score, order, place, ties)
+        values[queries] = value(relevance, leads, lengths[queries], cutoffs)
+    return values, lengths, ids
+
+
+def _group(codes, n_codes):
+    """Rows in the order of their codes, and the offsets of the codes."""
+    # Transposing a sparse matrix with one entry a row is a stable counting sort, in linear time.
+    shape = (len(codes), n_codes)
+    one_a_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
+    by_code = sparse.csr_array(one_a_row, shape=shape).tocsc()
+    return by_code.indices, by_code.indptr.astype(np.int64)
+
+
+def _rank(y_true, y_score, order, place, ties):
+    """Relevance in rank order and where the runs of equal scores begin, for one rectangle."""
+    absent = place < 0
+    rows = order[place]
+    falling = -y_score[rows].astype(float, copy=False)
+    falling[absent] = np.inf
+    # Stable: absent cells stand last already, so they stay behind a score of -inf.
+    ranking = np.argsort(falling, axis=1, kind="stable")
+    relevance = y_true[rows].astype(float, copy=False)
+    relevance[absent] = 0
+    relevance = np.take_along_axis(relevance, ranking, axis=1)
+    leads = np.ones(place.shape, dtype=bool)
+    if ties == "average":
+        falling = np.take_along_axis(falling, ranking, axis=1)
+        leads[:, 1:] = falling[:, 1:] != falling[:, :-1]
+        leads |= absent
+    return relevance, leads
+
+
+def _mean_of_defined(values, name):
+    defined = ~np.isnan(values)
+    if not defined.any():
+        warnings.warn(
+            f"{name} is undefined: none of the {len(values)} queries has a relevant document, so "
+            "all are skipped and the mean is NaN. Check the annotation (and the threshold), or "
+            "pass no_relevant=0 or 1.",
+            UndefinedMetricWarning,
+            stacklevel=5,
+        )
+        return np.full(values.shape[1], np.nan)
+    return values.mean(axis=0, where=defined)
+
+
+# --------------------------------------------------------------------------------------
+# Checks
+# --------------------------------------------------------------------------------------
+def _check_cutoffs(k):
+    cutoffs = list(k) if np.ndim(k) else [k]
+    if not cutoffs:
+        raise ValueError("k is an empty list; expected at least one rank, or None for all ranks.")
+    for cutoff in cutoffs:
+        if np.ndim(k) and (not isinstance(cutoff, Integral) or cutoff < 1):
+            raise ValueError(f"k holds {cutoff!r}; expected whole numbers of at least 1.")
+    return cutoffs
+
+
+def _check_rows(y_true, y_score, qid):
+    y_true, y_score = _numbers(y_true, "y_true"), _numbers(y_score, "y_score")
+    qid = np.asarray(qid)
+    lengths = {"y_true": y_true.shape, "y_score": y_score.shape, "qid": qid.shape}
+    if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} {shape}" for name, shape in lengths.items())
+        raise ValueError(
+            f"y_true, y_score and qid must be flat and of one length, one value a row; got the "
+            f"shapes {found}."
+        )
+    if not len(y_true):
+        raise ValueError("y_true, y_score and qid are empty; expected at least one row.")
+    _check_relevance(y_true)
+    missing = np.isnan(y_score)
+    if missing.any():
+        raise ValueError(
+            f"y_score contains NaN in {int(missing.sum())} of {len(y_score)} rows, first in row "
+            f"{int(missing.argmax())}; expected a score in every row."
+        )
+    missing = pd.isna(qid)
+    if missing.any():
+        raise ValueError(
+            f"qid is missing in {int(missing.sum())} of {len(qid)} rows, first in row "
+            f"{int(missing.argmax())}; expected a query id in every row."
+        )
+    return y_true, y_score, qid
+
+
+def _numbers(values, name):
+    values = np.asarray(values)
+    if values.dtype.kind in "iufb":
+        return values
+    try:
+        # Object arrays hold None or pandas.NA where a value is missing.
+        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, got {values.dtype} values.") from error
+
+
+def _check_relevance(y_true):
+    # The sum is NaN or infinite if a value is, in one pass and without a mask.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(y_true.sum(dtype=float)) or y_true.min() < 0
+    if not suspect:
+        return
+    missing = np.isnan(y_true)
+    if missing.any():
+        raise ValueError(
+            f"y_true contains NaN in {int(missing.sum())} of {len(y_true)} rows, first in row "
+            f"{int(missing.argmax())}: these documents are not annotated. Drop those rows from "
+            "y_true, y_score and qid (or give them 0, if not annotated means not relevant)."
+        )
+    bad = np.flatnonzero((y_true < 0) | ~np.isfinite(y_true))
+    if len(bad):
+        raise ValueError(
+            f"y_true must be finite and at least 0; y_true[{bad[0]}] is {y_true[bad[0]]:g}. "
+            "Shift or clip the relevance."
+        )
+
+
+def _check_gain(y_true, gain):
+    if gain == "exponential" and y_true.max() > _LARGEST_EXPONENT:
+        raise ValueError(
+            f"y_true is as large as {y_true.max():g}, too large for the exponential gain "
+            "2^y_true - 1; expected grades such as 0 to 4. Rescale the relevance, or use "
+            "gain='linear' where the metric has it."
+        )
+
+
+def _check_max_grade(y_true, max_grade):
+    y_true = _numbers(y_true, "y_true")
+    largest = float(y_true.max(initial=0))
+    if max_grade is None:
+        return largest
+    # An infinite value is named by the check of y_true.
+    if max_grade < largest < np.inf:
+        raise ValueError(
+            f"y_true is as large as {largest:g}, above max_grade={max_grade:g}; expected the "
+            "largest grade of the scale."
+        )
+    return float(max_grade)

@@ -1,0 +1,181 @@
+"""Scorers: objects ``scorer(estimator, X, y)`` that scikit-learn's searches call."""
+
+import inspect
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.metadata_routing import MetadataRequest
+
+from .._clicklog import _equal_rows, read_features, read_role
+from .._segments import encode
+from ._ranking import (
+    average_precision_score,
+    dcg_score,
+    err_score,
+    ndcg_score,
+    precision_score,
+    reciprocal_rank_score,
+)
+
+__all__ = ["RankingScorer"]
+
+_METRICS = {
+    "ap": average_precision_score,
+    "dcg": dcg_score,
+    "err": err_score,
+    "ndcg": ndcg_score,
+    "precision": precision_score,
+    "rr": reciprocal_rank_score,
+}
+#: Requested from scikit-learn by default, so that nobody needs a `set_score_request`.
+_ROLES = ("qid", "relevance", "doc")
+_NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
+
+
+class RankingScorer:
+    """Scorer: a ranking metric of an estimator's predictions against human annotation.
+
+    The scorer calls ``estimator.predict(X)`` and compares with the role ``relevance`` of X,
+    query by query. Clicks (``y``) are not read. A document counts once, however often the log
+    shows it; documents without annotation (``relevance`` missing) do not count.
+
+    Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
+    default (``enable_metadata_routing=True``). Rows with equal features in a query are one
+    document where there is no ``doc``.
+
+    Parameters
+    ----------
+    metric : {"ndcg", "dcg", "err", "ap", "rr", "precision"}, default="ndcg"
+        :func:`ndcg_score`, :func:`dcg_score`, :func:`err_score`,
+        :func:`average_precision_score`, :func:`reciprocal_rank_score` or
+        :func:`precision_score`.
+    k : int, default=10
+        Ranks that count; None for all.
+    **options
+        Further keywords of that function: ``gain``, ``ties``, ``no_relevant``, ``threshold``,
+        ``max_grade``. Give ``max_grade`` with "err" in a cross-validation: by default each fold
+        takes its own largest grade.
+
+    Raises
+    ------
+    ValueError
+        When made: if there is no such metric, or it has no such option. When called: if X has
+        no ``relevance`` or no ``qid``, no row is annotated, or rows of one document differ in
+        relevance.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.dummy import DummyRegressor
+    >>> from skultr.metrics import RankingScorer
+    >>> X = pd.DataFrame({"qid": [1, 1], "bm25": [0.3, 0.1], "relevance": [0, 2]})
+    >>> model = DummyRegressor().fit(X, [0, 1])
+    >>> round(RankingScorer("ndcg", k=1)(model, X), 3)  # equal scores: the expected value
+    0.5
+    """
+
+    def __init__(self, metric="ndcg", *, k=10, **options):
+        if metric not in _METRICS:
+            raise ValueError(f"There is no metric {metric!r}; expected one of {sorted(_METRICS)}.")
+        allowed = inspect.signature(_METRICS[metric]).parameters
+        for name in options:
+            if name not in allowed or name in _NOT_OPTIONS:
+                known = sorted(set(allowed) - set(_NOT_OPTIONS))
+                raise ValueError(
+                    f"The metric {metric!r} has no option {name!r}; expected some of {known}."
+                )
+        if np.ndim(k):
+            raise ValueError(
+                f"A scorer returns one number, got k={k!r}; expected an int or None. Use several "
+                "scorers: scoring={'ndcg@5': RankingScorer(k=5), 'ndcg@10': RankingScorer()}."
+            )
+        self.metric = metric
+        self.k = k
+        self.options = options
+
+    def __call__(self, estimator, X, y=None, *, qid=None, relevance=None, doc=None):
+        """Mean metric over the queries of X; greater is better.
+
+        Parameters
+        ----------
+        estimator : object
+            With ``predict(X)`` giving a score a row.
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        y : ignored
+            Clicks are no relevance.
+        qid, relevance, doc : array-like of shape (n_rows,), default=None
+            Roles as keywords; they win over columns.
+
+        Returns
+        -------
+        score : float
+        """
+        qid = _required(X, "qid", qid, "to say which query a row belongs to")
+        relevance = _required(X, "relevance", relevance, "the human annotation to compare with")
+        rows = np.flatnonzero(~np.isnan(relevance))
+        if not len(rows):
+            raise ValueError(
+                f"None of the {len(relevance)} rows is annotated: 'relevance' is missing "
+                "throughout. Expected some; split so that each fold has annotated queries, or "
+                "score by clicks instead."
+            )
+        document = _document_codes(X, encode(qid)[0], read_role(X, "doc", doc), rows)
+        rows = rows[_first_rows(document, relevance[rows], rows)]
+        score = np.asarray(estimator.predict(X))
+        return _METRICS[self.metric](
+            relevance[rows], score[rows], qid=qid[rows], k=self.k, **self.options
+        )
+
+    def get_metadata_routing(self):
+        """Request for the roles as keyword metadata.
+
+        Returns
+        -------
+        request : MetadataRequest
+        """
+        request = MetadataRequest(owner=self)
+        for role in _ROLES:
+            request.score.add_request(param=role, alias=True)
+        return request
+
+    def __repr__(self):
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"RankingScorer({self.metric!r}, k={self.k!r}{options})"
+
+
+def _required(X, role, value, purpose):
+    value = read_role(X, role, value)
+    if value is None:
+        raise ValueError(
+            f"X has no column {role!r} and no {role}= was passed: RankingScorer needs it "
+            f"{purpose}. Rename the column of X that holds it to {role!r}; with arrays, call "
+            f"sklearn.set_config(enable_metadata_routing=True) and pass {role}= to the search."
+        )
+    return value
+
+
+def _document_codes(X, query, doc, rows):
+    """Code of the (query, document) of each of the rows."""
+    codes, _ = _equal_rows(_dense_features(X, rows)) if doc is None else encode(doc[rows])
+    return query[rows] * (int(codes.max()) + 1) + codes
+
+
+def _dense_features(X, rows):
+    features = read_features(X)
+    if sparse.issparse(features):
+        return features.tocsr()[rows].toarray().astype(np.float32)
+    return np.asarray(features, dtype=np.float32)[rows]
+
+
+def _first_rows(document, relevance, rows):
+    """The first row of each document, in row order; their relevance must agree."""
+    _, first, code = np.unique(document, return_index=True, return_inverse=True)
+    conflict = np.flatnonzero(relevance != relevance[first][code])
+    if len(conflict):
+        row, other = conflict[0], first[code[conflict[0]]]
+        raise ValueError(
+            f"Rows {rows[other]} and {rows[row]} show one document of one query with the "
+            f"relevance {relevance[other]:g} and {relevance[row]:g}; expected one annotation a "
+            "document. If they are different documents, name them in a column 'doc'."
+        )
+    return np.sort(first)

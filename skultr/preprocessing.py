@@ -1,0 +1,216 @@
+"""Transformers of features that leave the role columns of a click log alone."""
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn import get_config
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ._clicklog import feature_columns, is_frame, role_columns
+
+__all__ = ["OnFeatures"]
+
+
+class OnFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+    """Apply a transformer to the features and pass along whatever role columns there are.
+
+    Role columns (``qid``, ``position``, ``impressions``, ...) are neither scaled nor lost, and
+    may be absent when the model serves. ``ColumnTransformer(remainder="passthrough")`` would
+    refuse there, because columns of the training log are missing.
+
+    Parameters
+    ----------
+    transformer : transformer
+        Any transformer of scikit-learn. It sees the columns without a role: as a pandas or Polars
+        frame, as pandas for a PyArrow table. Its output must be dense if X is a frame.
+
+    Attributes
+    ----------
+    transformer_ : transformer
+        The fitted clone of ``transformer``.
+    n_features_in_ : int
+        Number of columns without a role.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if X has names that are strings.
+
+    Notes
+    -----
+    A frame comes out as the kind of frame that came in (unless ``set_output`` says otherwise):
+    role columns first, unchanged, then the transformed features. In arrays and sparse matrices
+    every column is a feature, and what comes out is what ``transformer`` makes of them.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skultr.preprocessing import OnFeatures
+    >>> log = pd.DataFrame({"qid": [7, 7], "position": [1, 2], "bm25": [2.0, 4.0]})
+    >>> scale = OnFeatures(StandardScaler()).fit(log)
+    >>> scale.transform(log)
+       qid  position  bm25
+    0    7         1  -1.0
+    1    7         2   1.0
+    >>> scale.transform(pd.DataFrame({"bm25": [3.0]}))
+       bm25
+    0   0.0
+    """
+
+    def __init__(self, transformer):
+        self.transformer = transformer
+
+    def fit(self, X, y=None, **params):
+        """Fit the transformer to the features.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        y : array-like of shape (n_rows,), default=None
+        **params : dict
+            Passed to the transformer's ``fit``.
+
+        Returns
+        -------
+        self : OnFeatures
+        """
+        features = self._features(X, reset=True)
+        self.transformer_ = clone(self.transformer).fit(features, y, **params)
+        return self
+
+    def fit_transform(self, X, y=None, **params):
+        """Fit the transformer and transform X by its own ``fit_transform``.
+
+        (Some transformers, such as ``TargetEncoder``, treat their training rows differently.)
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        y : array-like of shape (n_rows,), default=None
+        **params : dict
+            Passed to the transformer's ``fit_transform``.
+
+        Returns
+        -------
+        X_new : frame, ndarray or sparse matrix
+        """
+        features = self._features(X, reset=True)
+        self.transformer_ = clone(self.transformer)
+        return self._output(X, self.transformer_.fit_transform(features, y, **params))
+
+    def transform(self, X):
+        """Transform the features; role columns that X has are kept.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+            The features that were seen in ``fit``, with any role columns or none.
+
+        Returns
+        -------
+        X_new : frame, ndarray or sparse matrix
+        """
+        check_is_fitted(self)
+        return self._output(X, self.transformer_.transform(self._features(X, reset=False)))
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the transformed features, without the role columns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the features that came in; needed only if X had none.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self)
+        return self.transformer_.get_feature_names_out(input_features)
+
+    def set_output(self, *, transform=None):
+        """Set the kind of frame that comes out.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+            With ``"default"`` a frame stays of its kind, and an array an array. None changes
+            nothing.
+
+        Returns
+        -------
+        self : OnFeatures
+        """
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.transformer)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.target_tags.required = inner.target_tags.required
+        return tags
+
+    def _features(self, X, reset):
+        """What the transformer sees; checks the number and names of the features."""
+        if is_frame(X):
+            frame = nw.from_native(X, eager_only=True)
+            # By place: names of pandas columns need not be strings.
+            columns = [i for i, name in enumerate(frame.columns) if name in feature_columns(X)]
+            frame = frame[:, columns]
+            X = frame.to_pandas() if frame.implementation.is_pyarrow() else frame.to_native()
+        elif getattr(X, "ndim", 2) == 1:
+            raise ValueError(
+                "Expected a 2D array or a frame, got a 1D array. Reshape your data: one row a "
+                "document, one column a feature."
+            )
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return X
+
+    def _output(self, X, values):
+        config = getattr(self, "_sklearn_output_config", {})
+        kind = config.get("transform", get_config()["transform_output"])
+        framed = is_frame(X)
+        if kind == "default" and not framed:
+            return values
+        if sparse.issparse(values):
+            raise ValueError(
+                f"{type(self.transformer_).__name__} gave a sparse matrix, which a frame cannot "
+                "hold. Set sparse_output=False (or its like) in the transformer."
+            )
+        X = nw.from_native(X, eager_only=True) if framed else None
+        backend = X.implementation if kind == "default" else kind
+        parts = [_convert(_named(values, self), backend)]
+        if framed:
+            roles = role_columns(X.to_native())
+            parts = [_convert(X.select(roles), backend), *parts] if roles else parts
+            # Rows that a transformer numbers anew would be aligned by pandas.
+            parts = [nw.maybe_reset_index(part) for part in parts]
+        out = nw.concat(parts, how="horizontal").to_native()
+        index = nw.maybe_get_index(X) if framed else None
+        if index is not None and isinstance(out, pd.DataFrame):
+            out.index = index
+        return out
+
+
+def _named(values, transformer):
+    """The transformed features as a frame."""
+    if is_frame(values):
+        return nw.from_native(values, eager_only=True)
+    values = np.asarray(values)
+    return nw.from_native(
+        pd.DataFrame(values, columns=transformer.get_feature_names_out(), copy=False),
+        eager_only=True,
+    )
+
+
+def _convert(frame, backend):
+    """The frame in another backend; itself if it is there already."""
+    backend = nw.Implementation.from_backend(backend)
+    if frame.implementation is backend:
+        return frame
+    arrays = {name: frame[name].to_numpy() for name in frame.columns}
+    return nw.from_dict(arrays, backend=backend)

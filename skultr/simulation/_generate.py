@@ -1,0 +1,284 @@
+"""Click logs with their truth: documents, a policy that ranks them, users who click."""
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Bunch, check_random_state
+
+from .._clicklog import feature_columns, read_features, read_role
+from .._constraints import HasMethods, Interval, validate_params
+from .._segments import encode, offsets_from_sorted
+from ._policies import DeterministicPolicy, production_scores
+from ._users import PositionBasedUser, relevance_probability
+
+__all__ = ["SimulatedLog", "simulate_clicks"]
+
+#: Sessions that click at a time, so that probabilities are never held for the whole log.
+_CHUNK = 65_536
+
+
+class SimulatedLog(NamedTuple):
+    """A click log and what it was drawn from: ``X, clicks, truth = simulate_clicks(...)``.
+
+    Parameters
+    ----------
+    X : pandas.DataFrame
+        The log, one row an impression.
+    clicks : ndarray of shape (n_impressions,), int8
+        1 where the user clicked.
+    truth : Bunch
+        What no log knows; see :func:`simulate_clicks`.
+    """
+
+    X: pd.DataFrame
+    clicks: np.ndarray
+    truth: Bunch
+
+
+@validate_params(
+    {
+        "documents": "no_validation",
+        "n_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both")],
+        "n_positions": [Interval(Integral, 1, None, closed="left")],
+        "policy": [HasMethods(["rank"]), None],
+        "scores": ["array-like", None],
+        "user": [HasMethods(["click", "examination_at"]), None],
+        "noise": "no_validation",
+        "max_grade": "no_validation",
+        "query_weights": [Mapping, pd.Series, "array-like", None],
+        "features": ["boolean"],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def simulate_clicks(
+    documents,
+    *,
+    n_sessions=100_000,
+    n_positions=10,
+    policy=None,
+    scores=None,
+    user=None,
+    noise=0.1,
+    max_grade=4,
+    query_weights=None,
+    features=True,
+    random_state=None,
+):
+    """Show documents to simulated users and log what they click.
+
+    Each session draws a query, the policy ranks its documents by the production scores, and the
+    user sees the first ``n_positions`` and clicks. The truth comes along, so that an estimate
+    can be compared with what it estimates.
+
+    Parameters
+    ----------
+    documents : frame of shape (n_documents, n_columns)
+        One row a query-document pair with the roles ``qid``, ``doc`` (unique) and ``relevance``,
+        and the features, such as :func:`skultr.datasets.make_ltr` returns.
+    n_sessions : int, default=100_000
+    n_positions : int, default=10
+        Documents shown in a session; all of them where a query has fewer.
+    policy : policy, default=None
+        Who ranks; by default ``DeterministicPolicy()``.
+    scores : array-like of shape (n_documents,), default=None
+        What the policy ranks by; by default those of :func:`production_scores`, a ranker trained
+        on the labels of 1 % of the queries.
+    user : user, default=None
+        Who clicks; by default ``PositionBasedUser()``.
+    noise : float in [0, 1], default=0.1
+        Probability that an examined document of grade 0 is found relevant.
+    max_grade : float, default=4
+        The best grade of the scale; see :func:`relevance_probability`.
+    query_weights : mapping, Series or array-like of shape (n_queries,), default=None
+        How often each query is asked, in any unit: by query id, or in the sorted order of the
+        query ids. By default all are asked equally often.
+    features : bool, default=True
+        Whether the log carries the relevance and the features of each impression. Without them
+        a log of a million sessions is small: reduce it with
+        ``aggregate_clicks(X.assign(click=clicks), documents)``, which joins them afterwards.
+    random_state : int, RandomState instance or None, default=None
+        Pass an int for the same log in every call. Queries, rankings and clicks have streams of
+        their own: with the same int, another user meets the same sessions.
+
+    Returns
+    -------
+    X : pandas.DataFrame
+        The log, one row an impression, sorted by session and position: ``session`` (int, from
+        0), ``qid``, ``doc``, ``position`` (int, from 1); with ``features`` also ``relevance``,
+        which no model reads in ``fit``, and the features (float32).
+    clicks : ndarray of shape (n_impressions,), int8
+        1 where the user clicked, else 0.
+    truth : Bunch
+        ``examination``, ndarray of shape (n_positions,): P(examined) by position;
+        ``relevance_probability``, ndarray of shape (n_documents,): P(found relevant | examined)
+        of each row of ``documents``; ``scores``, ndarray of shape (n_documents,): what the
+        policy ranked by.
+
+    Raises
+    ------
+    ValueError
+        If a role is missing, a grade is missing or outside the scale, document ids recur, the
+        examination is not known as deep as ``n_positions``, or the weights or scores do not fit
+        the documents.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import simulate_clicks
+    >>> documents = make_ltr(200, n_features=20, random_state=0)
+    >>> X, clicks, truth = simulate_clicks(documents, n_sessions=1_000, random_state=0)
+    >>> X.columns[:6].tolist()
+    ['session', 'qid', 'doc', 'position', 'relevance', 'feature_000']
+    >>> len(X), clicks.sum() > 0
+    (10000, np.True_)
+    >>> truth.examination[:3]
+    array([0.68, 0.61, 0.48])
+    """
+    policy = DeterministicPolicy() if policy is None else policy
+    user = PositionBasedUser() if user is None else user
+    seeds = check_random_state(random_state).randint(2**31 - 1, size=5)
+    of_queries, of_policy, of_user = np.random.default_rng(seeds[1:]).spawn(3)
+    roles = _read_documents(documents)
+    if scores is None:
+        scores = production_scores(documents, random_state=int(seeds[0]))
+    truth = Bunch(
+        examination=np.asarray(user.examination_at(n_positions)),
+        relevance_probability=relevance_probability(
+            roles["relevance"], noise=noise, max_grade=max_grade
+        ),
+        scores=_check_scores(scores, len(roles["doc"])),
+    )
+    code, query_ids = encode(roles["qid"])
+    query = _draw_queries(query_ids, query_weights, n_sessions, of_queries)
+    shown = _rank(policy, code, truth.scores, query, n_positions, of_policy)
+    clicks = _click(user, shown, truth.relevance_probability, of_user)
+    return SimulatedLog(_log_frame(documents, roles, shown, features), clicks, truth)
+
+
+# --------------------------------------------------------------------------------------
+# What the user gave
+# --------------------------------------------------------------------------------------
+def _read_documents(documents):
+    """The roles of the documents, checked."""
+    roles = {}
+    for role in ("qid", "doc", "relevance"):
+        roles[role] = read_role(documents, role)
+        if roles[role] is None:
+            raise ValueError(
+                f"documents has no column {role!r}; expected the roles 'qid', 'doc' and "
+                "'relevance', one row a query-document pair. Rename the column that holds it."
+            )
+    if not len(roles["doc"]):
+        raise ValueError("documents is empty; expected at least one row.")
+    missing = np.isnan(roles["relevance"])
+    if missing.any():
+        raise ValueError(
+            f"relevance is missing in {int(missing.sum())} of {len(missing)} rows of documents, "
+            f"first in row {int(missing.argmax())}; users cannot judge them. Drop these rows."
+        )
+    recurs = pd.Series(roles["doc"]).duplicated()
+    if recurs.any():
+        raise ValueError(
+            f"The doc {roles['doc'][int(recurs.argmax())]!r} stands in several rows of documents; "
+            "expected one row a doc. 'doc' names a query-document pair: make it unique by query."
+        )
+    return roles
+
+
+def _check_scores(scores, n_documents):
+    scores = np.asarray(scores, dtype=float)
+    if scores.shape != (n_documents,) or not np.isfinite(scores).all():
+        raise ValueError(
+            f"scores must hold one finite number for each of the {n_documents} rows of "
+            f"documents, got the shape {scores.shape}"
+            + (" with missing or infinite values." if scores.shape == (n_documents,) else ".")
+        )
+    return scores
+
+
+def _query_probabilities(query_ids, weights):
+    """P(query) in the order of the ids."""
+    if isinstance(weights, Mapping | pd.Series):
+        absent = [query for query in query_ids if query not in weights]
+        if absent:
+            raise ValueError(
+                f"query_weights has no weight for {len(absent)} of {len(query_ids)} queries, "
+                f"such as {absent[0]!r}; give 0 to a query that nobody asks."
+            )
+        weights = [weights[query] for query in query_ids]
+    weights = np.asarray(weights, dtype=float)
+    if weights.shape != (len(query_ids),):
+        raise ValueError(
+            f"query_weights has the shape {weights.shape}; expected one weight for each of the "
+            f"{len(query_ids)} queries, in the sorted order of their ids."
+        )
+    if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+        raise ValueError("query_weights must be finite, at least 0, and not all 0.")
+    return weights / weights.sum()
+
+
+# --------------------------------------------------------------------------------------
+# Sessions
+# --------------------------------------------------------------------------------------
+def _draw_queries(query_ids, weights, n_sessions, rng):
+    """Query code of each session."""
+    if weights is None:
+        return rng.integers(len(query_ids), size=n_sessions, dtype=np.int32)
+    probabilities = _query_probabilities(query_ids, weights)
+    return rng.choice(len(query_ids), size=n_sessions, p=probabilities).astype(np.int32)
+
+
+def _rank(policy, code, scores, query, n_positions, rng):
+    """Rows of documents that each session shows, (n_sessions, n_positions), -1 behind the end."""
+    order = np.argsort(code, kind="stable").astype(np.int32)
+    offsets = offsets_from_sorted(code[order])
+    # No list is longer than the largest query: do not carry columns that are empty everywhere.
+    width = min(n_positions, int(np.diff(offsets).max()))
+    place = policy.rank(scores[order], offsets, query, width, rng)
+    if place.shape != (len(query), width):
+        raise ValueError(
+            f"The policy returned the shape {place.shape}; expected one row of documents for "
+            f"each session and position, {(len(query), width)}, with -1 behind the end of a list."
+        )
+    shown = np.empty(place.shape, dtype=np.int32)
+    for start in range(0, len(place), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        shown[chunk] = np.where(place[chunk] >= 0, order[place[chunk]], -1)
+    return shown
+
+
+def _click(user, shown, relevance, rng):
+    """Clicks of the rows that were shown, session by session."""
+    clicks = np.empty(int(np.count_nonzero(shown >= 0)), dtype=np.int8)
+    start = 0
+    for first in range(0, len(shown), _CHUNK):
+        rows = shown[first : first + _CHUNK]
+        there = rows >= 0
+        drawn = user.click(np.where(there, relevance[rows], 0.0), rng)[there]
+        clicks[start : start + len(drawn)] = drawn
+        start += len(drawn)
+    return clicks
+
+
+def _log_frame(documents, roles, shown, features):
+    there = shown >= 0
+    row = shown[there]
+    n_sessions, width = shown.shape
+    log = {
+        "session": np.repeat(np.arange(n_sessions, dtype=np.int32), there.sum(axis=1)),
+        "qid": roles["qid"][row],
+        "doc": roles["doc"][row],
+        "position": np.broadcast_to(np.arange(1, width + 1, dtype=np.int32), shown.shape)[there],
+    }
+    if not features:
+        return pd.DataFrame(log, copy=False)
+    log["relevance"] = roles["relevance"][row]
+    if not feature_columns(documents):
+        return pd.DataFrame(log, copy=False)
+    values = read_features(documents)
+    shown_values = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
+    return pd.concat([pd.DataFrame(log, copy=False), shown_values], axis=1)

@@ -1,0 +1,327 @@
+"""Logging policies: who ranked the documents that the users of a log saw.
+
+A policy has one method, ``rank(scores, offsets, query, n_positions, rng)``: given a score a
+document, where the documents of each query begin, and the query of each session, it returns the
+rows of the documents that each session shows. Your own class with that method works as well.
+"""
+
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import QuantileTransformer
+from sklearn.utils import check_random_state
+
+from .._clicklog import feature_columns, read_features, read_role
+from .._constraints import HasMethods, Interval, validate_params
+from .._segments import encode, pad, sort_in_segment
+
+__all__ = [
+    "DeterministicPolicy",
+    "PlackettLucePolicy",
+    "UniformPolicy",
+    "production_scores",
+]
+
+#: Random numbers drawn at a time, so that memory does not grow with the number of sessions.
+_CHUNK = 2**20
+
+
+# --------------------------------------------------------------------------------------
+# The production ranker
+# --------------------------------------------------------------------------------------
+@validate_params(
+    {
+        "documents": "no_validation",
+        "fraction": [Interval(Real, 0, 1, closed="right")],
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "candidates": "no_validation",
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def production_scores(
+    documents, *, fraction=0.01, estimator=None, candidates=None, random_state=None
+):
+    """Scores of a production ranker: trained on the labels of a few of the queries.
+
+    It stands for the ranker that served the users while the log was written: clearly better than
+    chance, clearly worse than what the clicks can teach.
+
+    The ranker has *seen* the labels of the queries it was trained on, so its ranking is better
+    there. With 1 % of the queries that is immaterial for a log; but do not report these scores
+    as the quality of a production ranker on queries that include its own, and hold your test
+    queries out of ``documents`` if no label of theirs may reach the log.
+
+    Parameters
+    ----------
+    documents : frame of shape (n_documents, n_columns)
+        Roles ``qid`` and ``relevance``; every column without a role is a feature.
+    fraction : float in (0, 1], default=0.01
+        Share of the queries, drawn at random, whose labels the ranker is trained on. At least
+        one query is drawn, and as many as it takes until one of them has two different grades.
+    estimator : regressor, default=None
+        Cloned and fitted to the grades. By default ridge regression on quantiles of the
+        features, which the tails of raw counts cannot upset.
+    candidates : frame with the same features, default=None
+        Documents to score instead of ``documents``, such as those of held-out queries.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    scores : ndarray of shape (n_documents,) or (n_candidates,)
+        Higher is ranked higher; with the default estimator in units of the grades.
+
+    Raises
+    ------
+    ValueError
+        If a role is missing, there are no features, or no query has two different grades.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import production_scores
+    >>> documents = make_ltr(200, random_state=0)
+    >>> scores = production_scores(documents, fraction=0.05, random_state=0)
+    >>> scores.shape
+    (4000,)
+    """
+    random_state = check_random_state(random_state)
+    relevance = _required(documents, "relevance")
+    query = encode(_required(documents, "qid"))[0]
+    if not feature_columns(documents):
+        raise ValueError(
+            "documents has no feature column to train a production ranker on. Add the features, "
+            "or pass scores= to simulate_clicks."
+        )
+    features = read_features(documents)
+    chosen = _draw_training_queries(query, relevance, fraction, random_state)
+    rows = np.flatnonzero(np.isin(query, chosen))
+    estimator = _default_estimator(len(rows)) if estimator is None else clone(estimator)
+    _seed(estimator, random_state)
+    estimator.fit(features.iloc[rows], relevance[rows])
+    scored = features if candidates is None else read_features(candidates)
+    return np.asarray(estimator.predict(scored), dtype=float)
+
+
+def _required(documents, role):
+    values = read_role(documents, role)
+    if values is None:
+        raise ValueError(
+            f"documents has no column {role!r}; expected the roles 'qid', 'doc' and 'relevance' "
+            "and the features, one row a query-document pair. Rename the column that holds it."
+        )
+    if not len(values):
+        raise ValueError("documents is empty; expected at least one row.")
+    if role == "relevance" and not (np.isfinite(values) & (values >= 0)).all():
+        bad = int(np.argmin(np.isfinite(values) & (values >= 0)))
+        raise ValueError(
+            f"relevance is {values[bad]:g} in row {bad}; expected a grade of at least 0 in every "
+            "row. Drop the documents that were not annotated."
+        )
+    return values
+
+
+def _draw_training_queries(query, relevance, fraction, random_state):
+    n_queries = int(query.max()) + 1
+    lowest, highest = np.full(n_queries, np.inf), np.full(n_queries, -np.inf)
+    np.minimum.at(lowest, query, relevance)
+    np.maximum.at(highest, query, relevance)
+    order = random_state.permutation(n_queries)
+    two_grades = np.flatnonzero((lowest < highest)[order])
+    if not len(two_grades):
+        raise ValueError(
+            "No query has documents of two different grades: there is nothing to rank. Expected "
+            "graded documents, or pass scores= to simulate_clicks."
+        )
+    return order[: max(round(fraction * n_queries), two_grades[0] + 1)]
+
+
+def _default_estimator(n_rows):
+    quantiles = QuantileTransformer(n_quantiles=min(n_rows, 100), subsample=None)
+    return make_pipeline(quantiles, Ridge(alpha=10.0))
+
+
+def _seed(estimator, random_state):
+    """Seed what the user left to chance, also inside a pipeline."""
+    for name, value in sorted(estimator.get_params().items()):
+        if name.split("__")[-1] == "random_state" and value is None:
+            estimator.set_params(**{name: random_state.randint(2**31 - 1)})
+
+
+# --------------------------------------------------------------------------------------
+# Policies
+# --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class DeterministicPolicy:
+    """Every session of a query shows the same list: documents by falling score.
+
+    Ties keep the order of the rows. Such a log confounds position and relevance: each document
+    is only ever seen at one position.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skultr.simulation import DeterministicPolicy
+    >>> scores, offsets = np.array([0.1, 0.9, 0.5, 0.2]), np.array([0, 3, 4])
+    >>> DeterministicPolicy().rank(scores, offsets, np.array([0, 1, 0]), 2)
+    array([[ 1,  2],
+           [ 3, -1],
+           [ 1,  2]], dtype=int32)
+    """
+
+    def rank(self, scores, offsets, query, n_positions, rng=None):
+        """Rows of the documents that each session shows.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_documents,)
+        offsets : ndarray of shape (n_queries + 1,)
+            Where the documents of each query begin.
+        query : ndarray of shape (n_sessions,), int
+            Query of each session, from 0.
+        n_positions : int
+        rng : numpy.random.Generator, default=None
+            Not used.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int32
+            -1 behind the end of a list that is shorter.
+        """
+        code = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        order = sort_in_segment(code, scores).astype(np.int32)
+        place = pad(offsets, n_positions)
+        shown = np.where(place >= 0, order[np.maximum(place, 0)], np.int32(-1))
+        return shown[query]
+
+
+@dataclass(frozen=True)
+class PlackettLucePolicy:
+    """Every session draws its ranking: the better documents are likely, not certain, to lead.
+
+    The document at each position is drawn from those left with probability proportional to
+    exp(score / temperature) (Plackett 1975; Luce 1959). Drawn by the Gumbel trick: sorting by
+    score / temperature + Gumbel noise has exactly this distribution (Yellott 1977).
+
+    Parameters
+    ----------
+    temperature : float, default=0.1
+        In units of the scores, which are taken as they are: near 0 the policy is deterministic,
+        large values make it uniform. :func:`production_scores` are in units of grades.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skultr.simulation import PlackettLucePolicy
+    >>> policy = PlackettLucePolicy(temperature=1.0)
+    >>> scores, offsets = np.log([6.0, 3.0, 1.0]), np.array([0, 3])
+    >>> sessions = np.zeros(100_000, dtype=int)
+    >>> rows = policy.rank(scores, offsets, sessions, 2, np.random.default_rng(0))
+    >>> [round(float(np.mean(rows[:, 0] == row)), 2) for row in range(3)]
+    [0.6, 0.3, 0.1]
+    """
+
+    temperature: float = 0.1
+
+    def __post_init__(self):
+        if not (isinstance(self.temperature, Real) and 0 < self.temperature < np.inf):
+            raise ValueError(
+                f"temperature must be a finite number above 0, got {self.temperature!r}. For "
+                "temperature 0 use DeterministicPolicy()."
+            )
+
+    def rank(self, scores, offsets, query, n_positions, rng):
+        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_documents,)
+        offsets : ndarray of shape (n_queries + 1,)
+        query : ndarray of shape (n_sessions,), int
+        n_positions : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int32
+        """
+        return _draw_rankings(scores / self.temperature, offsets, query, n_positions, rng)
+
+
+@dataclass(frozen=True)
+class UniformPolicy:
+    """Every session draws its documents and their order uniformly at random.
+
+    The log of a randomisation experiment: positions say nothing about relevance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skultr.simulation import UniformPolicy
+    >>> sessions = np.zeros(3, dtype=int)
+    >>> rng = np.random.default_rng(0)
+    >>> UniformPolicy().rank(np.zeros(4), np.array([0, 4]), sessions, 4, rng).shape
+    (3, 4)
+    """
+
+    def rank(self, scores, offsets, query, n_positions, rng):
+        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_documents,)
+            Not used, but for their number.
+        offsets : ndarray of shape (n_queries + 1,)
+        query : ndarray of shape (n_sessions,), int
+        n_positions : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int32
+        """
+        return _draw_rankings(np.zeros(len(scores)), offsets, query, n_positions, rng)
+
+
+def _draw_rankings(utilities, offsets, query, n_positions, rng):
+    """Plackett-Luce draws, the longest lists first so that a chunk is hardly padded."""
+    rows = np.full((len(query), n_positions), -1, dtype=np.int32)
+    lengths = np.diff(offsets)[query]
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order) and (width := int(lengths[order[start]])):
+        sessions = order[start : start + max(1, _CHUNK // width)]
+        top = _race(utilities, offsets[query[sessions]], lengths[sessions], n_positions, rng)
+        rows[sessions, : top.shape[1]] = top
+        start += len(sessions)
+    return rows
+
+
+def _race(utilities, first, lengths, n_positions, rng):
+    """The ``n_positions`` winners of each session, in order.
+
+    Log arrival times: an exponential with rate exp(utility) arrives first with Plackett-Luce's
+    probability, and log(exponential) - utility is minus a Gumbel draw plus the utility.
+    """
+    column = np.arange(lengths.max())
+    inside = column < lengths[:, None]
+    rows = np.where(inside, first[:, None] + column, 0)
+    with np.errstate(divide="ignore"):  # an exponential draw of exactly 0 arrives at -inf
+        arrival = np.log(rng.standard_exponential(rows.shape)) - utilities[rows]
+    arrival[~inside] = np.inf
+    top = _smallest(arrival, n_positions)
+    winners = np.take_along_axis(rows, top, axis=1)
+    return np.where(top < lengths[:, None], winners, -1)
+
+
+def _smallest(values, k):
+    """Columns of the k smallest values of each row, in rising order."""
+    if 2 * k >= values.shape[1]:
+        return np.argsort(values, axis=1)[:, :k]
+    part = np.argpartition(values, k, axis=1)[:, :k]
+    order = np.argsort(np.take_along_axis(values, part, axis=1), axis=1)
+    return np.take_along_axis(part, order, axis=1)

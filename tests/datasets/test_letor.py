@@ -1,0 +1,267 @@
+import bz2
+import gzip
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skultr.datasets import load_letor, make_ltr
+
+pytest.importorskip("pyarrow", reason="the Parquet files of these tests need pyarrow")
+
+LINES = "2 qid:10 1:0.5 3:1e3 #docid = A\n0 qid:10 2:-1\n1 qid:7 1:1 2:2 3:3\n"
+
+
+def write(folder, text, name="train.txt"):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def parquet(folder, name="set.parquet", **columns):
+    frame = pd.DataFrame({"qid": [1, 1, 2], "label": [0, 2, 1], "f0": [0.1, 0.2, 0.3]})
+    frame = frame.assign(**columns)
+    frame.to_parquet(folder / name)
+    return folder / name
+
+
+# --------------------------------------------------------------------------------------
+# svmlight
+# --------------------------------------------------------------------------------------
+def test_svmlight(tmp_path):
+    documents = load_letor(write(tmp_path, LINES))
+    expected = pd.DataFrame(
+        {
+            "qid": [10, 10, 7],
+            "doc": [0, 1, 2],
+            "relevance": [2, 0, 1],
+            "feature_001": np.float32([0.5, 0, 1]),
+            "feature_002": np.float32([0, -1, 2]),
+            "feature_003": np.float32([1e3, 0, 3]),
+        }
+    )
+    pd.testing.assert_frame_equal(documents, expected)
+
+
+@pytest.mark.parametrize(("suffix", "module"), [(".gz", gzip), (".bz2", bz2)])
+def test_compressed_svmlight(tmp_path, suffix, module):
+    path = tmp_path / f"train.txt{suffix}"
+    with module.open(path, "wt") as file:
+        file.write(LINES)
+    pd.testing.assert_frame_equal(load_letor(str(path)), load_letor(write(tmp_path, LINES)))
+
+
+def test_several_files_are_one_set(tmp_path):
+    first, *rest = LINES.splitlines(keepends=True)
+    paths = [write(tmp_path, first, "a.txt"), write(tmp_path, "".join(rest), "b.svm")]
+    pd.testing.assert_frame_equal(load_letor(paths), load_letor(write(tmp_path, LINES)))
+
+
+def test_feature_ids_from_zero(tmp_path):
+    documents = load_letor(write(tmp_path, "1 qid:1 0:5 1:6\n"))
+    assert documents.filter(like="feature").iloc[0].to_dict() == {
+        "feature_000": 5,
+        "feature_001": 6,
+    }
+
+
+def test_n_features_gives_files_the_same_columns(tmp_path):
+    short = load_letor(write(tmp_path, "1 qid:1 1:5\n"), n_features=3)
+    full = load_letor(write(tmp_path, LINES))
+    assert list(short.columns) == list(full.columns)
+    assert load_letor(write(tmp_path, "1 qid:1\n0 qid:1\n"), n_features=2).shape == (2, 5)
+    with pytest.raises(ValueError, match="has 3 features"):
+        load_letor(write(tmp_path, LINES), n_features=2)
+
+
+def test_fractional_labels_stay(tmp_path):
+    documents = load_letor(write(tmp_path, "0.5 qid:1 1:5\n1 qid:1 1:4\n"))
+    assert documents["relevance"].tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 1:0.5\n0 1:0.2\n", "query id"),
+        ("1 qid:1 1:0.5\n0 1:0.2\n", "query id|as svmlight"),
+        ("-1 qid:1 1:0.5\n", "label of row 0 is -1"),
+        ("nan qid:1 1:0.5\n", "label of row 0 is nan"),
+        ("1 qid:1 1:0.5\n1 qid:1 1:nan\n", "'feature_001' is missing or infinite in 1 of 2"),
+        ("1 qid:1 1:inf\n", "missing or infinite"),
+        ("1 qid:1 1:1e300\n", "missing or infinite"),
+        ("1 qid:1 a:0.5\n", "as svmlight"),
+        ("1 qid:1 2:0.5 1:3\n", "as svmlight"),
+        ("1 qid:99999999999999999999 1:3\n", "as svmlight"),
+        ("1 qid:1 2000000:1\n", "feature id 2000000"),
+        ("one qid:1 1:1\n", "as svmlight"),
+        ("", "No row|as svmlight"),
+        ("# nothing\n", "No row|as svmlight"),
+    ],
+)
+def test_malformed_svmlight(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        load_letor(write(tmp_path, text))
+
+
+token = st.one_of(
+    st.sampled_from(["qid:1", "qid:", "qid:x", "1:2", "2:3", ":", "1:", "0:1", "#", "nan", "-1"]),
+    st.text(alphabet="0123456789:.eE-+ qid#\t", max_size=12),
+    st.integers(-(2**70), 2**70).map("qid:{}".format),
+    st.tuples(st.integers(-5, 2**34), st.floats()).map("{0[0]}:{0[1]}".format),
+)
+line = st.lists(token, max_size=5).map(" ".join)
+plausible = st.tuples(st.integers(0, 4), st.integers(0, 3), line).map(
+    "{0[0]} qid:{0[1]} {0[2]}".format
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.one_of(line, plausible), max_size=4).map("\n".join).map(str.encode) | st.binary()
+)
+def test_any_text_is_read_or_refused(content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "fuzz.txt"
+        path.write_bytes(content)
+        try:
+            documents = load_letor(path)
+        except ValueError:
+            return
+    assert documents["doc"].is_unique
+    assert (documents["relevance"] >= 0).all()
+    assert np.isfinite(documents.filter(like="feature").to_numpy()).all()
+
+
+# --------------------------------------------------------------------------------------
+# Parquet
+# --------------------------------------------------------------------------------------
+def test_parquet_without_doc(tmp_path):
+    documents = load_letor(parquet(tmp_path))
+    assert list(documents.columns) == ["qid", "doc", "relevance", "f0"]
+    assert documents["doc"].tolist() == [0, 1, 2]
+    assert documents["relevance"].tolist() == [0, 2, 1]
+
+
+def test_made_documents_survive_a_round_trip(tmp_path):
+    documents = make_ltr(5, 4, 6, random_state=0)
+    documents.to_parquet(tmp_path / "made.parquet")
+    pd.testing.assert_frame_equal(load_letor(tmp_path / "made.parquet"), documents)
+
+
+def test_unique_docs_are_kept(tmp_path):
+    assert load_letor(parquet(tmp_path, doc=["a", "b", "c"]))["doc"].tolist() == ["a", "b", "c"]
+
+
+def test_docs_that_recur_in_other_queries_are_combined(tmp_path):
+    docs = load_letor(parquet(tmp_path, doc=[5, 6, 5]))["doc"]
+    assert docs.tolist() == ["1/5", "1/6", "2/5"]
+
+
+def test_rows_of_one_pair_stay_apart(tmp_path):
+    docs = load_letor(parquet(tmp_path, doc=["a", "a", "a"]))["doc"]
+    assert docs.tolist() == ["1/a", "1/a/2", "2/a"]
+
+
+def test_docs_that_collide_once_combined_are_an_error(tmp_path):
+    path = parquet(tmp_path, qid=["1", "1/2", "1/2"], doc=["2/3", "3", "3"])
+    documents = load_letor(path)
+    assert documents["doc"].is_unique
+    frame = pd.DataFrame({"qid": ["1"] * 3, "label": [0] * 3, "doc": ["a", "a", "a/2"]})
+    frame.to_parquet(path)
+    with pytest.raises(ValueError, match="cannot be told apart"):
+        load_letor(path)
+
+
+@pytest.mark.parametrize(
+    ("split", "rows"), [(None, [0, 1, 2]), ("a", [0, 2]), (["b", "a"], [0, 1, 2])]
+)
+def test_split_selects_rows_and_is_no_feature(tmp_path, split, rows):
+    documents = load_letor(parquet(tmp_path, split=["a", "b", "a"]), split=split)
+    assert "split" not in documents
+    assert documents["f0"].tolist() == [[0.1, 0.2, 0.3][row] for row in rows]
+
+
+def test_several_parquet_files(tmp_path):
+    paths = [parquet(tmp_path), parquet(tmp_path, "more.pq", qid=[3, 3, 4])]
+    assert load_letor(paths)["qid"].tolist() == [1, 1, 2, 3, 3, 4]
+    with pytest.raises(ValueError, match="differ in their columns"):
+        load_letor([paths[0], parquet(tmp_path, "other.pq", f9=1.0)])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"f0": [1.0, None, 2.0]}, "'f0' is missing or infinite in 1 of 3 rows, first in row 1"),
+        ({"f1": ["x", "y", "z"]}, "'f1' has type"),
+        ({"label": [0, -1, 1]}, "label of row 1 is -1"),
+        ({"label": [0, None, 1]}, "label of row 1 is nan"),
+        ({"label": ["a", "b", "c"]}, "labels have type"),
+        ({"qid": [1, None, 2]}, "qid is missing in 1 of 3"),
+        ({"doc": ["a", None, "b"]}, "doc is missing in 1 of 3"),
+        ({"relevance": [0, 1, 2]}, "mean the same"),
+    ],
+)
+def test_bad_parquet(tmp_path, columns, message):
+    with pytest.raises(ValueError, match=message):
+        load_letor(parquet(tmp_path, **columns))
+
+
+@pytest.mark.parametrize("name", ["qid", "label"])
+def test_missing_column(tmp_path, name):
+    path = parquet(tmp_path)
+    pd.read_parquet(path).drop(columns=name).to_parquet(path)
+    with pytest.raises(ValueError, match=f"no column '{name}'"):
+        load_letor(path)
+
+
+def test_bad_splits(tmp_path):
+    with pytest.raises(ValueError, match=r"\['c'\] is not in the file, which has \['a', 'b'\]"):
+        load_letor(parquet(tmp_path, split=["a", "b", "a"]), split="c")
+    with pytest.raises(ValueError, match="no column 'split'"):
+        load_letor(parquet(tmp_path), split="a")
+    with pytest.raises(ValueError, match="svmlight file"):
+        load_letor(write(tmp_path, LINES), split="a")
+
+
+def test_bad_paths(tmp_path):
+    with pytest.raises(ValueError, match="neither svmlight"):
+        load_letor("clicks.csv")
+    with pytest.raises(ValueError, match="neither svmlight"):
+        load_letor(tmp_path)
+    with pytest.raises(ValueError, match="mixes"):
+        load_letor(["a.txt", "b.parquet"])
+    with pytest.raises(ValueError, match="empty list"):
+        load_letor([])
+    with pytest.raises(ValueError, match="n_features= is for svmlight"):
+        load_letor(parquet(tmp_path), n_features=3)
+    for name in ("absent.txt", "absent.parquet"):
+        with pytest.raises(FileNotFoundError):
+            load_letor(tmp_path / name)
+
+
+# --------------------------------------------------------------------------------------
+# Real sets
+# --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "n_rows", "n_queries", "n_features", "split"),
+    [
+        ("mq2008", 15_211, 784, 46, "S1"),
+        ("mslr_sample", 17_869, 163, 136, "re_train"),
+        ("clueweb09_webis", 26_646, 61, 42, "Fold1"),
+        ("lightgbm_lambdarank", 3_773, 251, 300, "train"),
+    ],
+)
+def test_real_sets(name, n_rows, n_queries, n_features, split):
+    folder = os.environ.get("SKULTR_DATA")
+    if not folder or not (path := Path(folder) / f"{name}.parquet").exists():
+        pytest.skip(f"{name}.parquet is not in the folder that SKULTR_DATA names ({folder})")
+    documents = load_letor(path)
+    assert documents.shape == (n_rows, 3 + n_features)
+    assert documents["qid"].nunique() == n_queries
+    assert documents["doc"].is_unique
+    assert 0 < len(load_letor(path, split=split)) < n_rows

@@ -1,0 +1,130 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from skultr._clicklog import make_click_log, read_features
+from skultr._torch._joint import DualLoss, DualModule
+from skultr._torch._lists import ListDataset
+from skultr._torch._losses import LOSSES, ListLoss
+from skultr._torch._networks import ListScores, scoring_network
+from skultr.rankers import DLARanker
+from skultr.rankers._base import lists_per_unit
+
+from .._worlds import random_lists
+
+
+def _gradients(log, module, criterion):
+    """Full-batch loss and gradients in float64."""
+    features = torch.from_numpy(log.features).double()
+    dataset = ListDataset(log, features, log.clicks)
+    dataset.clicks, dataset.weight = dataset.clicks.double(), dataset.weight.double()
+    batch, _ = dataset.__getitems__(range(len(dataset)))
+    module.zero_grad()
+    # A batch means over its lists, so that the folded one, with fewer, is scaled back.
+    loss = criterion(module(batch), batch) * len(batch)
+    loss.backward()
+    return loss.item(), [parameter.grad.clone() for parameter in module.parameters()]
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "dual"])
+def test_folded_log_has_the_objective_and_gradient_of_the_raw_log(name):
+    frame, clicks = random_lists()
+    raw = make_click_log(frame, read_features(frame).to_numpy(), clicks)
+    folded = raw.fold()
+    assert folded.n_lists < raw.n_lists
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Identity(), scoring_network(3, hidden_layer_sizes=(4,)))
+    if name == "dual":
+        module = DualModule(network, 3, 0).double()
+        module.examination.data.normal_()
+        criterion = DualLoss(1.0)
+    else:
+        module, criterion = ListScores(network).double(), ListLoss(name, 1.0)
+    if name == "lambda":
+        pytest.skip("gains are mean clicks: defined on the folded log only, as documented")
+    loss, gradients = _gradients(raw, module, criterion)
+    folded_loss, folded_gradients = _gradients(folded, module, criterion)
+    assert folded_loss == pytest.approx(loss, rel=1e-6)
+    for a, b in zip(gradients, folded_gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
+
+
+def test_dual_loss_by_hand():
+    clicks = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
+    g = torch.tensor([[0.5, -0.5]], dtype=torch.float64, requires_grad=True)
+    h = torch.tensor([[0.0, -1.0]], dtype=torch.float64, requires_grad=True)
+
+    class Batch:
+        mask = torch.ones(1, 2, dtype=torch.bool)
+
+        def __len__(self):
+            return 1
+
+    Batch.clicks = clicks
+    loss = DualLoss(1.0)((g, h), Batch())
+    log_g, log_h = (torch.log_softmax(x.detach(), dim=1)[0] for x in (g, h))
+    rank = -(1 * log_g[0] + 2 * np.exp(0 - -1) * log_g[1])
+    exam = -(1 * log_h[0] + 2 * np.exp(0.5 - -0.5) * log_h[1])
+    assert loss.item() == pytest.approx((rank + exam).item())
+    loss.backward()
+    softmax = torch.softmax(g.detach(), dim=1)[0]
+    weighted = torch.tensor([1.0, 2 * np.e])
+    torch.testing.assert_close(g.grad[0], weighted.sum() * softmax - weighted)
+    capped = DualLoss(1.0, max_weight=1.5)((g, h), Batch()).item()
+    assert capped == pytest.approx(
+        -(log_g[0] + 2 * 1.5 * log_g[1] + log_h[0] + 2 * 1.5 * log_h[1]).item()
+    )
+
+
+def _shuffled_world(n_queries=150, n_documents=6, n_per_list=400, seed=0):
+    """Aggregated log: each query served in six orders; relevance linear in the features."""
+    rng = np.random.default_rng(seed)
+    curve = np.array([1.0, 0.6, 0.4, 0.3, 0.2, 0.1])
+    features = rng.normal(size=(n_queries, n_documents, 3))
+    chance = 1 / (1 + np.exp(-(features @ np.array([1.5, -1.0, 0.5]) - 0.5)))
+    rows = []
+    for query in range(n_queries):
+        for arm in range(6):
+            order = rng.permutation(n_documents)
+            clicks = rng.binomial(n_per_list, curve * chance[query, order]) / n_per_list
+            for place, document in enumerate(order):
+                rows.append(
+                    (query, query * 6 + arm, query * 6 + document, place + 1, n_per_list,
+                     *features[query, document], clicks[place], chance[query, document])
+                )  # fmt: skip
+    names = ["qid", "session", "doc", "position", "impressions", "f0", "f1", "f2", "click", "r"]
+    log = pd.DataFrame(rows, columns=names)
+    return log.drop(columns=["click", "r"]), log["click"].to_numpy(), log["r"].to_numpy(), curve
+
+
+def test_dual_learning_recovers_examination_and_relevance():
+    log, clicks, chance, curve = _shuffled_world()
+    ranker = DLARanker(random_state=0, max_epochs=60).fit(log, clicks)
+    np.testing.assert_allclose(ranker.examination_["examination"], curve, atol=0.03)
+    truth = pd.Series(np.log(chance)).groupby(log["qid"]).transform(lambda x: x - x.mean())
+    score = pd.Series(ranker.predict(log))
+    score -= score.groupby(log["qid"]).transform("mean")
+    assert np.corrcoef(score, truth)[0, 1] > 0.98
+
+
+def test_examination_follows_the_bias_column():
+    """Two devices with different curves: one factor a (device, position)."""
+    log, clicks, _, curve = _shuffled_world(n_queries=60)
+    log["bias"] = log["position"] + 100
+    table = DLARanker(random_state=0, max_epochs=60).fit(log, clicks).examination_
+    assert table.index.tolist() == [101, 102, 103, 104, 105, 106]
+    np.testing.assert_allclose(table["examination"], curve, atol=0.06)
+    assert table["impressions"].sum() == log["impressions"].sum()
+
+
+def test_constant_of_the_loss_ignores_traffic():
+    frame, clicks = random_lists()
+    log = make_click_log(frame, read_features(frame).to_numpy(), clicks).fold()
+    more = make_click_log(
+        frame.assign(impressions=7), read_features(frame).to_numpy(), clicks
+    ).fold()
+    assert lists_per_unit(log, log.clicks) * log.clicks.sum() == pytest.approx(
+        lists_per_unit(more, more.clicks) * more.clicks.sum()
+    )
+    assert lists_per_unit(log, 0 * log.clicks) == 1.0

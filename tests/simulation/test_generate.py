@@ -1,0 +1,247 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from skultr.datasets import make_ltr
+from skultr.simulation import (
+    DeterministicPolicy,
+    PlackettLucePolicy,
+    PositionBasedUser,
+    UniformPolicy,
+    _generate,
+    production_scores,
+    relevance_probability,
+    simulate_clicks,
+)
+
+POLICIES = [DeterministicPolicy(), PlackettLucePolicy(0.5), UniformPolicy()]
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return make_ltr(60, (3, 15), 8, random_state=0)
+
+
+def test_columns_and_types(documents):
+    X, clicks, truth = simulate_clicks(documents, n_sessions=200, random_state=0)
+    features = [f"feature_{j:03d}" for j in range(8)]
+    assert list(X.columns) == ["session", "qid", "doc", "position", "relevance", *features]
+    assert clicks.shape == (len(X),)
+    assert set(np.unique(clicks)) == {0, 1}
+    assert truth.examination.shape == (10,)
+    assert truth.scores.shape == truth.relevance_probability.shape == (len(documents),)
+    np.testing.assert_allclose(
+        truth.relevance_probability, relevance_probability(documents["relevance"])
+    )
+    lean, same, _ = simulate_clicks(documents, n_sessions=200, features=False, random_state=0)
+    pd.testing.assert_frame_equal(lean, X[["session", "qid", "doc", "position"]])
+    np.testing.assert_array_equal(same, clicks)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_lists_are_whole_even_where_short(documents, policy):
+    X, _, _ = simulate_clicks(documents, n_sessions=500, policy=policy, random_state=0)
+    assert X["session"].nunique() == 500
+    assert not X.duplicated(["session", "doc"]).any()
+    assert (X.groupby("session")["qid"].nunique() == 1).all()
+    lists = X.groupby("session").agg(qid=("qid", "first"), n=("doc", "size"))
+    n_documents = documents.groupby("qid").size()
+    np.testing.assert_array_equal(lists["n"], np.minimum(n_documents[lists["qid"]], 10))
+    assert (X["position"] == X.groupby("session").cumcount() + 1).all()
+
+
+def test_impressions_carry_what_the_documents_hold(documents):
+    X, _, _ = simulate_clicks(documents, n_sessions=50, policy=UniformPolicy(), random_state=0)
+    expected = documents.set_index("doc").loc[X["doc"]].reset_index()
+    pd.testing.assert_frame_equal(
+        X.drop(columns=["session", "position"]),
+        expected[X.columns.drop(["session", "position"])],
+        check_dtype=False,
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("examination", ["eye-tracking", 1.0])
+def test_click_rates_match_the_truth(policy, examination):
+    documents = make_ltr(3, 5, 4, random_state=1)
+    X, clicks, truth = simulate_clicks(
+        documents,
+        n_sessions=60_000,
+        n_positions=4,
+        policy=policy,
+        scores=documents["relevance"],
+        user=PositionBasedUser(examination),
+        features=False,
+        random_state=0,
+    )
+    cells = X.assign(click=clicks).groupby(["doc", "position"])["click"].agg(["mean", "size"])
+    doc, position = (cells.index.get_level_values(i) for i in range(2))
+    # The product by hand, not by the function that drew the clicks.
+    p = truth.relevance_probability[doc] * np.asarray(truth.examination)[position - 1]
+    error = (cells["mean"] - p) / np.sqrt(p * (1 - p) / cells["size"]).clip(lower=1e-12)
+    error = error[cells["size"] > 100]
+    assert np.abs(error).max() < 4.5
+    assert 0.4 < np.mean(error**2) < 2.0
+
+
+def test_deterministic_log_shows_the_best_scores_first(documents):
+    X, _, truth = simulate_clicks(documents, n_sessions=300, n_positions=5, random_state=0)
+    score = X["doc"].map(pd.Series(truth.scores, index=documents["doc"]))
+    assert (score.groupby(X["session"]).diff().dropna() <= 0).all()
+    best = pd.Series(truth.scores).groupby(documents["qid"]).max()
+    first = X["position"] == 1
+    np.testing.assert_array_equal(score[first], best[X.loc[first, "qid"]])
+
+
+def test_same_seed_same_log_and_streams_apart(documents):
+    policy = PlackettLucePolicy()
+    one, two, noisy = (
+        simulate_clicks(documents, n_sessions=400, policy=policy, noise=noise, random_state=7)
+        for noise in (0.1, 0.1, 0.9)
+    )
+    pd.testing.assert_frame_equal(one.X, two.X)
+    np.testing.assert_array_equal(one.clicks, two.clicks)
+    pd.testing.assert_frame_equal(one.X, noisy.X)  # other clicks on the same lists
+    assert noisy.clicks.sum() > one.clicks.sum()
+    other = simulate_clicks(documents, n_sessions=400, policy=policy, random_state=8)
+    assert not other.X["qid"].head(20).equals(one.X["qid"].head(20))
+
+
+def test_random_state_instance(documents):
+    state = np.random.RandomState(0)
+    one = simulate_clicks(documents, n_sessions=20, random_state=state)
+    two = simulate_clicks(documents, n_sessions=20, random_state=state)
+    again = simulate_clicks(documents, n_sessions=20, random_state=np.random.RandomState(0))
+    pd.testing.assert_frame_equal(one.X, again.X)
+    assert not two.X.equals(one.X)
+
+
+def test_rows_of_documents_may_come_in_any_order(documents):
+    scores = production_scores(documents, random_state=0)
+    order = np.random.default_rng(0).permutation(len(documents))
+    sorted_, shuffled = (
+        simulate_clicks(documents.iloc[rows], scores=scores[rows], n_sessions=200, random_state=0)
+        for rows in (np.arange(len(documents)), order)
+    )
+    pd.testing.assert_frame_equal(sorted_.X, shuffled.X)
+    np.testing.assert_array_equal(sorted_.clicks, shuffled.clicks)
+
+
+def test_string_ids(documents):
+    named = documents.assign(
+        qid="q" + documents["qid"].astype(str), doc="d" + documents["doc"].astype(str)
+    )
+    X, _, _ = simulate_clicks(named, n_sessions=50, random_state=0)
+    assert X["qid"].str.startswith("q").all()
+    assert X["doc"].isin(named["doc"]).all()
+
+
+@pytest.mark.parametrize("frame", ["polars", "pyarrow"])
+def test_other_frames(documents, frame):
+    pytest.importorskip(frame, reason=f"{frame} is not installed")
+    if frame == "polars":
+        import polars
+
+        other = polars.from_pandas(documents)
+    else:
+        import pyarrow
+
+        other = pyarrow.Table.from_pandas(documents, preserve_index=False)
+    expected = simulate_clicks(documents, n_sessions=50, random_state=0)
+    got = simulate_clicks(other, n_sessions=50, random_state=0)
+    pd.testing.assert_frame_equal(got.X, expected.X)
+    np.testing.assert_array_equal(got.clicks, expected.clicks)
+
+
+@pytest.mark.parametrize("kind", [dict, pd.Series, list])
+def test_query_weights(documents, kind):
+    weights = np.zeros(60)
+    weights[[3, 5]] = 30, 10
+    given = dict(enumerate(weights)) if kind is dict else kind(weights)
+    X, _, _ = simulate_clicks(documents, n_sessions=4_000, query_weights=given, random_state=0)
+    queries = X.groupby("session")["qid"].first()
+    assert set(queries) == {3, 5}
+    assert abs((queries == 3).mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4_000)
+
+
+def test_queries_are_uniform_by_default(documents):
+    X, _, _ = simulate_clicks(documents, n_sessions=60_000, features=False, random_state=0)
+    counts = X.groupby("session")["qid"].first().value_counts()
+    assert np.abs(counts - 1_000).max() < 5 * np.sqrt(1_000)
+
+
+def test_chunks_leave_no_seam(documents, monkeypatch):
+    whole = simulate_clicks(documents, n_sessions=1_000, random_state=0)
+    monkeypatch.setattr(_generate, "_CHUNK", 64)
+    parts = simulate_clicks(documents, n_sessions=1_000, random_state=0)
+    pd.testing.assert_frame_equal(parts.X, whole.X)
+    np.testing.assert_array_equal(parts.clicks, whole.clicks)
+
+
+class FixedPolicy:
+    def __init__(self, rows):
+        self.rows = rows
+
+    def rank(self, scores, offsets, query, n_positions, rng):
+        return self.rows
+
+
+def test_own_policy_is_read_not_written(documents):
+    rows = np.full((4, 10), -1)
+    rows[:, 0] = 2
+    rows.flags.writeable = False
+    X, clicks, _ = simulate_clicks(
+        documents, n_sessions=4, policy=FixedPolicy(rows), random_state=0
+    )
+    assert X["doc"].tolist() == [2] * 4
+    assert len(clicks) == 4
+    with pytest.raises(ValueError, match="policy returned the shape"):
+        simulate_clicks(documents, n_sessions=5, policy=FixedPolicy(rows))
+
+
+@pytest.mark.parametrize("role", ["qid", "doc", "relevance"])
+def test_missing_role(documents, role):
+    with pytest.raises(ValueError, match=f"no column '{role}'"):
+        simulate_clicks(documents.drop(columns=role), n_sessions=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_sessions": 0}, "n_sessions"),
+        ({"n_positions": 0}, "n_positions"),
+        ({"n_positions": 11}, "given for 10 positions"),
+        ({"policy": "deterministic"}, "policy"),
+        ({"user": object()}, "user"),
+        ({"noise": 2}, "noise"),
+        ({"max_grade": 2}, "max_grade"),
+        ({"scores": [1.0, 2.0]}, r"shape \(2,\)"),
+        ({"query_weights": [1.0, 2.0]}, "one weight for each of the 60"),
+        ({"query_weights": {0: 1.0}}, "no weight for 59 of 60"),
+        ({"query_weights": np.zeros(60)}, "not all 0"),
+        ({"query_weights": -np.ones(60)}, "at least 0"),
+    ],
+)
+def test_bad_arguments(documents, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        simulate_clicks(documents, **{"n_sessions": 10, **arguments})
+
+
+def test_bad_documents(documents):
+    with pytest.raises(ValueError, match="empty"):
+        simulate_clicks(documents[:0])
+    with pytest.raises(ValueError, match="several rows"):
+        simulate_clicks(documents.assign(doc=0))
+    unjudged = documents.assign(relevance=documents["relevance"].where(documents["doc"] != 4))
+    with pytest.raises(ValueError, match=r"missing in 1 of .* first in row 4"):
+        simulate_clicks(unjudged)
+    with pytest.raises(ValueError, match="missing or infinite values"):
+        simulate_clicks(documents, scores=np.full(len(documents), np.nan))
+    with pytest.raises(ValueError, match="no feature column"):
+        simulate_clicks(documents[["qid", "doc", "relevance"]])
+
+
+def test_documents_without_features_need_scores(documents):
+    roles = documents[["qid", "doc", "relevance"]]
+    X, _, _ = simulate_clicks(roles, scores=documents["relevance"], n_sessions=10)
+    assert list(X.columns) == ["session", "qid", "doc", "position", "relevance"]

@@ -1,0 +1,164 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectKBest
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler, TargetEncoder
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skultr.preprocessing import OnFeatures
+
+
+@parametrize_with_checks([OnFeatures(StandardScaler()), OnFeatures(PCA())])
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def log():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "f0": rng.normal(5, 2, 12),
+            "qid": np.repeat(["a", "b", "c"], 4),
+            "position": [1, 2, 3, np.nan] * 3,
+            "f1": rng.normal(-1, 9, 12),
+            "relevance": rng.integers(0, 3, 12),
+        },
+        index=rng.permutation(100)[:12],
+    )
+
+
+CONVERT = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "pyarrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+}
+
+
+def to_pandas(frame):
+    return frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
+
+
+@pytest.mark.parametrize("kind", CONVERT)
+def test_scales_features_and_keeps_roles(log, kind):
+    X = CONVERT[kind](log)
+    model = OnFeatures(StandardScaler()).fit(X)
+    out = model.transform(X)
+
+    assert type(out) is type(X)
+    frame = to_pandas(out).reset_index(drop=True)
+    expected = log.reset_index(drop=True)
+    assert list(frame.columns) == ["qid", "position", "relevance", "f0", "f1"]
+    roles = ["qid", "position", "relevance"]
+    pd.testing.assert_frame_equal(frame[roles], expected[roles], check_dtype=False)
+    scaled = StandardScaler().fit_transform(expected[["f0", "f1"]])
+    np.testing.assert_allclose(frame[["f0", "f1"]], scaled)
+    assert model.n_features_in_ == 2
+    assert list(model.feature_names_in_) == ["f0", "f1"]
+    assert list(model.get_feature_names_out()) == ["f0", "f1"]
+
+
+def test_pandas_index_is_kept(log):
+    out = OnFeatures(StandardScaler()).fit_transform(log)
+    assert out.index.equals(log.index)
+    twice = pd.concat([log, log])
+    assert OnFeatures(StandardScaler()).fit_transform(twice).index.equals(twice.index)
+
+
+@pytest.mark.parametrize("kind", CONVERT)
+def test_serving_frames_lack_or_add_roles(log, kind):
+    model = OnFeatures(StandardScaler()).fit(CONVERT[kind](log))
+    full = to_pandas(model.transform(CONVERT[kind](log)))
+    served = to_pandas(model.transform(CONVERT[kind](log[["f0", "f1"]])))
+    np.testing.assert_array_equal(served[["f0", "f1"]], full[["f0", "f1"]])
+    more = to_pandas(model.transform(CONVERT[kind](log.assign(session=1))))
+    assert "session" in more.columns
+
+
+def test_missing_or_unknown_features_are_refused(log):
+    model = OnFeatures(StandardScaler()).fit(log)
+    with pytest.raises(ValueError, match="missing"):
+        model.transform(log.drop(columns="f1"))
+    with pytest.raises(ValueError, match="unseen"):
+        model.transform(log.assign(f2=1.0))
+
+
+@pytest.mark.parametrize("kind", CONVERT)
+def test_number_of_columns_may_change(log, kind):
+    X = CONVERT[kind](log)
+    clicks = np.arange(12) % 2
+    assert to_pandas(OnFeatures(PCA(1)).fit_transform(X)).columns[-1] == "pca0"
+    best = OnFeatures(SelectKBest(k=1)).fit(X, clicks)
+    assert list(best.get_feature_names_out()) == [to_pandas(best.transform(X)).columns[-1]]
+    out = OnFeatures(OneHotEncoder(sparse_output=False)).fit_transform(X)
+    assert to_pandas(out).shape == (12, 3 + 24)
+
+
+def test_strings_can_be_features(log):
+    X = log.assign(device=["phone", "desk"] * 6).drop(columns=["f0", "f1"])
+    out = OnFeatures(OneHotEncoder(sparse_output=False)).fit_transform(pl.from_pandas(X))
+    assert out.columns[-2:] == ["device_desk", "device_phone"]
+
+
+def test_sparse_output_in_a_frame_is_refused(log):
+    with pytest.raises(ValueError, match="sparse_output=False"):
+        OnFeatures(OneHotEncoder()).fit_transform(log)
+
+
+def test_arrays_and_sparse_matrices_pass_through_the_transformer(log):
+    values = log[["f0", "f1"]].to_numpy()
+    out = OnFeatures(StandardScaler()).fit_transform(values)
+    np.testing.assert_array_equal(out, StandardScaler().fit_transform(values))
+    out = OnFeatures(MaxAbsScaler()).fit_transform(sparse.csr_array(values))
+    assert sparse.issparse(out)
+
+
+def test_fit_transform_is_that_of_the_transformer(log):
+    X = log.assign(f0=np.arange(12) % 3)[["qid", "f0"]]
+    target = np.arange(12.0)
+    encoder = TargetEncoder(target_type="continuous", cv=KFold(2))
+    out = OnFeatures(encoder).fit_transform(X, target)
+    np.testing.assert_array_equal(out["f0"], encoder.fit_transform(X[["f0"]], target)[:, 0])
+
+
+def test_set_output(log):
+    model = OnFeatures(StandardScaler()).fit(log)
+    assert isinstance(model.set_output(transform="polars").transform(log), pl.DataFrame)
+    assert isinstance(clone(model).fit_transform(log), pl.DataFrame)
+    assert isinstance(model.set_output(transform="default").transform(log), pd.DataFrame)
+    arrays = OnFeatures(StandardScaler()).set_output(transform="pandas")
+    out = arrays.fit_transform(log[["f0", "f1"]].to_numpy())
+    assert list(out.columns) == ["x0", "x1"]
+
+
+def test_inside_a_pipeline(log):
+    pipeline = make_pipeline(OnFeatures(StandardScaler()), OnFeatures(PCA(1)))
+    assert "onfeatures-1__transformer__with_mean" in pipeline.get_params()
+    pipeline.set_output(transform="pandas")
+    out = pipeline.fit_transform(log)
+    assert list(out.columns) == ["qid", "position", "relevance", "pca0"]
+    assert list(pipeline.get_feature_names_out()) == ["pca0"]
+    single = make_pipeline(OnFeatures(StandardScaler()))
+    single.set_params(onfeatures__transformer__with_mean=False).fit(log)
+    assert single[0].transformer_.mean_ is not None
+    assert not single[0].transformer_.with_mean
+
+
+def test_unfitted(log):
+    with pytest.raises(NotFittedError):
+        OnFeatures(StandardScaler()).transform(log)
+    with pytest.raises(NotFittedError):
+        OnFeatures(StandardScaler()).get_feature_names_out()
+
+
+def test_lazy_frames_are_refused(log):
+    with pytest.raises(TypeError, match="lazy"):
+        OnFeatures(StandardScaler()).fit(pl.from_pandas(log).lazy())
