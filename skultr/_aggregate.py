@@ -199,6 +199,8 @@ def _faults(schema):
         fine["_bad_weight"] = (nw.col("_weight") >= 0) & (nw.col("_weight") < float("inf"))
     if "session" in schema:
         fine["_bad_session"] = ~nw.col("session").is_null()
+        if schema["session"].is_float():
+            fine["_bad_session"] = ~nw.col("session").fill_nan(None).is_null()
     # `<=` is False for NaN (or, with `>=`, never both True); a null compares as null.
     return [(~good.fill_null(False)).cast(nw.Int64).alias(name) for name, good in fine.items()]
 
@@ -494,7 +496,7 @@ def _no_doc(docs):
         return float(np.nextafter(low, -np.inf)), "max"
     if docs.dtype.kind not in "iu":
         raise ValueError(
-            f"'doc' holds values such as {low!r}; expected integers or strings. Convert the column."
+            f"'doc' holds values such as {low!r}; expected integers or strings. Convert them."
         )
     bounds = np.iinfo(np.uint64 if docs.dtype == np.uint64 else np.int64)
     return (int(low) - 1, "max") if low > bounds.min else (int(high) + 1, "min")
@@ -558,15 +560,14 @@ def _features(documents, cells, row, X):
     if "doc" not in keys or wrong:
         raise ValueError(
             "documents must have the column 'doc', and may have 'qid', 'relevance' and features; "
-            f"found {documents.columns}"
-            + (f", of which {wrong} belong to the log." if wrong else ".")
+            f"found {documents.columns} (of the log: {wrong})."
         )
     twice = documents.select(keys).is_duplicated()
     if twice.any():
-        example = documents.select(keys).filter(twice).row(0)
+        example = ", ".join(map(repr, documents.select(keys).filter(twice).row(0)))
         raise ValueError(
             f"documents has {int(twice.sum())} rows that share their {' and '.join(keys)} with "
-            f"another (such as {example[0] if len(keys) == 1 else example}); expected one row each."
+            f"another (such as {example}); expected one row each."
         )
     place = _document_rows(documents, keys, cells)
     place = place[row]

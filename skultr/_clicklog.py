@@ -246,7 +246,8 @@ class ClickLog:
 
     def shown_features(self):
         """Features of the documents that were shown at all."""
-        return self.features[np.unique(self.doc[self.shown])]
+        docs = np.unique(self.doc[self.shown])
+        return self.features if len(docs) == len(self.features) else self.features[docs]
 
     def fold(self):
         """Merge lists that show the same documents in the same way; clicks and weights add up.
@@ -565,10 +566,10 @@ def _documents(doc, features):
 
 def _equal_rows(features):
     """Codes of equal rows, in an order that depends on the values alone, and the first rows."""
-    features = np.ascontiguousarray(features) + np.float32(0)  # -0.0 and 0.0 are equal
     hashes = np.zeros((2, len(features)), dtype=np.uint64)
     for column in range(features.shape[1]):
-        bits = features[:, column].view(np.uint32).astype(np.uint64)
+        values = features[:, column] + np.float32(0)  # -0.0 and 0.0 are equal
+        bits = values.view(np.uint32).astype(np.uint64)
         hashes[0] = _mix(hashes[0] ^ bits)
         hashes[1] = _mix(hashes[1] + bits + np.uint64(column + 1))
     # 128 bits: two different vectors among a billion collide with probability below 1e-20.

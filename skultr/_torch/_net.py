@@ -196,11 +196,11 @@ class NeuralEstimator(BaseEstimator):
         )
 
     def _scaled_inputs(self, scale, features):
-        parts = [
-            scale(torch.from_numpy(features[start : start + _PREDICT_ROWS]).to(self.device))
-            for start in range(0, len(features), _PREDICT_ROWS)
-        ]
-        return torch.cat(parts)
+        inputs = torch.empty(features.shape, device=self.device)
+        for start in range(0, len(features), _PREDICT_ROWS):
+            rows = slice(start, start + _PREDICT_ROWS)
+            inputs[rows] = scale(torch.from_numpy(features[rows]).to(self.device))
+        return inputs
 
     def _split_queries(self, log):
         """(log, rows) of the training and of the validation queries; the latter may be None."""

@@ -74,16 +74,23 @@ class ScaleFeatures(nn.Module):
 
     def __init__(self, features):
         super().__init__()
-        squashed = _signed_log(features.double())
-        scale = squashed.std(dim=0, correction=0)
-        constant = scale <= 1e-6 * squashed.abs().amax(dim=0).clamp(min=1e-30)
-        self.register_buffer("center", squashed.mean(dim=0).float())
+        center = _column_means(features, _signed_log)
+        variance = _column_means(features, lambda x: (_signed_log(x) - center) ** 2)
+        scale = variance.sqrt()
+        constant = scale <= 1e-6 * center.abs().clamp(min=1e-30)
+        self.register_buffer("center", center.float())
         self.register_buffer("scale", scale.masked_fill(constant, 1.0).float())
 
     def forward(self, features):
         """Scaled features, of the same shape."""
         scaled = (_signed_log(features) - self.center) / self.scale
         return scaled.clamp(-_MAX_DEVIATION, _MAX_DEVIATION)
+
+
+def _column_means(features, function):
+    """Means of a function of the columns in float64, without a copy of the features in it."""
+    total = sum(function(chunk.double()).sum(dim=0) for chunk in features.split(65_536))
+    return total / len(features)
 
 
 def _signed_log(values):

@@ -3,17 +3,13 @@
 Each is a public mean with checks over a value per query without checks (``_per_query.py``).
 """
 
-import warnings
 from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
-from sklearn.exceptions import UndefinedMetricWarning
 
 from .._constraints import Interval, Options, StrOptions, validate_params
-from .._segments import encode, rectangles
 from ._per_query import (
     average_precision_per_query,
     dcg_per_query,
@@ -22,6 +18,7 @@ from ._per_query import (
     precision_per_query,
     reciprocal_rank_per_query,
 )
+from ._rows import as_numbers, check_rows, mean_of_defined, values_per_query
 
 __all__ = [
     "average_precision_score",
@@ -470,79 +467,25 @@ def precision_score(
 
 
 # --------------------------------------------------------------------------------------
-# From flat arrays to ranked lists, and from values to a mean
+# From values to a mean
 # --------------------------------------------------------------------------------------
 def _score(name, value, y_true, y_score, qid, k, ties, no_relevant, per_query, *, gain="linear"):
     cutoffs = _check_cutoffs(k)
-    y_true, y_score, qid = _check_rows(y_true, y_score, qid)
+    y_true, y_score, qid = check_rows(y_true, y_score, qid)
     _check_gain(y_true, gain)
-    values, lengths, ids = _per_query(value, y_true, y_score, qid, cutoffs, ties)
+    values, lengths, ids = values_per_query(value, y_true, y_score, qid, cutoffs, ties)
     if no_relevant != "skip":
         values[np.isnan(values)] = no_relevant
     if per_query:
         columns = [name if k is None else f"{name}@{k}" for k in cutoffs]
-        table = pd.DataFrame(values, columns=columns, index=pd.Index(ids, name="qid"))
-        return table.assign(n_documents=lengths)
-    mean = _mean_of_defined(values, name)
+        index = pd.Index(ids, name="qid", tupleize_cols=False)
+        return pd.DataFrame(values, columns=columns, index=index).assign(n_documents=lengths)
+    mean = mean_of_defined(values, name)
     return mean if np.ndim(k) else float(mean[0])
 
 
-def _per_query(value, y_true, y_score, qid, cutoffs, ties):
-    """Values of shape (n_queries, n_cutoffs), lengths and ids of the queries."""
-    codes, ids = encode(qid)
-    order, offsets = _group(codes, len(ids))
-    lengths = np.diff(offsets)
-    values = np.empty((len(ids), len(cutoffs)))
-    for queries, place in rectangles(offsets):
-        relevance, leads = _rank(y_true, y_score, order, place, ties)
-        values[queries] = value(relevance, leads, lengths[queries], cutoffs)
-    return values, lengths, ids
-
-
-def _group(codes, n_codes):
-    """Rows in the order of their codes, and the offsets of the codes."""
-    # Transposing a sparse matrix with one entry a row is a stable counting sort, in linear time.
-    shape = (len(codes), n_codes)
-    one_a_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
-    by_code = sparse.csr_array(one_a_row, shape=shape).tocsc()
-    return by_code.indices, by_code.indptr.astype(np.int64)
-
-
-def _rank(y_true, y_score, order, place, ties):
-    """Relevance in rank order and where the runs of equal scores begin, for one rectangle."""
-    absent = place < 0
-    rows = order[place]
-    falling = -y_score[rows].astype(float, copy=False)
-    falling[absent] = np.inf
-    # Stable: absent cells stand last already, so they stay behind a score of -inf.
-    ranking = np.argsort(falling, axis=1, kind="stable")
-    relevance = y_true[rows].astype(float, copy=False)
-    relevance[absent] = 0
-    relevance = np.take_along_axis(relevance, ranking, axis=1)
-    leads = np.ones(place.shape, dtype=bool)
-    if ties == "average":
-        falling = np.take_along_axis(falling, ranking, axis=1)
-        leads[:, 1:] = falling[:, 1:] != falling[:, :-1]
-        leads |= absent
-    return relevance, leads
-
-
-def _mean_of_defined(values, name):
-    defined = ~np.isnan(values)
-    if not defined.any():
-        warnings.warn(
-            f"{name} is undefined: none of the {len(values)} queries has a relevant document, so "
-            "all are skipped and the mean is NaN. Check the annotation (and the threshold), or "
-            "pass no_relevant=0 or 1.",
-            UndefinedMetricWarning,
-            stacklevel=5,
-        )
-        return np.full(values.shape[1], np.nan)
-    return values.mean(axis=0, where=defined)
-
-
 # --------------------------------------------------------------------------------------
-# Checks
+# Checks of options (those of rows are in _rows.py)
 # --------------------------------------------------------------------------------------
 def _check_cutoffs(k):
     cutoffs = list(k) if np.ndim(k) else [k]
@@ -552,66 +495,6 @@ def _check_cutoffs(k):
         if np.ndim(k) and (not isinstance(cutoff, Integral) or cutoff < 1):
             raise ValueError(f"k holds {cutoff!r}; expected whole numbers of at least 1.")
     return cutoffs
-
-
-def _check_rows(y_true, y_score, qid):
-    y_true, y_score = _numbers(y_true, "y_true"), _numbers(y_score, "y_score")
-    qid = np.asarray(qid)
-    lengths = {"y_true": y_true.shape, "y_score": y_score.shape, "qid": qid.shape}
-    if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
-        found = ", ".join(f"{name} {shape}" for name, shape in lengths.items())
-        raise ValueError(
-            f"y_true, y_score and qid must be flat and of one length, one value a row; got the "
-            f"shapes {found}."
-        )
-    if not len(y_true):
-        raise ValueError("y_true, y_score and qid are empty; expected at least one row.")
-    _check_relevance(y_true)
-    missing = np.isnan(y_score)
-    if missing.any():
-        raise ValueError(
-            f"y_score contains NaN in {int(missing.sum())} of {len(y_score)} rows, first in row "
-            f"{int(missing.argmax())}; expected a score in every row."
-        )
-    missing = pd.isna(qid)
-    if missing.any():
-        raise ValueError(
-            f"qid is missing in {int(missing.sum())} of {len(qid)} rows, first in row "
-            f"{int(missing.argmax())}; expected a query id in every row."
-        )
-    return y_true, y_score, qid
-
-
-def _numbers(values, name):
-    values = np.asarray(values)
-    if values.dtype.kind in "iufb":
-        return values
-    try:
-        # Object arrays hold None or pandas.NA where a value is missing.
-        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers, got {values.dtype} values.") from error
-
-
-def _check_relevance(y_true):
-    # The sum is NaN or infinite if a value is, in one pass and without a mask.
-    with np.errstate(over="ignore", invalid="ignore"):
-        suspect = not np.isfinite(y_true.sum(dtype=float)) or y_true.min() < 0
-    if not suspect:
-        return
-    missing = np.isnan(y_true)
-    if missing.any():
-        raise ValueError(
-            f"y_true contains NaN in {int(missing.sum())} of {len(y_true)} rows, first in row "
-            f"{int(missing.argmax())}: these documents are not annotated. Drop those rows from "
-            "y_true, y_score and qid (or give them 0, if not annotated means not relevant)."
-        )
-    bad = np.flatnonzero((y_true < 0) | ~np.isfinite(y_true))
-    if len(bad):
-        raise ValueError(
-            f"y_true must be finite and at least 0; y_true[{bad[0]}] is {y_true[bad[0]]:g}. "
-            "Shift or clip the relevance."
-        )
 
 
 def _check_gain(y_true, gain):
@@ -624,7 +507,7 @@ def _check_gain(y_true, gain):
 
 
 def _check_max_grade(y_true, max_grade):
-    y_true = _numbers(y_true, "y_true")
+    y_true = as_numbers(y_true, "y_true")
     largest = float(y_true.max(initial=0))
     if max_grade is None:
         return largest

@@ -83,16 +83,6 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             If a role or ``y`` holds what it cannot (see the user guide).
         """
         self._validate_params()
-        features = self._read_features(X, reset=True)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: pass "
-                "the clicks (0 or 1) or click rates of the rows."
-            )
-        y = column_or_1d(y, warn=True, dtype=np.float64)
-        check_consistent_length(features, y)
-        if sample_weight is not None:
-            sample_weight = check_sample_weight(sample_weight, features)
         roles = {
             "qid": qid,
             "session": session,
@@ -103,8 +93,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             "propensity": propensity,
             "impressions": impressions,
         }
-        roles = self._complete_roles(X, y, sample_weight, roles)
-        log = make_click_log(X, features, y, sample_weight, roles).fold()
+        log = self._read_log(X, y, sample_weight, roles)
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
@@ -189,6 +178,21 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _complete_roles(self, X, y, sample_weight, roles):
         """Roles with those that the ranker works out itself; a hook for subclasses."""
         return roles
+
+    def _read_log(self, X, y, sample_weight, roles):
+        """The folded log. A method of its own, so that the rows' features do not outlive it."""
+        features = self._read_features(X, reset=True)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: pass "
+                "the clicks (0 or 1) or click rates of the rows."
+            )
+        y = column_or_1d(y, warn=True, dtype=np.float64)
+        check_consistent_length(features, y)
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, features)
+        roles = self._complete_roles(X, y, sample_weight, roles)
+        return make_click_log(X, features, y, sample_weight, roles).fold()
 
     def _read_features(self, X, *, reset):
         features = validate_data(

@@ -1,0 +1,149 @@
+"""Rows of relevance, scores and query ids: checked, and cut into rectangles of ranked lists."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.exceptions import UndefinedMetricWarning
+
+from .._segments import encode, rectangles
+
+__all__ = ["as_numbers", "check_rows", "mean_of_defined", "values_per_query"]
+
+
+def values_per_query(value, y_true, y_score, qid, cutoffs, ties):
+    """A metric of each query of rows in any order.
+
+    Parameters
+    ----------
+    value : callable
+        One of ``_per_query.py``, with its options bound.
+    y_true, y_score, qid : ndarray of shape (n_rows,)
+        Checked.
+    cutoffs : list of int or None
+    ties : {"average", "stable"}
+
+    Returns
+    -------
+    values : ndarray of shape (n_queries, n_cutoffs)
+    lengths : ndarray of shape (n_queries,)
+    ids : ndarray of shape (n_queries,)
+        In sorted order.
+    """
+    codes, ids = encode(qid)
+    order, offsets = _group(codes, len(ids))
+    lengths = np.diff(offsets)
+    values = np.empty((len(ids), len(cutoffs)))
+    for queries, place in rectangles(offsets):
+        relevance, leads = _rank(y_true, y_score, order, place, ties)
+        values[queries] = value(relevance, leads, lengths[queries], cutoffs)
+    return values, lengths, ids
+
+
+def _group(codes, n_codes):
+    """Rows in the order of their codes, and the offsets of the codes."""
+    # Transposing a sparse matrix with one entry a row is a stable counting sort, in linear time.
+    shape = (len(codes), n_codes)
+    one_a_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
+    by_code = sparse.csr_array(one_a_row, shape=shape).tocsc()
+    return by_code.indices, by_code.indptr.astype(np.int64)
+
+
+def _rank(y_true, y_score, order, place, ties):
+    """Relevance in rank order and where the runs of equal scores begin, for one rectangle."""
+    absent = place < 0
+    rows = order[place]
+    falling = -y_score[rows].astype(float, copy=False)
+    falling[absent] = np.inf
+    # Stable: absent cells stand last already, so they stay behind a score of -inf.
+    ranking = np.argsort(falling, axis=1, kind="stable")
+    relevance = y_true[rows].astype(float, copy=False)
+    relevance[absent] = 0
+    relevance = np.take_along_axis(relevance, ranking, axis=1)
+    leads = np.ones(place.shape, dtype=bool)
+    if ties == "average":
+        falling = np.take_along_axis(falling, ranking, axis=1)
+        leads[:, 1:] = falling[:, 1:] != falling[:, :-1]
+        leads |= absent
+    return relevance, leads
+
+
+def mean_of_defined(values, name):
+    """Mean over the queries of each column, without NaN; a warning where there is no other."""
+    defined = ~np.isnan(values)
+    if not defined.any():
+        warnings.warn(
+            f"{name} is undefined: none of the {len(values)} queries has a relevant document, so "
+            "all are skipped and the mean is NaN. Check the annotation (and the threshold), or "
+            "pass no_relevant=0 or 1.",
+            UndefinedMetricWarning,
+            stacklevel=5,
+        )
+        return np.full(values.shape[1], np.nan)
+    return values.mean(axis=0, where=defined)
+
+
+# --------------------------------------------------------------------------------------
+# Checks
+# --------------------------------------------------------------------------------------
+def check_rows(y_true, y_score, qid):
+    """Relevance, scores and query ids as arrays, or a ValueError that says what is wrong."""
+    y_true, y_score = as_numbers(y_true, "y_true"), as_numbers(y_score, "y_score")
+    qid = np.asarray(qid)
+    lengths = {"y_true": y_true.shape, "y_score": y_score.shape, "qid": qid.shape}
+    if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} {shape}" for name, shape in lengths.items())
+        raise ValueError(
+            f"y_true, y_score and qid must be flat and of one length, one value a row; got the "
+            f"shapes {found}."
+        )
+    if not len(y_true):
+        raise ValueError("y_true, y_score and qid are empty; expected at least one row.")
+    _check_relevance(y_true)
+    missing = np.isnan(y_score)
+    if missing.any():
+        raise ValueError(
+            f"y_score contains NaN in {int(missing.sum())} of {len(y_score)} rows, first in row "
+            f"{int(missing.argmax())}; expected a score in every row."
+        )
+    missing = pd.isna(qid)
+    if missing.any():
+        raise ValueError(
+            f"qid is missing in {int(missing.sum())} of {len(qid)} rows, first in row "
+            f"{int(missing.argmax())}; expected a query id in every row."
+        )
+    return y_true, y_score, qid
+
+
+def as_numbers(values, name):
+    """An array of numbers, missing as NaN; booleans and integers stay what they are."""
+    values = np.asarray(values)
+    if values.dtype.kind in "iufb":
+        return values
+    try:
+        # Object arrays hold None or pandas.NA where a value is missing.
+        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, got {values.dtype} values.") from error
+
+
+def _check_relevance(y_true):
+    # The sum is NaN or infinite if a value is, in one pass and without a mask.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(y_true.sum(dtype=float)) or y_true.min() < 0
+    if not suspect:
+        return
+    missing = np.isnan(y_true)
+    if missing.any():
+        raise ValueError(
+            f"y_true contains NaN in {int(missing.sum())} of {len(y_true)} rows, first in row "
+            f"{int(missing.argmax())}: these documents are not annotated. Drop those rows from "
+            "y_true, y_score and qid (or give them 0, if not annotated means not relevant)."
+        )
+    bad = np.flatnonzero((y_true < 0) | ~np.isfinite(y_true))
+    if len(bad):
+        raise ValueError(
+            f"y_true must be finite and at least 0; y_true[{bad[0]}] is {y_true[bad[0]]:g}. "
+            "Shift or clip the relevance."
+        )
