@@ -1,188 +1,23 @@
 """The door: from a frame (or arrays with keywords) and clicks to one frozen :class:`ClickLog`.
 
-Everything a user can pass is read, checked and coded here, once. Nothing behind this file asks
-what kind of frame came in, whether ids were strings, or in which order the rows were.
+Everything a user can pass is checked and coded here, once. Nothing behind this file asks what
+kind of frame came in, whether ids were strings, or in which order the rows were.
 """
 
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import narwhals.stable.v2 as nw
 import numpy as np
-import pandas as pd
 
+from ._hashing import equal_rows, hash_columns, mix
+from ._roles import CHUNK, FIT_ROLES, read_role
 from ._segments import encode, offsets_from_sorted, rank_in_segment
 from .exceptions import ClickDataWarning, MissingRoleWarning
 
-__all__ = [
-    "FIT_ROLES",
-    "ROLES",
-    "ClickLog",
-    "feature_columns",
-    "is_frame",
-    "make_click_log",
-    "read_features",
-    "read_role",
-    "role_columns",
-]
-
-ROLES = (
-    "qid",
-    "session",
-    "doc",
-    "position",
-    "bias",
-    "user",
-    "propensity",
-    "impressions",
-    "relevance",
-)
-#: What a model may read: all roles but the human annotation.
-FIT_ROLES = ROLES[:-1]
-
-_NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "relevance")
-#: Rows converted to float32 at a time, so that a frame is never held twice in float64.
-_CHUNK = 65_536
+__all__ = ["ClickLog", "make_click_log"]
 
 
-# --------------------------------------------------------------------------------------
-# Columns of X
-# --------------------------------------------------------------------------------------
-def is_frame(X):
-    """Whether X is a data frame (pandas, Polars, PyArrow, ...); a lazy one is an error."""
-    if nw.dependencies.is_into_dataframe(X):
-        return True
-    native = nw.from_native(X, pass_through=True)
-    if isinstance(native, nw.LazyFrame):
-        raise TypeError(
-            f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}); expected a frame in "
-            "memory. Reduce it first with skultr.aggregate_clicks(X), which runs in its engine, "
-            "or collect it."
-        )
-    return False
-
-
-def role_columns(X):
-    """Names of the role columns of a frame, in the frame's order."""
-    return [name for name in _columns(X) if name in ROLES]
-
-
-def feature_columns(X):
-    """Names of the columns of a frame without a role, in the frame's order."""
-    return [name for name in _columns(X) if name not in ROLES]
-
-
-def read_role(X, role, value=None):
-    """One role as an array: the keyword ``value`` where given, else the column of a frame.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    role : str
-        One of :data:`ROLES`.
-    value : array-like of shape (n_rows,), default=None
-        The keyword metadata, which wins over a column.
-
-    Returns
-    -------
-    values : ndarray of shape (n_rows,) or None
-        None where the role is absent. Numeric roles come as float64, missing as NaN.
-    """
-    if value is None:
-        if not is_frame(X) or role not in _columns(X):
-            return None
-        value = nw.from_native(X, eager_only=True)[role].to_numpy()
-    elif nw.dependencies.is_into_series(value):
-        value = nw.from_native(value, series_only=True).to_numpy()
-    value = np.asarray(value)
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    if value.shape != (n_rows,):
-        raise ValueError(
-            f"The role {role!r} has shape {value.shape}; expected one value for each row of X, "
-            f"that is ({n_rows},)."
-        )
-    return _numeric_role(role, value) if role in _NUMERIC_ROLES else _id_role(role, value)
-
-
-def read_features(X):
-    """The feature part of X: what scikit-learn's ``validate_data`` should see.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix
-
-    Returns
-    -------
-    features : pandas.DataFrame of float32 (from a frame), else X as it came
-
-    Raises
-    ------
-    ValueError
-        If a frame has no feature column, or one that does not hold numbers.
-    """
-    if not is_frame(X):
-        return X
-    frame = nw.from_native(X, eager_only=True)
-    names = feature_columns(X)
-    if not names:
-        raise ValueError(
-            f"X has 0 feature columns: its columns {_columns(X)} all have a role. Expected at "
-            "least one column to rank by; join the documents' features to the log first."
-        )
-    # By number, because pandas columns may have names that are no strings.
-    frame = frame[:, [i for i, name in enumerate(frame.columns) if name not in ROLES]]
-    _check_numeric_columns(frame)
-    values = np.empty((X.shape[0], len(names)), dtype=np.float32)
-    for start in range(0, len(values), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        # A value beyond float32 becomes infinite here and is named by the check behind.
-        with np.errstate(over="ignore"):
-            values[rows] = frame[rows, :].to_numpy()
-    return pd.DataFrame(values, columns=names, copy=False)
-
-
-def _columns(X):
-    return list(nw.from_native(X, eager_only=True).columns)
-
-
-def _check_numeric_columns(frame):
-    for name, dtype in frame.schema.items():
-        if dtype.is_numeric() or dtype in (nw.Boolean, nw.Object, nw.Unknown):
-            continue
-        raise ValueError(
-            f"The feature column {name!r} has type {dtype}; expected numbers. A column is a "
-            f"feature unless its name is a role ({', '.join(ROLES)}): rename it to its role, "
-            "encode it as numbers, or drop it."
-        )
-
-
-def _numeric_role(role, value):
-    if value.dtype.kind in "iufb":
-        return value.astype(float)
-    try:
-        # Object columns hold None or pandas.NA where a value is missing.
-        return pd.to_numeric(pd.Series(value)).to_numpy(dtype=float, na_value=np.nan)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"The role {role!r} must hold numbers, got {value.dtype} values such as "
-            f"{value[0]!r}. Convert the column, or rename it if it is not a {role!r}."
-        ) from error
-
-
-def _id_role(role, value):
-    missing = pd.isna(value)
-    if missing.any():
-        raise ValueError(
-            f"The role {role!r} is missing in {int(missing.sum())} of {len(value)} rows, first "
-            f"in row {int(missing.argmax())}; expected an id in every row. Fill or drop them."
-        )
-    return value
-
-
-# --------------------------------------------------------------------------------------
-# The click log
-# --------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class ClickLog:
     """A click log as codes and arrays, sorted by query, list and position.
@@ -298,10 +133,10 @@ class ClickLog:
         say) must not change the order of the lists, nor the model.
         """
         place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
-        row = _hash_columns([place, self.doc, self.position, self.bias, self.user])
+        row = hash_columns([place, self.doc, self.position, self.bias, self.user])
         if self.propensity is None:
-            return row, _mix(row)
-        return row, _hash_columns([row.view(np.int64), self.propensity.view(np.int64)])
+            return row, mix(row)
+        return row, hash_columns([row.view(np.int64), self.propensity.view(np.int64)])
 
     def _take_lists(self, lists):
         lengths = np.diff(self.offsets)[lists]
@@ -544,14 +379,14 @@ def _plain(value):
 def _documents(doc, features):
     """Document code of each row and the features of the distinct documents."""
     if doc is None:
-        codes, first = _equal_rows(features)
+        codes, first = equal_rows(features)
         return codes, features[first]
     codes, ids = encode(doc)
     first = np.empty(len(ids), dtype=np.intp)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     distinct = features[first]
-    for start in range(0, len(codes), _CHUNK):
-        rows = slice(start, start + _CHUNK)
+    for start in range(0, len(codes), CHUNK):
+        rows = slice(start, start + CHUNK)
         differs = (features[rows] != distinct[codes[rows]]).any(axis=1)
         if differs.any():
             row = start + int(np.argmax(differs))
@@ -562,38 +397,3 @@ def _documents(doc, features):
                 "equal features are taken as one document."
             )
     return codes, distinct
-
-
-def _equal_rows(features):
-    """Codes of equal rows, in an order that depends on the values alone, and the first rows."""
-    hashes = np.zeros((2, len(features)), dtype=np.uint64)
-    for column in range(features.shape[1]):
-        values = features[:, column] + np.float32(0)  # -0.0 and 0.0 are equal
-        bits = values.view(np.uint32).astype(np.uint64)
-        hashes[0] = _mix(hashes[0] ^ bits)
-        hashes[1] = _mix(hashes[1] + bits + np.uint64(column + 1))
-    # 128 bits: two different vectors among a billion collide with probability below 1e-20.
-    order = np.lexsort(hashes)
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (hashes[:, order[1:]] != hashes[:, order[:-1]]).any(axis=0)
-    codes = np.empty(len(order), dtype=np.intp)
-    codes[order] = np.cumsum(new) - 1
-    return codes, order[new]
-
-
-# --------------------------------------------------------------------------------------
-# Hashing: the 64-bit finaliser of SplitMix (Steele, Lea & Flood 2014)
-# --------------------------------------------------------------------------------------
-def _mix(value):
-    value = value + np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-def _hash_columns(columns):
-    value = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        value = _mix(value ^ column.astype(np.int64).view(np.uint64))
-    return value
-

@@ -7,8 +7,8 @@ model is tested on what it has seen. The splitters here read the queries from th
 import numpy as np
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
-from ._clicklog import is_frame, read_role
 from ._constraints import safe_indexing
+from ._roles import is_frame, read_role
 from ._segments import encode
 
 __all__ = ["QueryKFold", "QueryShuffleSplit", "train_test_queries"]

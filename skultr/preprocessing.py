@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._clicklog import feature_columns, is_frame, role_columns
+from ._roles import feature_columns, is_frame, role_columns
 
 __all__ = ["OnFeatures"]
 

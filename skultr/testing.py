@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ._clicklog import ROLES, feature_columns
+from ._roles import ROLES, feature_columns
 from .exceptions import AssumptionWarning
 from .metrics import RankingScorer
 from .model_selection import QueryKFold
@@ -124,9 +124,7 @@ def _check_relabelled_ids(estimator):
     log, clicks = _small_log()
     expected = _scores(estimator, log, clicks)
     mixed = log.assign(**{role: _relabel(log[role]) for role in ("qid", "session", "doc")})
-    _assert_same_model(
-        _scores(estimator, mixed, clicks), expected, "other ids gave another model"
-    )
+    _assert_same_model(_scores(estimator, mixed, clicks), expected, "other ids gave another model")
 
 
 def _relabel(ids):
@@ -183,9 +181,7 @@ def _check_impressions(estimator):
     counts = cell[["click", "impressions"]].sum()
     table = log.drop_duplicates("doc").drop(columns="session").merge(counts, on="doc")
     rate = (table.pop("click") / table["impressions"]).to_numpy()
-    _assert_same_model(
-        _scores(estimator, table, rate), raw, "impressions are not repeated rows"
-    )
+    _assert_same_model(_scores(estimator, table, rate), raw, "impressions are not repeated rows")
     table["impressions"] /= 2
     _assert_same_model(
         _scores(estimator, table, rate, sample_weight=np.full(len(table), 2.0)),
@@ -220,9 +216,7 @@ def _other_frames(log):
 
 def _check_same_seed(estimator):
     log, clicks = _small_log()
-    np.testing.assert_array_equal(
-        _scores(estimator, log, clicks), _scores(estimator, log, clicks)
-    )
+    np.testing.assert_array_equal(_scores(estimator, log, clicks), _scores(estimator, log, clicks))
 
 
 def _check_pickle(estimator):

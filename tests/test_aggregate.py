@@ -411,7 +411,7 @@ FAULTS = {
     ),
     "negative-weight": (lambda log: log.assign(impressions=-1), "'impressions' is missing, neg"),
     "from-0": (lambda log: log.assign(position=log["position"] - 1), "counts from 0, add 1"),
-    "half": (lambda log: log.assign(position=log["position"] / 2), "whole numbers from 1"),
+    "half": (lambda log: log.assign(position=log["position"] / 2), "no whole number from 1"),
     "null-qid": (lambda log: put(log, "qid", None), "In 1 rows .*'qid' is missing"),
     "null-doc": (lambda log: put(log, "doc", None), "In 1 rows .*'doc' is missing"),
     "null-session": (lambda log: put(log, "session", np.nan), "In 1 rows .*'session' is missing"),

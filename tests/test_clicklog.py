@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skultr._clicklog import (
+from skultr._clicklog import make_click_log
+from skultr._roles import (
     ROLES,
     feature_columns,
     is_frame,
-    make_click_log,
     read_features,
     read_role,
     role_columns,
@@ -216,7 +216,7 @@ def test_row_order_does_not_matter(seed):
 def test_fold_is_a_dictionary_of_lists(seed):
     log, clicks = random_lists(seed=seed)
     expected = {}
-    for session, rows in log.assign(click=clicks).groupby("session"):
+    for _, rows in log.assign(click=clicks).groupby("session"):
         rows = rows.sort_values("position")
         key = (rows["qid"].iloc[0], *rows["doc"])
         count, clicked = expected.get(key, (0, np.zeros(len(rows))))

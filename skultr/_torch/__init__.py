@@ -1,1 +1,1 @@
-"""Everything that needs torch: losses, networks, batches of lists, and the net that trains them."""
+"""Everything that needs torch: losses, networks, batches of lists, the net that trains them."""

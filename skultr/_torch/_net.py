@@ -232,7 +232,9 @@ class NeuralEstimator(BaseEstimator):
         names = [name for name in ("train_loss", "valid_loss") if name in net.history[-1]]
         values = {name: [epoch[name] for epoch in net.history] for name in names}
         self.n_iter_ = len(net.history)
-        self.history_ = pd.DataFrame(values, index=pd.RangeIndex(1, self.n_iter_ + 1, name="epoch"))
+        self.history_ = pd.DataFrame(
+            values, index=pd.RangeIndex(1, self.n_iter_ + 1, name="epoch")
+        )
 
     def _outputs(self, network, features):
         """Network outputs for unscaled features, as float64 ndarray (n_rows, n_out)."""

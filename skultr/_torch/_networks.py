@@ -1,6 +1,5 @@
 """Modules: the scoring network and the scaling of features before it."""
 
-import torch
 from torch import nn
 
 __all__ = ["ListScores", "ScaleFeatures", "scoring_network"]

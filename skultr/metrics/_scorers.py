@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from .._clicklog import _equal_rows, read_features, read_role
+from .._hashing import equal_rows
+from .._roles import read_features, read_role
 from .._segments import encode
 from ._ranking import (
     average_precision_score,
@@ -156,7 +157,7 @@ def _required(X, role, value, purpose):
 
 def _document_codes(X, query, doc, rows):
     """Code of the (query, document) of each of the rows."""
-    codes, _ = _equal_rows(_dense_features(X, rows)) if doc is None else encode(doc[rows])
+    codes, _ = equal_rows(_dense_features(X, rows)) if doc is None else encode(doc[rows])
     return query[rows] * (int(codes.max()) + 1) + codes
 
 

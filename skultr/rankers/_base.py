@@ -11,11 +11,12 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .._clicklog import FIT_ROLES, make_click_log, read_features, read_role
+from .._clicklog import make_click_log
 from .._constraints import check_sample_weight
+from .._roles import FIT_ROLES, read_features, read_role
 from .._segments import encode, rank_in_segment
 from ..exceptions import MissingRoleWarning
-from ..metrics import ndcg_score
+from ..metrics._ranking import ndcg_score
 
 __all__ = ["BaseRanker", "FitTask", "examination_table", "lists_per_unit"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import clone
 
 from .._browsing import power_law_examination
-from .._clicklog import read_role
 from .._constraints import HasMethods, Interval, StrOptions
+from .._roles import read_role
 from .._torch._losses import CLICK_ONLY, LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores

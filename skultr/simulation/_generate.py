@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
-from .._clicklog import feature_columns, read_features, read_role
 from .._constraints import HasMethods, Interval, validate_params
+from .._roles import feature_columns, read_features, read_role
 from .._segments import encode, offsets_from_sorted
 from ._policies import DeterministicPolicy, production_scores
 from ._users import PositionBasedUser, relevance_probability

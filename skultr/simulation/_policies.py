@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils import check_random_state
 
-from .._clicklog import feature_columns, read_features, read_role
 from .._constraints import HasMethods, Interval, validate_params
+from .._roles import feature_columns, read_features, read_role
 from .._segments import encode, pad, sort_in_segment
 
 __all__ = [

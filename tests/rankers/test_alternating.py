@@ -3,7 +3,8 @@ import pandas as pd
 import pytest
 import torch
 
-from skultr._clicklog import make_click_log, read_features
+from skultr._clicklog import make_click_log
+from skultr._roles import read_features
 from skultr._torch._joint import DualLoss, DualModule
 from skultr._torch._lists import ListDataset
 from skultr._torch._losses import LOSSES, ListLoss

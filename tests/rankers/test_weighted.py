@@ -140,7 +140,7 @@ def test_empty_input():
 def test_bad_features(value):
     log, clicks = random_lists()
     log.loc[3, "f1"] = value
-    with pytest.raises(ValueError, match="NaN|infinity"):
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
         NaiveRanker(**FAST).fit(log, clicks)
 
 
@@ -215,9 +215,7 @@ def test_sparse_is_dense():
     roles = {name: log[name] for name in ("qid", "session", "position", "doc")}
     dense = NaiveRanker(**FAST).fit(array, clicks, **roles)
     thin = NaiveRanker(**FAST).fit(sparse.csr_array(array), clicks, **roles)
-    np.testing.assert_array_equal(
-        thin.predict(sparse.csr_matrix(array)), dense.predict(array)
-    )
+    np.testing.assert_array_equal(thin.predict(sparse.csr_matrix(array)), dense.predict(array))
 
 
 # ------------------------------------------------------------------------------ training

@@ -1,0 +1,38 @@
+"""Hashes of arrays: SplitMix's 64-bit finaliser (Steele, Lea & Flood 2014), and equal rows."""
+
+import numpy as np
+
+__all__ = ["equal_rows", "hash_columns", "mix"]
+
+
+def equal_rows(features):
+    """Codes of equal rows, in an order that depends on the values alone, and the first rows."""
+    hashes = np.zeros((2, len(features)), dtype=np.uint64)
+    for column in range(features.shape[1]):
+        values = features[:, column] + np.float32(0)  # -0.0 and 0.0 are equal
+        bits = values.view(np.uint32).astype(np.uint64)
+        hashes[0] = mix(hashes[0] ^ bits)
+        hashes[1] = mix(hashes[1] + bits + np.uint64(column + 1))
+    # 128 bits: two different vectors among a billion collide with probability below 1e-20.
+    order = np.lexsort(hashes)
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (hashes[:, order[1:]] != hashes[:, order[:-1]]).any(axis=0)
+    codes = np.empty(len(order), dtype=np.intp)
+    codes[order] = np.cumsum(new) - 1
+    return codes, order[new]
+
+
+def mix(value):
+    """SplitMix's finaliser of an array of uint64: every input bit moves every output bit."""
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def hash_columns(columns):
+    """One uint64 a row from integer columns of equal length; the order of columns matters."""
+    value = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        value = mix(value ^ column.astype(np.int64).view(np.uint64))
+    return value

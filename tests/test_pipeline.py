@@ -1,0 +1,142 @@
+"""The design's promise: a ranker in a Pipeline in a GridSearchCV over queries, nothing else."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import sklearn
+from sklearn.callback import ProgressBar
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skultr import DLARanker
+from skultr.datasets import make_ltr
+from skultr.metrics import RankingScorer
+from skultr.model_selection import QueryKFold
+from skultr.preprocessing import OnFeatures
+from skultr.simulation import simulate_clicks
+
+GRID = {"dlaranker__learning_rate": [0.001, 0.05]}
+
+
+@pytest.fixture(scope="module")
+def world():
+    documents = make_ltr(n_queries=30, n_documents=8, n_features=12, random_state=0)
+    log, clicks, _ = simulate_clicks(documents, n_sessions=300, random_state=0)
+    return documents, log, clicks
+
+
+def _search(**settings):
+    ranker = make_pipeline(OnFeatures(StandardScaler()), DLARanker(max_epochs=3, random_state=0))
+    return GridSearchCV(
+        ranker, GRID, cv=QueryKFold(3), scoring=RankingScorer(), error_score="raise", **settings
+    )
+
+
+@pytest.mark.parametrize("routing", [False, True])
+@pytest.mark.parametrize(
+    "convert",
+    [lambda frame: frame, pl.from_pandas, lambda frame: pa.Table.from_pandas(frame)],
+    ids=["pandas", "polars", "pyarrow"],
+)
+def test_search_over_a_frame(world, convert, routing):
+    documents, log, clicks = world
+    with sklearn.config_context(enable_metadata_routing=routing):
+        search = _search(n_jobs=2).fit(convert(log), clicks)
+        features = [name for name in documents if name.startswith("feature")]
+        candidates = documents[["qid", *features]]
+        scores = search.predict(convert(candidates))
+        # Serving needs the features alone.
+        alone = search.predict(convert(documents[features]))
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert scores.shape == (len(documents),)
+    np.testing.assert_array_equal(scores, alone)
+
+
+def test_every_frame_gives_the_same_search(world):
+    _, log, clicks = world
+    scores = [
+        _search().fit(frame, clicks).cv_results_["mean_test_score"]
+        for frame in (log, pl.from_pandas(log), pa.Table.from_pandas(log))
+    ]
+    np.testing.assert_allclose(scores[0], scores[1])
+    np.testing.assert_allclose(scores[0], scores[2])
+
+
+def test_arrays_with_keywords_and_routing(world):
+    _, log, clicks = world
+    features = [name for name in log if name.startswith("feature")]
+    roles = {
+        name: log[name].to_numpy() for name in ("qid", "session", "doc", "position", "relevance")
+    }
+    ranker = DLARanker(max_epochs=3, random_state=0)
+    grid = {"learning_rate": GRID["dlaranker__learning_rate"]}
+    with sklearn.config_context(enable_metadata_routing=True):
+        by_array = GridSearchCV(
+            ranker, grid, cv=QueryKFold(3), scoring=RankingScorer(), error_score="raise"
+        ).fit(log[features].to_numpy(), clicks, groups=roles["qid"], **roles)
+    by_frame = GridSearchCV(ranker, grid, cv=QueryKFold(3), scoring=RankingScorer()).fit(
+        log, clicks
+    )
+    np.testing.assert_allclose(
+        by_array.cv_results_["mean_test_score"], by_frame.cv_results_["mean_test_score"]
+    )
+
+
+def test_several_scorers_and_cross_validation(world):
+    _, log, clicks = world
+    ranker = DLARanker(max_epochs=2, random_state=0)
+    search = GridSearchCV(
+        ranker,
+        {"learning_rate": [0.01]},
+        cv=QueryKFold(3),
+        scoring={"ndcg": RankingScorer(k=5), "mrr": RankingScorer("reciprocal_rank", k=None)},
+        refit="ndcg",
+        error_score="raise",
+    ).fit(log, clicks)
+    assert {"mean_test_ndcg", "mean_test_mrr"} <= set(search.cv_results_)
+    values = cross_val_score(ranker, log, clicks, cv=QueryKFold(3), scoring=RankingScorer(k=5))
+    np.testing.assert_allclose(values.mean(), search.cv_results_["mean_test_ndcg"][0])
+
+
+def test_progress_bar_nests_under_the_search(world, capsys):
+    _, log, clicks = world
+    _search().set_callbacks(ProgressBar()).fit(log, clicks)
+    shown = capsys.readouterr().out
+    assert "GridSearchCV" in shown
+    assert "DLARanker" in shown
+
+
+def test_scoring_without_annotations_says_what_is_missing(world):
+    _, log, clicks = world
+    with pytest.raises(ValueError, match="relevance"):
+        _search().fit(log.drop(columns="relevance"), clicks)
+
+
+def test_search_through_the_dask_backend_of_joblib(world):
+    distributed = pytest.importorskip("distributed")
+    import joblib
+
+    _, log, clicks = world
+    expected = _search().fit(log, clicks)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config(backend="dask"),
+    ):
+        search = _search().fit(log, clicks)
+    np.testing.assert_allclose(
+        search.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+    )
+
+
+def test_ranker_with_pandas_index_that_is_not_a_range(world):
+    _, log, clicks = world
+    odd = log.set_index(pd.Index(np.arange(len(log))[::-1] * 3))
+    a = DLARanker(max_epochs=2, random_state=0).fit(odd, clicks)
+    b = DLARanker(max_epochs=2, random_state=0).fit(log, clicks)
+    np.testing.assert_array_equal(a.predict(odd), b.predict(log))
