@@ -138,19 +138,17 @@ def _read(impressions, click):
     if frame.implementation.is_polars():
         frame = frame.lazy()
     ids = [name for name in ("qid", "user", "session", "doc") if name in schema]
-    keys = [name for name in ("position", "bias") if name in schema]
+    keys = [_key(name, schema[name]) for name in ("position", "bias") if name in schema]
     values = [nw.col(click).cast(nw.Float64).alias("_click")]
     if "impressions" in schema:
         values.append(nw.col("impressions").cast(nw.Float64).alias("_weight"))
-    frame = frame.select(*ids, *(_key(name, schema[name]) for name in keys), *values)
-    frame = frame.with_columns(*_faults(schema))
+    frame = frame.select(*ids, *keys, *values).with_columns(*_faults(schema))
     if "impressions" in schema:
         # As in a click log that is not aggregated: without an impression nothing was shown.
         frame = frame.with_columns(_where(nw.col("_weight") > 0, "position", _MISSING))
     if "bias" in schema:
         frame = frame.with_columns(_where(nw.col("position") != _MISSING, "bias", _MISSING))
-    group = [name for name in ("qid", "user") if name in schema]
-    return _Log(frame, schema, group, click)
+    return _Log(frame, schema, [name for name in ids if name in ("qid", "user")], click)
 
 
 def _check_columns(schema, click):
@@ -194,9 +192,8 @@ def _faults(schema):
         fine["_bad_weight"] = (largest >= 0) & (largest < float("inf"))
     fine["_bad_click"] = (nw.col("_click") >= 0) & (nw.col("_click") <= largest)
     if "session" in schema:
-        session = nw.col("session")
-        session = session.fill_nan(None) if schema["session"].is_float() else session
-        fine["_bad_session"] = ~session.is_null()
+        session, may_be_nan = nw.col("session"), schema["session"].is_float()
+        fine["_bad_session"] = ~(session.fill_nan(None) if may_be_nan else session).is_null()
     # NaN fails one of two comparisons in every engine; a null compares as null.
     return [(~good.fill_null(False)).cast(nw.Int64).alias(name) for name, good in fine.items()]
 

@@ -6,15 +6,18 @@ import pandas as pd
 from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._roles import feature_columns, is_frame, role_columns
+from ._roles import ROLES, is_frame, role_columns
 
 __all__ = ["OnFeatures"]
 
 
-class OnFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+class OnFeatures(
+    CallbackSupportMixin, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
     """Apply a transformer to the features and pass along whatever role columns there are.
 
     Role columns (``qid``, ``position``, ``impressions``, ...) are neither scaled nor lost, and
@@ -61,6 +64,7 @@ class OnFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     def __init__(self, transformer):
         self.transformer = transformer
 
+    @with_callbacks
     def fit(self, X, y=None, **params):
         """Fit the transformer to the features.
 
@@ -75,10 +79,13 @@ class OnFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         -------
         self : OnFeatures
         """
+        task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         features = self._features(X, reset=True)
         self.transformer_ = clone(self.transformer).fit(features, y, **params)
+        task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
+    @with_callbacks
     def fit_transform(self, X, y=None, **params):
         """Fit the transformer and transform X by its own ``fit_transform``.
 
@@ -95,9 +102,12 @@ class OnFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         -------
         X_new : frame, ndarray or sparse matrix
         """
+        task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         features = self._features(X, reset=True)
         self.transformer_ = clone(self.transformer)
-        return self._output(X, self.transformer_.fit_transform(features, y, **params))
+        values = self.transformer_.fit_transform(features, y, **params)
+        task.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self._output(X, values)
 
     def transform(self, X):
         """Transform the features; role columns that X has are kept.
@@ -159,8 +169,7 @@ class OnFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         if is_frame(X):
             frame = nw.from_native(X, eager_only=True)
             # By place: names of pandas columns need not be strings.
-            columns = [i for i, name in enumerate(frame.columns) if name in feature_columns(X)]
-            frame = frame[:, columns]
+            frame = frame[:, [i for i, name in enumerate(frame.columns) if name not in ROLES]]
             X = frame.to_pandas() if frame.implementation.is_pyarrow() else frame.to_native()
         elif getattr(X, "ndim", 2) == 1:
             raise ValueError(

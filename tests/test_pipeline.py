@@ -87,12 +87,12 @@ def test_arrays_with_keywords_and_routing(world):
 
 def test_several_scorers_and_cross_validation(world):
     _, log, clicks = world
-    ranker = DLARanker(max_epochs=2, random_state=0)
+    ranker = DLARanker(learning_rate=0.01, max_epochs=2, random_state=0)
     search = GridSearchCV(
         ranker,
         {"learning_rate": [0.01]},
         cv=QueryKFold(3),
-        scoring={"ndcg": RankingScorer(k=5), "mrr": RankingScorer("reciprocal_rank", k=None)},
+        scoring={"ndcg": RankingScorer(k=5), "mrr": RankingScorer("rr", k=None)},
         refit="ndcg",
         error_score="raise",
     ).fit(log, clicks)
@@ -103,7 +103,7 @@ def test_several_scorers_and_cross_validation(world):
 
 def test_progress_bar_nests_under_the_search(world, capsys):
     _, log, clicks = world
-    _search().set_callbacks(ProgressBar()).fit(log, clicks)
+    _search().set_callbacks(ProgressBar(max_propagation_depth=None)).fit(log, clicks)
     shown = capsys.readouterr().out
     assert "GridSearchCV" in shown
     assert "DLARanker" in shown

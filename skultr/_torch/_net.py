@@ -243,8 +243,8 @@ class NeuralEstimator(BaseEstimator):
         with torch.inference_mode():
             for start in range(0, len(features), _PREDICT_ROWS):
                 # A copy, because a memory-mapped or read-only array cannot back a tensor.
-                rows = torch.tensor(features[start : start + _PREDICT_ROWS], device=self.device)
-                output = network(rows)
+                rows = features[start : start + _PREDICT_ROWS].copy()
+                output = network(torch.from_numpy(rows).to(self.device))
                 parts.append(output.double().cpu().numpy().reshape(len(rows), -1))
         return np.concatenate(parts[1:] or parts)
 

@@ -201,6 +201,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             read_features(X),
             accept_sparse="csr",
             dtype=np.float32,
+            order="C",  # one layout, or matrix products differ in the last bit between frames
             reset=reset,
         )
         return features.toarray() if sparse.issparse(features) else features
