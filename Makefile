@@ -11,7 +11,7 @@ quickstart: $(VENV)/.plot
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2
 
-test-scale: $(VENV)/.scale
+test-scale: $(VENV)/.test $(VENV)/.scale
 	$(BIN)/python -m pytest -m scale tests
 
 lint: $(VENV)/.lint

@@ -1,12 +1,18 @@
 """Joint engines: two models learned together, each debiasing the other."""
 
+import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import nn
 
+from .._segments import offsets_from_sorted
 from ._losses import list_log_softmax
 from ._networks import ListScores
 
-__all__ = ["DualLoss", "DualModule"]
+__all__ = ["DualLoss", "DualModule", "likeliest_examination"]
+
+#: Bound on log examination ratios: a factor without a click would otherwise run to minus infinity.
+_MAX_LOG_RATIO = 12.0
 
 
 class DualModule(ListScores):
@@ -81,3 +87,47 @@ class DualLoss(nn.Module):
     def _weights(self, log_weights):
         weights = log_weights.detach().exp()
         return weights if self.max_weight is None else weights.clamp(max=self.max_weight)
+
+
+def likeliest_examination(log, relevance, start):
+    r"""Log examination by bias factor of the greatest click likelihood, given relevance.
+
+    Maximises :math:`\sum_i c_i \log \mathrm{softmax}(g + h)_i` in :math:`h`. Training leaves its
+    logits with the noise of the last batches; a handful of numbers estimated from all clicks at
+    once have none of it, and take far less time than an epoch.
+
+    Parameters
+    ----------
+    log : ClickLog
+    relevance : ndarray of shape (n_rows,)
+        Relevance logit :math:`g` of each row.
+    start : ndarray of shape (n_factors,)
+        Logits to begin with.
+
+    Returns
+    -------
+    logits : ndarray of shape (n_factors,)
+        Determined up to a constant, and each within 12 of 0.
+    """
+    clicked = np.bincount(log.list_, weights=log.clicks, minlength=log.n_lists)
+    rows = log.shown & (clicked[log.list_] > 0)
+    if not rows.any():
+        return start
+    starts = offsets_from_sorted(log.list_[rows])
+    bias, clicks = log.bias[rows], log.clicks[rows]
+    total = np.add.reduceat(clicks, starts[:-1])
+    highest = np.maximum.reduceat(relevance[rows], starts[:-1])
+    relevance = relevance[rows] - np.repeat(highest, np.diff(starts))
+
+    def objective(logits):
+        joint = relevance + logits[bias]
+        chance = np.exp(joint)
+        norm = np.add.reduceat(chance, starts[:-1])
+        loss = total @ np.log(norm) - clicks @ joint
+        expected = chance * np.repeat(total / norm, np.diff(starts))
+        gradient = np.bincount(bias, expected - clicks, minlength=len(logits))
+        return loss / total.sum(), gradient / total.sum()
+
+    bounds = [(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)] * len(start)
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    return found.x

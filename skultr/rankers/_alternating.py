@@ -6,7 +6,7 @@ from numbers import Real
 import numpy as np
 
 from .._constraints import Interval
-from .._torch._joint import DualLoss, DualModule
+from .._torch._joint import DualLoss, DualModule, likeliest_examination
 from .._torch._net import NeuralEstimator
 from ._base import BaseRanker, examination_table, lists_per_unit
 
@@ -47,7 +47,8 @@ scale_features, module, net_params, device, random_state, verbose
     ----------
     examination_ : DataFrame
         Bias factor (index ``bias``) to estimated ``examination``, relative to the first factor,
-        with ``impressions`` and ``clicks``.
+        with ``impressions`` and ``clicks``. Of the greatest click likelihood given the relevance
+        that was learned, because the logits of the training carry the noise of its last batches.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
@@ -106,7 +107,9 @@ scale_features, module, net_params, device, random_state, verbose
                     ("examination", {"lr": self.examination_learning_rate, "weight_decay": 0.0})
                 ],
             )
-        logits = module.examination.detach().double().cpu().numpy()
+        relevance = self._score(log.features)[log.doc]
+        start = module.examination.detach().double().cpu().numpy()
+        logits = likeliest_examination(log, relevance, start - start.mean())
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
 
     def _score(self, features):

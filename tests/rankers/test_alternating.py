@@ -5,7 +5,7 @@ import torch
 
 from skultr._clicklog import make_click_log
 from skultr._roles import read_features
-from skultr._torch._joint import DualLoss, DualModule
+from skultr._torch._joint import DualLoss, DualModule, likeliest_examination
 from skultr._torch._lists import ListDataset
 from skultr._torch._losses import LOSSES, ListLoss
 from skultr._torch._networks import ListScores, scoring_network
@@ -129,3 +129,26 @@ def test_constant_of_the_loss_ignores_traffic():
         lists_per_unit(more, more.clicks) * more.clicks.sum()
     )
     assert lists_per_unit(log, 0 * log.clicks) == 1.0
+
+
+def test_likeliest_examination_is_where_no_step_helps():
+    frame, clicks = random_lists()
+    log = make_click_log(frame, read_features(frame).to_numpy(), clicks).fold()
+    relevance = np.random.default_rng(0).normal(size=log.n_rows)
+    best = likeliest_examination(log, relevance, np.zeros(3))
+
+    def likelihood(logits):
+        joint = pd.Series(relevance + logits[log.bias])
+        norm = joint.groupby(log.list_).transform(lambda z: np.log(np.exp(z).sum()))
+        return log.clicks @ (joint - norm)
+
+    for step in np.vstack([np.eye(3), -np.eye(3)]) * 0.05:
+        assert likelihood(best + step) < likelihood(best)
+
+
+def test_factor_without_clicks_stays_finite():
+    log, clicks = random_lists()
+    clicks[log["position"] == 3] = 0
+    table = DLARanker(random_state=0, max_epochs=3).fit(log, clicks).examination_
+    assert np.isfinite(table["examination"]).all()
+    assert table["examination"].iloc[2] < 1e-3

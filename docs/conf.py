@@ -1,0 +1,51 @@
+"""Sphinx configuration: ``make docs``; needs no network."""
+
+import skultr
+
+project = "skultr"
+copyright = "The skultr developers"
+author = "The skultr developers"
+version = release = skultr.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "**/README.txt"]
+source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+# References are numbered in each docstring alone, and many are not cited in its text.
+suppress_warnings = ["ref.footnote"]
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"__init__\.py|quickstart\.py",
+    "within_subsection_order": "FileNameSortKey",
+    "min_reported_time": 0,
+    "show_memory": False,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "abort_on_example_error": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "skultr"
+html_static_path = ["_static"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "navbar_align": "left",
+    "use_edit_page_button": False,
+}
+html_sidebars = {"api": [], "architecture": []}
