@@ -1,5 +1,7 @@
 """Sphinx configuration: ``make docs``; needs no network."""
 
+from sphinx_gallery.sorting import ExplicitOrder
+
 import skultr
 
 project = "skultr"
@@ -17,6 +19,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "**/README.txt"]
+templates_path = ["_templates"]
+default_role = "literal"
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 
 autosummary_generate = True
@@ -30,7 +34,9 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"__init__\.py|quickstart\.py",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": ExplicitOrder(
+        ["plot_naive_against_debiased.py", "plot_examination_curve.py", "*"]
+    ),
     "min_reported_time": 0,
     "show_memory": False,
     "download_all_examples": False,
@@ -41,6 +47,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "skultr"
 html_static_path = ["_static"]
+html_css_files = ["skultr.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_prev_next": False,

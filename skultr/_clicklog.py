@@ -4,7 +4,6 @@ Everything a user can pass is checked and coded here, once. Nothing behind this 
 kind of frame came in, whether ids were strings, or in which order the rows were.
 """
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +12,7 @@ import numpy as np
 from ._hashing import equal_rows, hash_columns, mix
 from ._roles import CHUNK, FIT_ROLES, read_role
 from ._segments import encode, offsets_from_sorted, rank_in_segment
-from .exceptions import ClickDataWarning, MissingRoleWarning
+from .exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 
 __all__ = ["ClickLog", "make_click_log"]
 
@@ -84,13 +83,15 @@ class ClickLog:
         docs = np.unique(self.doc[self.shown])
         return self.features if len(docs) == len(self.features) else self.features[docs]
 
-    def fold(self):
+    def fold(self, users=False):
         """Merge lists that show the same documents in the same way; clicks and weights add up.
+
+        With ``users``, lists that were served to different users stay apart.
 
         Objectives that are linear in the clicks given the list have the same value and the same
         gradient on the folded log, at a cost that grows with the number of *distinct* lists.
         """
-        first, group = self._identical_lists()
+        first, group = self._identical_lists(users)
         if len(first) == self.n_lists:
             return self._take_lists(first)
         lengths = np.diff(self.offsets)
@@ -106,17 +107,42 @@ class ClickLog:
             weight=np.bincount(cell, weights=self.weight, minlength=n_cells),
         )
 
+    def tempered(self, exponent):
+        """The log with each query's weight raised to a power, as if its traffic were that.
+
+        Parameters
+        ----------
+        exponent : float in [0, 1]
+            1 keeps the impressions; 0 gives every query the same weight.
+
+        Returns
+        -------
+        log : ClickLog
+            Clicks and weights of a query share one factor, so that click rates stay.
+        factor : ndarray of shape (n_rows,)
+            The mean factor over impressions is 1.
+        """
+        rows = self.shown
+        traffic = np.bincount(
+            self.query[rows], weights=self.weight[rows], minlength=len(self.query_ids)
+        )
+        factor = np.where(traffic > 0, np.maximum(traffic, 1e-300) ** (exponent - 1.0), 0.0)
+        factor *= traffic.sum() / (factor * traffic).sum()
+        factor = factor[self.query]
+        log = replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
+        return log, factor
+
     def select_queries(self, keep):
         """The lists of the queries where ``keep``, a bool array by query code, is True."""
         starts = self.query[self.offsets[:-1]]
         return self._take_lists(np.flatnonzero(keep[starts]))
 
-    def _identical_lists(self):
+    def _identical_lists(self, users):
         """First list and group number of each set of identical lists."""
         keys = np.column_stack(
             [
                 self.query[self.offsets[:-1]].astype(np.uint64),
-                *(np.add.reduceat(row, self.offsets[:-1]) for row in self._row_hashes()),
+                *(np.add.reduceat(row, self.offsets[:-1]) for row in self._row_hashes(users)),
             ]
         )
         order = np.lexsort(keys.T[::-1])
@@ -126,14 +152,15 @@ class ClickLog:
         group[order] = np.cumsum(new) - 1
         return order[new], group
 
-    def _row_hashes(self):
+    def _row_hashes(self, users):
         """Two hashes of what a row shows and where; 128 bits, so that no collision is expected.
 
         The first leaves the propensity out: giving the same numbers in another way (by position,
         say) must not change the order of the lists, nor the model.
         """
         place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
-        row = hash_columns([place, self.doc, self.position, self.bias, self.user])
+        columns = [place, self.doc, self.position, self.bias]
+        row = hash_columns([*columns, self.user] if users else columns)
         if self.propensity is None:
             return row, mix(row)
         return row, hash_columns([row.view(np.int64), self.propensity.view(np.int64)])
@@ -193,6 +220,7 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
             "No row was shown: every position is missing or every impression count is 0. "
             "Expected at least one shown row to learn from."
         )
+    _warn_about_lost_clicks(rate, shown)
     bias, bias_values = _bias_codes(roles["bias"], position, shown)
     propensity = _check_propensity(roles["propensity"], shown)
 
@@ -217,11 +245,10 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
     )
     _check_one_row_a_position(log, has_session=roles["session"] is not None)
     if not log.clicks.any():
-        warnings.warn(
+        warn_user(
             "The log has no click: there is nothing to learn from and every document will get "
             "about the same score. Check that y holds the clicks.",
             ClickDataWarning,
-            stacklevel=4,
         )
     return log
 
@@ -246,15 +273,25 @@ def _check_clicks(y):
         )
     largest = y.max(initial=0.0)
     if largest > 1:
-        warnings.warn(
+        warn_user(
             f"y has values above 1 (up to {largest:g}): it is read as graded relevance and "
             "divided by its maximum. If these are click counts, pass clicks / impressions as y "
             "and the impressions in the column or keyword 'impressions'.",
             ClickDataWarning,
-            stacklevel=5,
         )
         y = y / largest
     return y
+
+
+def _warn_about_lost_clicks(rate, shown):
+    lost = np.flatnonzero((rate > 0) & ~shown)
+    if len(lost):
+        warn_user(
+            f"{len(lost)} rows have a click but were not shown (no position, or 0 impressions), "
+            f"first row {lost[0]}: these clicks cannot be used and do not count. Check the "
+            "positions.",
+            ClickDataWarning,
+        )
 
 
 def _check_impressions(impressions, sample_weight, n_rows):
@@ -274,11 +311,10 @@ def _check_impressions(impressions, sample_weight, n_rows):
 
 def _query_codes(qid, n_rows):
     if qid is None:
-        warnings.warn(
+        warn_user(
             "X has no column 'qid' and no qid was passed: all rows are taken as one query. "
             "Rename your query column to 'qid', or pass qid=.",
             MissingRoleWarning,
-            stacklevel=5,
         )
     return _codes_or_zeros(qid, n_rows)
 
@@ -300,16 +336,17 @@ def _list_codes(query, session):
 def _check_positions(position, list_):
     """Positions as int64, 0 where the row was not shown."""
     if position is None:
-        warnings.warn(
+        warn_user(
             "X has no column 'position' and no position was passed: the order of the rows in "
             "each list is taken as the order in which they were shown. Add the column 'position' "
             "(from 1), or pass position=.",
             MissingRoleWarning,
-            stacklevel=5,
         )
         return rank_in_segment(list_, np.zeros(len(list_)))
     missing = np.isnan(position)
-    bad = np.flatnonzero(~missing & ((position < 1) | (position % 1 != 0)))
+    bad = np.flatnonzero(
+        ~missing & ~((position >= 1) & (position < 2**53) & (position == np.floor(position)))
+    )
     if len(bad):
         raise ValueError(
             f"position must be a whole number from 1, or missing where a row was not shown; got "
@@ -326,6 +363,13 @@ def _bias_codes(bias, position, shown):
         raise ValueError(
             f"bias is missing in {int(np.isnan(bias[shown]).sum())} rows that were shown; "
             "expected the code of a bias factor in each of them."
+        )
+    values = bias[shown]
+    bad = np.flatnonzero(~np.isfinite(values) | (values != np.floor(values)))
+    if len(bad):
+        raise ValueError(
+            f"bias must hold whole numbers, the codes of bias factors; got {values[bad[0]]:g}. "
+            "Number the factors, for example with pandas.factorize."
         )
     codes = np.full(len(bias), -1, dtype=np.intp)
     codes[shown], values = encode(bias[shown].astype(np.int64))

@@ -1,8 +1,13 @@
 """Roles and features of X: what each column of a frame (or keyword) is, and reading it."""
 
+from decimal import Decimal
+from numbers import Real
+
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+
+from ._segments import as_array
 
 __all__ = [
     "CHUNK",
@@ -37,13 +42,23 @@ CHUNK = 65_536
 def is_frame(X):
     """Whether X is a data frame (pandas, Polars, PyArrow, ...); a lazy one is an error."""
     if nw.dependencies.is_into_dataframe(X):
+        if isinstance(getattr(X, "columns", None), pd.MultiIndex):
+            raise ValueError(
+                "X has columns of several levels; expected one name a column. Flatten them, "
+                "for example X.columns = ['_'.join(name) for name in X.columns]."
+            )
         return True
-    native = nw.from_native(X, pass_through=True)
-    if isinstance(native, nw.LazyFrame):
+    if isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame):
         raise TypeError(
             f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}); expected a frame in "
             "memory. Reduce it first with skultr.aggregate_clicks(X), which runs in its engine, "
             "or collect it."
+        )
+    if hasattr(X, "columns") or hasattr(X, "column_names"):
+        raise TypeError(
+            f"X is a {type(X).__module__}.{type(X).__name__}, which has named columns but is no "
+            "frame that Narwhals reads: its roles would be taken for features. Pass a pandas or "
+            "Polars frame, or a pyarrow.Table."
         )
     return False
 
@@ -80,7 +95,7 @@ def read_role(X, role, value=None):
         value = nw.from_native(X, eager_only=True)[role].to_numpy()
     elif nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
-    value = np.asarray(value)
+    value = as_array(value)
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if value.shape != (n_rows,):
         raise ValueError(
@@ -121,10 +136,39 @@ def read_features(X):
     values = np.empty((X.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
         rows = slice(start, start + CHUNK)
-        # A value beyond float32 becomes infinite here and is named by the check behind.
-        with np.errstate(over="ignore"):
-            values[rows] = frame[rows, :].to_numpy()
+        _copy_rows(frame[rows, :], values[rows], start)
     return pd.DataFrame(values, columns=names, copy=False)
+
+
+def _copy_rows(frame, out, start):
+    """Fill ``out`` with a part of a frame that begins at row ``start``."""
+    try:
+        # A value beyond float32 becomes infinite.
+        with np.errstate(over="ignore"):
+            out[:] = frame.to_numpy()
+    except (TypeError, ValueError):
+        # Slower, column by column: says which column cannot be converted, or succeeds.
+        for place, name in enumerate(frame.columns):
+            out[:, place] = _as_floats(frame[:, place].to_numpy(), name)
+    bad = ~np.isfinite(out)
+    if bad.any():
+        row, place = np.argwhere(bad)[0]
+        what = "NaN" if np.isnan(out[row, place]) else "infinity or a value too large for float32"
+        raise ValueError(
+            f"Input X contains {what} in the feature column {frame.columns[place]!r}, row "
+            f"{start + row}; expected a finite number in every row. Fill it (in a pipeline, "
+            "with OnFeatures(SimpleImputer())), or drop the row."
+        )
+
+
+def _as_floats(values, name):
+    try:
+        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=np.float32, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"The feature column {name!r} holds {values.dtype} values such as {values[0]!r}; "
+            "expected numbers. Encode or drop it."
+        ) from error
 
 
 def _columns(X):
@@ -145,14 +189,17 @@ def _check_numeric_columns(frame):
 def _numeric_role(role, value):
     if value.dtype.kind in "iufb":
         return value.astype(float)
-    try:
-        # Object columns hold None or pandas.NA where a value is missing.
-        return pd.to_numeric(pd.Series(value)).to_numpy(dtype=float, na_value=np.nan)
-    except (TypeError, ValueError) as error:
+    # Object columns hold None or pandas.NA where a value is missing. Text stays an error even
+    # where it could be read as a number: it is more often an id than a position.
+    present = value[~pd.isna(value)]
+    wrong = [item for item in present if not isinstance(item, Real | Decimal)]
+    if value.dtype.kind != "O" or wrong:
+        example = (wrong or list(present) or [None])[0]
         raise ValueError(
             f"The role {role!r} must hold numbers, got {value.dtype} values such as "
-            f"{value[0]!r}. Convert the column, or rename it if it is not a {role!r}."
-        ) from error
+            f"{example!r}. Convert the column, or rename it if it is not a {role!r}."
+        )
+    return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)
 
 
 def _id_role(role, value):

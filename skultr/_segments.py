@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 __all__ = [
+    "as_array",
     "encode",
     "offsets_from_counts",
     "offsets_from_sorted",
@@ -22,6 +23,14 @@ __all__ = [
     "segment_sum",
     "sort_in_segment",
 ]
+
+
+def as_array(values):
+    """An array of one value a row; a plain list keeps its values as they are.
+
+    NumPy would turn ``[1, "1"]`` into two equal strings, and tuples into columns.
+    """
+    return np.asarray(values) if hasattr(values, "dtype") else pd.Series(values).to_numpy()
 
 
 def encode(ids):

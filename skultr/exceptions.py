@@ -1,6 +1,15 @@
 """Warnings and errors with names, so that a user can silence or catch exactly one of them."""
 
+import sys
+import warnings
+from pathlib import Path
+
+import sklearn
+
 __all__ = ["AssumptionWarning", "ClickDataWarning", "MissingRoleWarning"]
+
+#: Frames of these folders are not the user's code.
+_INSIDE = (str(Path(__file__).parent), str(Path(sklearn.__file__).parent))
 
 
 class MissingRoleWarning(UserWarning):
@@ -13,3 +22,11 @@ class ClickDataWarning(UserWarning):
 
 class AssumptionWarning(UserWarning):
     """A model had to assume what the log or the user did not say (such as the propensities)."""
+
+
+def warn_user(message, category):
+    """Warn at the line of the user's code that led here, however deep the call."""
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, category, stacklevel=depth)

@@ -36,7 +36,7 @@ class OnFeatures(
         The fitted clone of ``transformer``.
     n_features_in_ : int
         Number of columns without a role.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, if X has names that are strings.
 
     Notes

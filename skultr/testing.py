@@ -13,11 +13,13 @@ from sklearn.preprocessing import StandardScaler
 
 from ._roles import ROLES, feature_columns
 from .exceptions import AssumptionWarning
-from .metrics import RankingScorer
+from .metrics import RankingScorer, ndcg_score
 from .model_selection import QueryKFold
 from .preprocessing import OnFeatures
 
 __all__ = ["check_ranker"]
+
+_FEATURES = ["f0", "f1", "f2", "f3"]
 
 
 def check_ranker(estimator, *, generate_only=False):
@@ -27,8 +29,8 @@ def check_ranker(estimator, *, generate_only=False):
     ----------
     estimator : object
         A ranker with ``fit(X, y)`` and ``predict(X)``. Where it has the parameters
-        ``max_epochs``, ``batch_size``, ``early_stopping`` and ``random_state``, they are set to
-        a short, seeded training in one batch.
+        ``learning_rate``, ``max_epochs``, ``batch_size``, ``early_stopping`` and
+        ``random_state``, they are set to a short, seeded training in one batch.
     generate_only : bool, default=False
         Return the checks as (name, callable) pairs instead of running them, for use with
         ``pytest.mark.parametrize``.
@@ -45,8 +47,9 @@ def check_ranker(estimator, *, generate_only=False):
 
     Notes
     -----
-    The checks: rows and queries in any order; relabelled and text ids; single-document and
-    click-free queries; never-shown rows; role columns that do not leak into features;
+    The checks: rows and queries in any order; opposite clicks give another model; ``rank`` and
+    ``score`` agree with ``predict``; keywords win over columns; relabelled and text ids;
+    single-document and click-free queries; never-shown rows; role columns that do not leak;
     impressions against repeated rows; sample weights; pandas, Polars, PyArrow and arrays with
     keywords alike (engines that are not installed are left out); clone, pickle, same seed;
     Pipeline and GridSearchCV; a serving frame without roles, with longer lists.
@@ -69,38 +72,54 @@ def check_ranker(estimator, *, generate_only=False):
 
 
 def _quick(estimator):
-    settings = {"max_epochs": 3, "batch_size": 4096, "early_stopping": False, "random_state": 0}
+    settings = {
+        "learning_rate": 0.05,  # far enough from the start for small differences to show
+        "max_epochs": 10,
+        "batch_size": 4096,
+        "early_stopping": False,
+        "random_state": 0,
+    }
     known = estimator.get_params()
     return clone(estimator).set_params(
         **{name: value for name, value in settings.items() if name in known}
     )
 
 
-def _small_log(seed=0, n_queries=12, n_documents=7, n_sessions=5, n_shown=5):
-    """A log of a fixed ranking by query; the last documents were never shown."""
-    rng = np.random.default_rng(seed)
+def _documents(n_queries=12, n_documents=7, n_shown=5):
+    """Documents of a fixed ranking by query; the last ones of each query were never shown."""
+    rng = np.random.default_rng(0)
     n_rows = n_queries * n_documents
-    documents = pd.DataFrame(
-        rng.lognormal(sigma=2.0, size=(n_rows, 4)), columns=[f"f{i}" for i in range(4)]
-    )
+    documents = pd.DataFrame(rng.lognormal(sigma=2.0, size=(n_rows, len(_FEATURES))))
+    documents.columns = _FEATURES
     place = np.tile(np.arange(1, n_documents + 1), n_queries)
-    documents.insert(0, "qid", np.repeat(np.arange(n_queries) * 3, n_documents))
-    documents.insert(1, "doc", np.arange(n_rows))
-    documents.insert(2, "position", np.where(place <= n_shown, place, np.nan))
-    documents.insert(3, "relevance", rng.integers(0, 5, n_rows))
-    log = pd.concat([documents] * n_sessions, ignore_index=True)
-    log.insert(0, "session", np.repeat(np.arange(n_sessions * n_queries), n_documents))
+    return documents.assign(
+        qid=np.repeat(np.arange(n_queries) * 3, n_documents),
+        doc=np.arange(n_rows),
+        position=np.where(place <= n_shown, place, np.nan),
+        relevance=rng.integers(0, 5, n_rows),
+    )
+
+
+def _small_log():
+    """A log in which some queries were served once and others up to nine times."""
+    documents = _documents()
+    parts = [
+        rows.assign(session=session * 1_000 + query)
+        for query, rows in documents.groupby("qid")
+        for session in range(1 + query * 5 % 9)
+    ]
+    log = pd.concat(parts, ignore_index=True)
+    rng = np.random.default_rng(1)
     chance = (0.2 + 0.2 * log["relevance"]) / log["position"]
     clicks = (rng.random(len(log)) < chance.fillna(0.0)).astype(float)
     # Every query has at least one click at the top, or a listwise loss would see no list.
-    clicks[log["position"].eq(1) & log["session"].mod(n_sessions).eq(0)] = 1.0
+    clicks[log["position"].eq(1) & (log["session"] < 1_000)] = 1.0
     return log, clicks.to_numpy()
 
 
 def _scores(estimator, log, clicks, **fit_params):
-    """Scores of the documents of a reference log by a fresh clone."""
-    fitted = clone(estimator).fit(log, clicks, **fit_params)
-    return fitted.predict(_small_log()[0].iloc[:84][["f0", "f1", "f2", "f3"]])
+    """Scores of the documents by a clone fitted to a log."""
+    return clone(estimator).fit(log, clicks, **fit_params).predict(_documents()[_FEATURES])
 
 
 def _assert_same_model(actual, expected, message):
@@ -134,10 +153,33 @@ def _relabel(ids):
 
 def _check_single_document_queries(estimator):
     log, clicks = _small_log()
-    alone = log.iloc[::7].assign(qid=log["qid"].iloc[::7] + 1_000, doc=lambda x: x["doc"])
-    both = pd.concat([log, alone.assign(session=alone["session"] + 1_000)], ignore_index=True)
+    first = _documents().groupby("qid", as_index=False).head(1)
+    alone = first.assign(qid=first["qid"] + 1_000, session=first["qid"] + 1_000_000)
+    both = pd.concat([log, alone], ignore_index=True)
     scores = _scores(estimator, both, np.concatenate([clicks, np.ones(len(alone))]))
     assert np.isfinite(scores).all(), "queries of one document gave scores that are not finite"
+
+
+def _check_clicks_matter(estimator):
+    log, clicks = _small_log()
+    scores = _scores(estimator, log, clicks)
+    assert np.ptp(scores) > 0, "all documents have the same score"
+    flipped = np.where(log["position"].notna(), 1 - clicks, 0.0)
+    other = _scores(estimator, log, flipped)
+    assert not np.allclose(scores, other), "the opposite clicks gave the same model"
+
+
+def _check_rank_and_score(estimator):
+    """``rank`` and ``score`` agree with ``predict``."""
+    log, clicks = _small_log()
+    fitted = clone(estimator).fit(log, clicks)
+    documents = _documents()
+    scores = fitted.predict(documents)
+    expected = pd.Series(-scores).groupby(documents["qid"]).rank(method="first")
+    np.testing.assert_array_equal(fitted.rank(documents), expected)
+    relevance = documents["relevance"].to_numpy()
+    mean = ndcg_score(relevance, scores, qid=documents["qid"], k=10)
+    np.testing.assert_allclose(fitted.score(documents, relevance), mean)
 
 
 def _check_click_free_queries(estimator):
@@ -151,8 +193,6 @@ def _check_never_shown_rows(estimator):
     log, clicks = _small_log()
     scores = _scores(estimator, log, clicks)
     assert np.isfinite(scores).all(), "never-shown rows gave scores that are not finite"
-    if getattr(estimator, "_learns_from_unshown", False):
-        return
     shown = log["position"].notna().to_numpy()
     _assert_same_model(
         scores,
@@ -164,7 +204,7 @@ def _check_never_shown_rows(estimator):
 def _check_roles_do_not_leak(estimator):
     log, clicks = _small_log()
     fitted = clone(estimator).fit(log, clicks)
-    assert fitted.n_features_in_ == 4, f"{fitted.n_features_in_} features, expected 4"
+    assert fitted.n_features_in_ == len(_FEATURES), "role columns count as features"
     other = log.assign(relevance=log["relevance"].to_numpy()[::-1])
     np.testing.assert_array_equal(
         _scores(estimator, other, clicks),
@@ -174,19 +214,37 @@ def _check_roles_do_not_leak(estimator):
 
 
 def _check_impressions(estimator):
-    """An aggregated log is the raw log."""
+    """An aggregated log is the raw log, and weights multiply impressions."""
     log, clicks = _small_log()
     raw = _scores(estimator, log, clicks)
-    cell = log.assign(click=clicks, impressions=1).groupby("doc", as_index=False)
-    counts = cell[["click", "impressions"]].sum()
-    table = log.drop_duplicates("doc").drop(columns="session").merge(counts, on="doc")
+    counts = log.assign(click=clicks, impressions=1.0).groupby("doc", as_index=False)
+    counts = counts[["click", "impressions"]].sum()
+    table = _documents().merge(counts, on="doc")
     rate = (table.pop("click") / table["impressions"]).to_numpy()
     _assert_same_model(_scores(estimator, table, rate), raw, "impressions are not repeated rows")
-    table["impressions"] /= 2
+    counts = table.pop("impressions").to_numpy()
     _assert_same_model(
-        _scores(estimator, table, rate, sample_weight=np.full(len(table), 2.0)),
+        _scores(estimator, table, rate, sample_weight=counts),
         raw,
         "sample_weight does not multiply impressions",
+    )
+    _assert_same_model(
+        _scores(estimator, table, rate, impressions=counts),
+        raw,
+        "the keyword 'impressions' is not the column",
+    )
+    busy = counts * np.where(table["qid"] % 2, 50, 1)
+    other = _scores(estimator, table, rate, impressions=busy)
+    assert not np.allclose(other, raw, atol=1e-3 * np.ptp(raw)), "impressions do not matter"
+
+
+def _check_keywords_win(estimator):
+    log, clicks = _small_log()
+    wrong = log.assign(impressions=1 + 10 * (log["qid"] % 2))
+    _assert_same_model(
+        _scores(estimator, wrong, clicks, impressions=np.ones(len(log))),
+        _scores(estimator, log, clicks),
+        "a keyword does not win over the column of its name",
     )
 
 
@@ -194,14 +252,17 @@ def _check_frames_and_arrays(estimator):
     log, clicks = _small_log()
     expected = _scores(estimator, log, clicks)
     roles = {role: log[role].to_numpy() for role in ROLES[:-1] if role in log.columns}
-    array = log[["f0", "f1", "f2", "f3"]].to_numpy()
-    fitted = clone(estimator).fit(array, clicks, **roles)
-    np.testing.assert_array_equal(fitted.predict(array[:84]), expected)
+    array = log[_FEATURES].to_numpy()
+    np.testing.assert_array_equal(_scores_of_arrays(estimator, array, clicks, roles), expected)
     for frame in _other_frames(log):
-        fitted = clone(estimator).fit(frame, clicks)
         np.testing.assert_array_equal(
-            fitted.predict(frame)[:84], expected, err_msg=f"{type(frame)} gave another model"
+            _scores(estimator, frame, clicks), expected, err_msg=f"{type(frame)}: another model"
         )
+
+
+def _scores_of_arrays(estimator, array, clicks, roles):
+    fitted = clone(estimator).fit(array, clicks, **roles)
+    return fitted.predict(_documents()[_FEATURES].to_numpy())
 
 
 def _other_frames(log):
@@ -259,6 +320,9 @@ _CHECKS = (
     _check_relabelled_ids,
     _check_single_document_queries,
     _check_click_free_queries,
+    _check_clicks_matter,
+    _check_rank_and_score,
+    _check_keywords_win,
     _check_never_shown_rows,
     _check_roles_do_not_leak,
     _check_impressions,

@@ -66,11 +66,83 @@ def test_keyword_of_wrong_length():
         read_role(log, "qid", [1, 2, 3])
 
 
+@pytest.mark.parametrize("value", ["first", "1", pd.Timestamp("2026-01-01")])
 @pytest.mark.parametrize("role", ["position", "bias", "propensity", "impressions"])
-def test_text_where_numbers_are_due(role):
+def test_text_where_numbers_are_due(role, value):
     log, clicks = small_log()
     with pytest.raises(ValueError, match=f"{role!r} must hold numbers"):
-        make(log.assign(**{role: "first"}), clicks)
+        make(log.assign(**{role: value}), clicks)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]", "float32", object])
+def test_numbers_of_any_type(dtype):
+    log, clicks = small_log()
+    assert_same(make(log.astype({"position": dtype}), clicks), make(log, clicks))
+
+
+def test_ids_in_a_list_keep_their_types():
+    log, clicks = small_log(n_queries=2, n_sessions=1)
+    ids = [1] * 4 + ["1"] * 4
+    assert make(log, clicks, roles={"qid": ids}).n_lists == 2
+    tuples = [("a", 1)] * 4 + [("a", 2)] * 4
+    assert make(log, clicks, roles={"qid": tuples}).n_lists == 2
+
+
+def test_tables_that_are_no_frames_are_refused():
+    log, _ = small_log()
+    with pytest.raises(TypeError, match="RecordBatch, which has named columns"):
+        is_frame(pa.RecordBatch.from_pandas(log))
+    levels = log.set_axis(pd.MultiIndex.from_product([["a"], log.columns]), axis=1)
+    with pytest.raises(ValueError, match="several levels"):
+        is_frame(levels)
+
+
+def test_bad_feature_cell_is_named():
+    log, _ = small_log()
+    for value, what in ((np.nan, "NaN"), (1e300, "infinity or a value too large")):
+        bad = log.copy()
+        bad.loc[5, "f1"] = value
+        with pytest.raises(ValueError, match=rf"{what}.*column 'f1', row 5"):
+            read_features(bad)
+    mixed = log.astype({"f1": object})
+    mixed.loc[0, "f1"] = "phone"
+    with pytest.raises(ValueError, match=r"column 'f1' holds .* such as 'phone'"):
+        read_features(mixed)
+
+
+def test_lost_clicks_are_counted():
+    log, _ = small_log()
+    gone = log.assign(position=log["position"].where(log["position"] < 4).astype(float))
+    with pytest.warns(ClickDataWarning, match="18 rows have a click but were not shown"):
+        make(gone, np.ones(len(log)))
+
+
+def test_warnings_point_at_the_caller():
+    log, clicks = small_log()
+    with pytest.warns(ClickDataWarning) as caught:
+        make(log, 0 * clicks)
+    assert caught[0].filename == __file__
+
+
+def test_fold_merges_users_unless_told_otherwise():
+    log, clicks = small_log()
+    made = make(log.assign(user=log["session"]), clicks)
+    assert made.fold().n_lists == 6
+    assert made.fold(users=True).n_lists == 18
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_tempered_traffic(exponent):
+    log, clicks = small_log()
+    log["impressions"] = 1 + 100 * (log["qid"] == 0)
+    made = make(log, clicks)
+    tempered, factor = made.tempered(exponent)
+    np.testing.assert_allclose(tempered.click_rate, made.click_rate)
+    np.testing.assert_allclose(tempered.weight.sum(), made.weight.sum())
+    traffic = np.bincount(made.query, made.weight), np.bincount(made.query, tempered.weight)
+    ratio = np.log(traffic[1][0] / traffic[1][1]) / np.log(traffic[0][0] / traffic[0][1])
+    assert ratio == pytest.approx(exponent, abs=1e-9)
+    np.testing.assert_allclose(factor, tempered.weight / made.weight)
 
 
 def test_missing_id():
@@ -140,6 +212,7 @@ def test_impressions_and_sample_weight_multiply():
 def test_zero_impressions_are_not_shown():
     log, clicks = small_log()
     impressions = np.where(log["position"] == 4, 0, 1)
+    clicks = clicks * impressions
     made = make(log.assign(impressions=impressions), clicks)
     gone = make(log.assign(position=log["position"].where(log["position"] < 4)), clicks)
     np.testing.assert_array_equal(made.shown, gone.shown)
@@ -160,6 +233,8 @@ def test_zero_impressions_are_not_shown():
         ({"impressions": np.nan}, r"impressions must be finite"),
         ({"impressions": 0}, "No row was shown"),
         ({"bias": np.nan}, r"bias is missing in 72 rows that were shown"),
+        ({"bias": 1.5}, r"bias must hold whole numbers.*got 1.5"),
+        ({"bias": np.inf}, r"bias must hold whole numbers.*got inf"),
         ({"position": 1}, r"Two rows of one list stand at position 1 \(query 0\)"),
         ({"doc": 1}, r"The document 1 has different features in rows 0 and 1"),
     ],

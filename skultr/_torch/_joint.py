@@ -13,6 +13,7 @@ __all__ = ["DualLoss", "DualModule", "likeliest_examination"]
 
 #: Bound on log examination ratios: a factor without a click would otherwise run to minus infinity.
 _MAX_LOG_RATIO = 12.0
+_MAX_LOG_WEIGHT = 30.0
 
 
 class DualModule(ListScores):
@@ -85,7 +86,8 @@ class DualLoss(nn.Module):
         )
 
     def _weights(self, log_weights):
-        weights = log_weights.detach().exp()
+        # Bounded before the exponential: infinity times an unclicked row would be NaN.
+        weights = log_weights.detach().clamp(max=_MAX_LOG_WEIGHT).exp()
         return weights if self.max_weight is None else weights.clamp(max=self.max_weight)
 
 
@@ -107,12 +109,13 @@ def likeliest_examination(log, relevance, start):
     Returns
     -------
     logits : ndarray of shape (n_factors,)
-        Determined up to a constant, and each within 12 of 0.
+        Determined up to a constant, and each within 12 of 0; NaN for a factor that stands in no
+        list with a click.
     """
     clicked = np.bincount(log.list_, weights=log.clicks, minlength=log.n_lists)
     rows = log.shown & (clicked[log.list_] > 0)
     if not rows.any():
-        return start
+        return np.full(len(start), np.nan)
     starts = offsets_from_sorted(log.list_[rows])
     bias, clicks = log.bias[rows], log.clicks[rows]
     total = np.add.reduceat(clicks, starts[:-1])
@@ -130,4 +133,5 @@ def likeliest_examination(log, relevance, start):
 
     bounds = [(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)] * len(start)
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    return found.x
+    seen = np.bincount(bias, minlength=len(start)) > 0
+    return np.where(seen, found.x, np.nan)

@@ -1,7 +1,6 @@
 """The one place that holds skorch: parameters of every neural estimator, and how it trains."""
 
 import copy
-import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -17,7 +16,7 @@ from skorch.helper import predefined_split
 from torch import nn
 
 from .._constraints import HasMethods, Interval, StrOptions
-from ..exceptions import ClickDataWarning
+from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
 from ._networks import ScaleFeatures, scoring_network
 
@@ -52,6 +51,7 @@ class NeuralEstimator(BaseEstimator):
     early_stopping: bool = True
     validation_fraction: float = 0.1
     n_iter_no_change: int = 10
+    traffic_exponent: float = 0.5
     scale_features: bool = True
     module: object = None
     net_params: dict | None = None
@@ -72,6 +72,7 @@ class NeuralEstimator(BaseEstimator):
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "traffic_exponent": [Interval(Real, 0, 1, closed="both")],
         "scale_features": ["boolean"],
         "module": [HasMethods(["forward"]), callable, None],
         "net_params": [dict, None],
@@ -95,6 +96,7 @@ class NeuralEstimator(BaseEstimator):
         -------
         network : torch.nn.Sequential of the scaling (or identity) and the scoring network
         """
+        self._check_settings()
         n_features = features.shape[1]
         if self.module is None:
             network = scoring_network(
@@ -110,6 +112,26 @@ class NeuralEstimator(BaseEstimator):
             network = self.module(n_features)
         scale = ScaleFeatures(torch.from_numpy(features)) if self.scale_features else nn.Identity()
         return nn.Sequential(scale, network)
+
+    def _check_settings(self):
+        """What the declared constraints cannot say."""
+        sizes = self.hidden_layer_sizes
+        if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
+            raise ValueError(
+                f"hidden_layer_sizes must hold whole numbers of units from 1, got {sizes!r}. An "
+                "empty tuple gives a linear ranker."
+            )
+        if isinstance(self.optimizer, type) and not issubclass(
+            self.optimizer, torch.optim.Optimizer
+        ):
+            raise ValueError(
+                f"optimizer must be one of {sorted(OPTIMIZERS)} or a torch.optim.Optimizer class, "
+                f"got {self.optimizer!r}."
+            )
+        if torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(
+                f"device={self.device!r}, but torch finds no CUDA device. Use device='cpu'."
+            )
 
     @contextmanager
     def _seeded(self):
@@ -145,22 +167,20 @@ class NeuralEstimator(BaseEstimator):
         self.network_ = module.network
         # Scaling happens once here; batches then need no work that could be done before.
         inputs = self._scaled_inputs(module.network[0], log.features)
-        train, valid = self._split_queries(log)
-        click_only = click_only and clicks.any()
+        click_only = click_only and bool(clicks.any())
+        train, valid = self._split_queries(log, clicks if click_only else log.weight)
         dataset = ListDataset(train[0], inputs, clicks[train[1]], click_only)
         validation = None
         if valid is not None:
             validation = ListDataset(valid[0], inputs, clicks[valid[1]], click_only)
-            if not len(validation):
-                self._warn_no_validation("no validation query has a click")
-                validation = None
         self.net_ = self._make_net(module, criterion, validation, task, list(param_groups))
         self.net_.fit(dataset, None)
+        if self.net_.interrupted_:
+            raise KeyboardInterrupt
         self.net_.train_split = None  # or the validation lists would travel in every pickle
         self._record_history(self.net_)
 
     def _make_net(self, module, criterion, validation, task, param_groups):
-        optimizer = OPTIMIZERS.get(self.optimizer, self.optimizer)
         callbacks = [("epochs", _EpochTasks(self, task))]
         if self.max_grad_norm is not None:
             callbacks.append(("clip", GradientNormClipping(self.max_grad_norm)))
@@ -170,6 +190,8 @@ class NeuralEstimator(BaseEstimator):
             )
             callbacks.append(("early_stopping", stop))
         settings = {
+            "criterion": criterion,
+            "optimizer": OPTIMIZERS.get(self.optimizer, self.optimizer),
             "lr": self.learning_rate,
             "max_epochs": self.max_epochs,
             "batch_size": self.batch_size,
@@ -183,17 +205,16 @@ class NeuralEstimator(BaseEstimator):
             "verbose": self.verbose,
             **(self.net_params or {}),
         }
+        added = settings.pop("callbacks", None) or []
+        if isinstance(added, str):
+            raise ValueError(
+                f"net_params['callbacks'] is {added!r}; expected a list of skorch callbacks, "
+                "which are added to those that training needs."
+            )
         callbacks += [
-            pair if isinstance(pair, tuple) else (type(pair).__name__, pair)
-            for pair in settings.pop("callbacks", None) or []
+            pair if isinstance(pair, tuple) else (type(pair).__name__, pair) for pair in added
         ]
-        return _ListNet(
-            module,
-            criterion=criterion,
-            optimizer=optimizer,
-            callbacks=callbacks,
-            **settings,
-        )
+        return _ListNet(module, callbacks=callbacks, **settings)
 
     def _scaled_inputs(self, scale, features):
         inputs = torch.empty(features.shape, device=self.device)
@@ -202,15 +223,23 @@ class NeuralEstimator(BaseEstimator):
             inputs[rows] = scale(torch.from_numpy(features[rows]).to(self.device))
         return inputs
 
-    def _split_queries(self, log):
-        """(log, rows) of the training and of the validation queries; the latter may be None."""
+    def _split_queries(self, log, mass):
+        """(log, rows) of the training and of the validation queries; the latter may be None.
+
+        Only queries with any ``mass`` are held out, because others could not be validated on.
+        """
         everything = (log, slice(None))
         if not self.early_stopping:
             return everything, None
-        queries = np.unique(log.query[log.shown])
+        queries = np.unique(log.query[log.shown & (mass > 0)])
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):
-            self._warn_no_validation(f"the log has {len(queries)} query(ies) with shown rows")
+            warn_user(
+                f"early_stopping needs validation queries, but the log has {len(queries)} "
+                f"query(ies) to learn from: training runs for max_epochs={self.max_epochs}. Give "
+                "more queries, or set early_stopping=False.",
+                ClickDataWarning,
+            )
             return everything, None
         order = np.random.RandomState(torch.randint(2**31, ()).item()).permutation(len(queries))
         held_out = np.zeros(len(log.query_ids), dtype=bool)
@@ -220,17 +249,16 @@ class NeuralEstimator(BaseEstimator):
             for keep in (~held_out, held_out)
         )
 
-    def _warn_no_validation(self, reason):
-        warnings.warn(
-            f"early_stopping needs validation queries, but {reason}: training runs for "
-            f"max_epochs={self.max_epochs}. Give more queries, or set early_stopping=False.",
-            ClickDataWarning,
-            stacklevel=2,
-        )
-
     def _record_history(self, net):
         names = [name for name in ("train_loss", "valid_loss") if name in net.history[-1]]
         values = {name: [epoch[name] for epoch in net.history] for name in names}
+        bad = np.flatnonzero(~np.isfinite(values["train_loss"]))
+        if len(bad):
+            raise ValueError(
+                f"Training diverged: the loss is {values['train_loss'][bad[0]]} in epoch "
+                f"{bad[0] + 1}. Keep scale_features=True or scale the features yourself, or lower "
+                "learning_rate."
+            )
         self.n_iter_ = len(net.history)
         self.history_ = pd.DataFrame(
             values, index=pd.RangeIndex(1, self.n_iter_ + 1, name="epoch")
@@ -250,13 +278,34 @@ class NeuralEstimator(BaseEstimator):
 
 
 class _ListNet(NeuralNet):
-    """A skorch net whose batches are lists already on the device."""
+    """A skorch net whose batches are lists already on the device.
+
+    skorch ends a training on ``KeyboardInterrupt``, be it a callback's wish or the user's Ctrl-C.
+    ``interrupted_`` tells the second from the first.
+    """
+
+    interrupted_ = False
+    _asked_to_stop = False
 
     def infer(self, x, **fit_params):
         return self.module_(x)
 
     def get_loss(self, y_pred, y_true, X=None, training=False):
         return self.criterion_(y_pred, X)
+
+    def notify(self, method_name, **cb_kwargs):
+        try:
+            super().notify(method_name, **cb_kwargs)
+        except KeyboardInterrupt:
+            self._asked_to_stop = True
+            raise
+
+    def fit_loop(self, X, y=None, epochs=None, **fit_params):
+        try:
+            return super().fit_loop(X, y, epochs, **fit_params)
+        except KeyboardInterrupt:
+            self.interrupted_ = not self._asked_to_stop
+            raise
 
 
 class _EpochTasks(Callback):

@@ -55,7 +55,14 @@ class ListScores(nn.Module):
 
     def forward(self, batch):
         """Score a ``ListBatch``; 0 at padding."""
-        return batch.pad(self.network[1](batch.features).squeeze(-1))
+        scores = self.network[1](batch.features)
+        if scores.numel() != len(batch.features):
+            raise ValueError(
+                f"The network gave outputs of shape {tuple(scores.shape)} for "
+                f"{len(batch.features)} documents; expected one score a document, "
+                f"({len(batch.features)}, 1). Check the last layer of the module."
+            )
+        return batch.pad(scores.reshape(-1))
 
 
 class ScaleFeatures(nn.Module):

@@ -7,7 +7,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.exceptions import UndefinedMetricWarning
 
-from .._segments import encode, rectangles
+from .._segments import as_array, encode, rectangles
 
 __all__ = ["as_numbers", "check_rows", "mean_of_defined", "values_per_query"]
 
@@ -90,7 +90,7 @@ def mean_of_defined(values, name):
 def check_rows(y_true, y_score, qid):
     """Relevance, scores and query ids as arrays, or a ValueError that says what is wrong."""
     y_true, y_score = as_numbers(y_true, "y_true"), as_numbers(y_score, "y_score")
-    qid = np.asarray(qid)
+    qid = as_array(qid)
     lengths = {"y_true": y_true.shape, "y_score": y_score.shape, "qid": qid.shape}
     if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
         found = ", ".join(f"{name} {shape}" for name, shape in lengths.items())

@@ -8,6 +8,7 @@ import numpy as np
 from .._constraints import Interval
 from .._torch._joint import DualLoss, DualModule, likeliest_examination
 from .._torch._net import NeuralEstimator
+from ..exceptions import ClickDataWarning, warn_user
 from ._base import BaseRanker, examination_table, lists_per_unit
 
 __all__ = ["DLARanker"]
@@ -22,7 +23,10 @@ class DLARanker(NeuralEstimator, BaseRanker):
 
     .. math::
         L = -\sum_i c_i \frac{o_1}{o_i} \log \mathrm{softmax}(g)_i
-            -\sum_i c_i \frac{r_1}{r_i} \log \mathrm{softmax}(h)_i .
+            -\sum_i c_i \frac{r_1}{r_i} \log \mathrm{softmax}(h)_i ,
+
+    with :math:`o_1` the most frequent bias factor (usually the first position) and :math:`r_1` the
+    first shown row of the list.
 
     Assumes :math:`P(c = 1) = o(\text{bias factor})\, r(x)`, and a log in which the same (or
     similar) documents were shown under several bias factors. A log that always showed a document
@@ -38,10 +42,16 @@ class DLARanker(NeuralEstimator, BaseRanker):
 
     Other Parameters
     ----------------
-    hidden_layer_sizes, learning_rate, max_epochs, batch_size, weight_decay, dropout, \
-normalization, optimizer, max_grad_norm, early_stopping, validation_fraction, n_iter_no_change, \
-scale_features, module, net_params, device, random_state, verbose
-        Shared by all neural rankers, see :ref:`network_parameters`.
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
 
     Attributes
     ----------
@@ -53,12 +63,12 @@ scale_features, module, net_params, device, random_state, verbose
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
         What trained it.
-    history_ : DataFrame of shape (n_iter_, 1 or 2)
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
         Epochs run.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     References
@@ -92,14 +102,15 @@ scale_features, module, net_params, device, random_state, verbose
     def _fit(self, log, task):
         rows = log.shown
         impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
+        training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
             network = self._network(log.shown_features())
             module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
             self._train(
                 module,
-                DualLoss(lists_per_unit(log, log.clicks), self.max_weight),
-                log,
-                log.clicks,
+                DualLoss(lists_per_unit(training, training.clicks), self.max_weight),
+                training,
+                training.clicks,
                 click_only=True,
                 task=task,
                 # A logit a factor needs steps of its own size, and no pull toward zero.
@@ -109,8 +120,18 @@ scale_features, module, net_params, device, random_state, verbose
             )
         relevance = self._score(log.features)[log.doc]
         start = module.examination.detach().double().cpu().numpy()
-        logits = likeliest_examination(log, relevance, start - start.mean())
+        logits = likeliest_examination(training, relevance, start - start.mean())
+        self._warn_about_unknown(log.bias_values[np.isnan(logits)])
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
+
+    def _warn_about_unknown(self, factors):
+        if 0 < len(factors) < len(self.net_.module_.examination):  # a log without clicks warned
+            warn_user(
+                f"{len(factors)} bias factors stand in no list with a click, such as "
+                f"{factors[:3].tolist()}: the log does not determine their examination, which is "
+                "NaN in examination_.",
+                ClickDataWarning,
+            )
 
     def _score(self, features):
         return self._outputs(self.network_, features)[:, 0]

@@ -1,6 +1,5 @@
 """The template of all rankers: ``fit`` reads the log, folds it and calls ``_fit``."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +7,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -15,7 +15,7 @@ from .._clicklog import make_click_log
 from .._constraints import check_sample_weight
 from .._roles import FIT_ROLES, read_features, read_role
 from .._segments import encode, rank_in_segment
-from ..exceptions import MissingRoleWarning
+from ..exceptions import MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 
 __all__ = ["BaseRanker", "FitTask", "examination_table", "lists_per_unit"]
@@ -36,6 +36,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     Subclasses write ``_fit(log, task)`` and ``_score(features)``, and may add roles that they
     work out themselves in ``_complete_roles``.
     """
+
+    #: Whether lists served to different users must stay apart.
+    _reads_users = False
 
     # Requested by default: GridSearchCV routes the roles of arrays with no set_fit_request.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
@@ -157,12 +160,18 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         scores = self.predict(X)
         if sample_weight is None:
             return float(ndcg_score(y, scores, qid=qid, k=10))
-        table = ndcg_score(y, scores, qid=qid, k=10, per_query=True)
-        codes, ids = encode(qid)
-        weights = check_sample_weight(sample_weight, scores)
-        weights = np.bincount(codes, weights) / np.bincount(codes)
-        value = table["ndcg@10"].reindex(ids).to_numpy()
-        counted = ~np.isnan(value)
+        codes = encode(qid)[0]
+        weights = np.bincount(codes, check_sample_weight(sample_weight, scores))
+        weights /= np.bincount(codes)
+        value = ndcg_score(y, scores, qid=qid, k=10, per_query=True)["ndcg@10"].to_numpy()
+        counted = ~np.isnan(value) & (weights > 0)
+        if not counted.any():
+            warn_user(
+                "score is undefined: no query of positive weight has a relevant document. Check "
+                "the annotation and the weights.",
+                UndefinedMetricWarning,
+            )
+            return np.nan
         return float(np.average(value[counted], weights=weights[counted]))
 
     def __sklearn_tags__(self):
@@ -193,7 +202,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, features)
         roles = self._complete_roles(X, y, sample_weight, roles)
-        return make_click_log(X, features, y, sample_weight, roles).fold()
+        return make_click_log(X, features, y, sample_weight, roles).fold(self._reads_users)
 
     def _read_features(self, X, *, reset):
         features = validate_data(
@@ -209,12 +218,11 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _query_ids(self, X, qid, method):
         qid = read_role(X, "qid", qid)
         if qid is None:
-            warnings.warn(
+            warn_user(
                 f"{type(self).__name__}.{method} got no query ids: all rows are taken as ONE "
                 "query, so that the result compares documents across queries. Pass a frame with "
                 "a column 'qid', or qid=.",
                 MissingRoleWarning,
-                stacklevel=3,
             )
             n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
             qid = np.zeros(n_rows, dtype=int)
@@ -233,7 +241,7 @@ def lists_per_unit(log, mass):
 
 
 def examination_table(log, examination):
-    """Examination by bias factor, relative to the first, with impressions and clicks.
+    """Examination by bias factor, relative to the first known one, with impressions and clicks.
 
     Parameters
     ----------
@@ -256,5 +264,6 @@ def examination_table(log, examination):
         )
     }
     mean = count["examination"] / count["impressions"]
-    count["examination"] = mean / mean[0]
+    known = mean[np.isfinite(mean)]
+    count["examination"] = mean / known[0] if len(known) else mean
     return pd.DataFrame(count, index=pd.Index(log.bias_values, name="bias"))

@@ -1,19 +1,20 @@
 """One weighted fit with different weights: clicks as they are, or divided by propensities."""
 
-import warnings
 from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
+import pandas as pd
+from scipy import sparse
 from sklearn.base import clone
 
 from .._browsing import power_law_examination
 from .._constraints import HasMethods, Interval, StrOptions
-from .._roles import read_role
+from .._roles import is_frame, read_features, read_role, role_columns
 from .._torch._losses import CLICK_ONLY, LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
-from ..exceptions import AssumptionWarning
+from ..exceptions import AssumptionWarning, warn_user
 from ._base import BaseRanker, examination_table, lists_per_unit
 
 __all__ = ["IPSRanker", "NaiveRanker"]
@@ -32,6 +33,8 @@ class _WeightedRanker(NeuralEstimator, BaseRanker):
 
     def _fit(self, log, task):
         clicks = self._weighted_clicks(log)
+        log, factor = log.tempered(self.traffic_exponent)
+        clicks = clicks * factor
         click_only = self.loss in CLICK_ONLY
         mass = clicks if click_only else np.where(log.shown, log.weight, 0.0)
         criterion = ListLoss(self.loss, lists_per_unit(log, mass))
@@ -57,10 +60,16 @@ class NaiveRanker(_WeightedRanker):
 
     Other Parameters
     ----------------
-    hidden_layer_sizes, learning_rate, max_epochs, batch_size, weight_decay, dropout, \
-normalization, optimizer, max_grad_norm, early_stopping, validation_fraction, n_iter_no_change, \
-scale_features, module, net_params, device, random_state, verbose
-        Shared by all neural rankers, see :ref:`network_parameters`.
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
 
     Attributes
     ----------
@@ -68,12 +77,12 @@ scale_features, module, net_params, device, random_state, verbose
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
         What trained it.
-    history_ : DataFrame of shape (n_iter_, 1 or 2)
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
         Epochs run.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     See Also
@@ -125,10 +134,16 @@ class IPSRanker(_WeightedRanker):
 
     Other Parameters
     ----------------
-    hidden_layer_sizes, learning_rate, max_epochs, batch_size, weight_decay, dropout, \
-normalization, optimizer, max_grad_norm, early_stopping, validation_fraction, n_iter_no_change, \
-scale_features, module, net_params, device, random_state, verbose
-        Shared by all neural rankers, see :ref:`network_parameters`.
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
 
     Attributes
     ----------
@@ -142,12 +157,12 @@ scale_features, module, net_params, device, random_state, verbose
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
         What trained it.
-    history_ : DataFrame of shape (n_iter_, 1 or 2)
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
         Epochs run.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     References
@@ -201,9 +216,9 @@ scale_features, module, net_params, device, random_state, verbose
             )
         if not hasattr(source, "fit"):
             return roles
-        given = {role: value for role, value in roles.items() if value is not None}
-        self.propensity_ = clone(source).fit(X, y, sample_weight=sample_weight, **given)
-        return {**roles, "propensity": self.propensity_.predict(X)}
+        log = _one_frame(X, roles)
+        self.propensity_ = clone(source).fit(log, y, sample_weight=sample_weight)
+        return {**roles, "propensity": self.propensity_.predict(log)}
 
     def _weighted_clicks(self, log):
         propensity = self._propensities(log)
@@ -222,15 +237,28 @@ scale_features, module, net_params, device, random_state, verbose
         deepest = log.position.max()
         if self.propensity is None:
             curve = power_law_examination(deepest, 1.0)
-            warnings.warn(
+            warn_user(
                 "No propensities given: examination is assumed to fall as 1 / position. Pass "
                 "propensity=, or add the column 'propensity'.",
                 AssumptionWarning,
-                stacklevel=6,
             )
         else:
             curve = _check_curve(self.propensity, deepest)
         return np.where(log.shown, curve[log.position - 1], 1.0)
+
+
+def _one_frame(X, roles):
+    """X with the roles that came as keywords as columns, for estimators that read columns."""
+    given = {role: read_role(X, role, value) for role, value in roles.items() if value is not None}
+    if is_frame(X) and not given:
+        return X
+    if is_frame(X):
+        columns = {role: read_role(X, role) for role in role_columns(X)}
+        features = read_features(X)
+    else:
+        columns, features = {}, pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
+        features.columns = [f"x{place}" for place in range(features.shape[1])]
+    return pd.concat([pd.DataFrame({**columns, **given}), features], axis=1)
 
 
 def _check_curve(curve, deepest):

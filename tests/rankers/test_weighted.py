@@ -1,3 +1,5 @@
+import signal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -6,8 +8,9 @@ import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.callback import ProgressBar
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 
+from skultr._clicklog import make_click_log
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, MissingRoleWarning
 from skultr.rankers import DLARanker, IPSRanker, NaiveRanker
 
@@ -85,13 +88,32 @@ def test_normalize_changes_pointwise_scale_and_not_listwise_order():
 
 
 def test_ips_labels_are_unbiased():
-    """Monte-Carlo: the mean of c / o is the relevance, within four standard errors."""
+    """Monte-Carlo: weighted clicks over impressions are the relevance, within four errors."""
     rng = np.random.default_rng(0)
     relevance, curve, n = np.array([0.9, 0.2, 0.5]), np.array([0.8, 0.4, 0.1]), 40_000
-    clicks = rng.random((n, 3)) < relevance * curve
-    estimate = clicks.mean(axis=0) / curve
-    error = np.sqrt(relevance * curve * (1 - relevance * curve) / n) / curve
+    chance = relevance * curve
+    log = pd.DataFrame({"qid": 1, "doc": [0, 1, 2], "position": [1, 2, 3], "impressions": n})
+    log["f0"] = [0.1, 0.2, 0.3]
+    rate = rng.binomial(n, chance) / n
+    read = make_click_log(log, log[["f0"]].to_numpy(np.float32), rate)
+    estimate = IPSRanker(propensity=curve)._weighted_clicks(read) / read.weight
+    error = np.sqrt(chance * (1 - chance) / n) / curve
     assert (np.abs(estimate - relevance) < 4 * error).all()
+
+
+def test_propensity_estimator_reads_roles_of_arrays():
+    log, clicks = random_lists()
+    roles = {name: log[name].to_numpy() for name in ("qid", "session", "doc", "position")}
+    by_array = IPSRanker(propensity=KnownCurve(), **FAST)
+    by_array.fit(log[FEATURES].to_numpy(), clicks, **roles)
+    by_frame = IPSRanker(propensity=KnownCurve(), **FAST).fit(log, clicks)
+    np.testing.assert_array_equal(
+        by_array.predict(log[FEATURES].to_numpy()), by_frame.predict(log)
+    )
+    reversed_ = log.assign(position=4 - log["position"])
+    by_keyword = IPSRanker(propensity=KnownCurve(), **FAST)
+    by_keyword.fit(reversed_, clicks, position=log["position"])
+    np.testing.assert_array_equal(by_keyword.predict(log), by_frame.predict(log))
 
 
 # ------------------------------------------------------------------------------ bad input
@@ -120,7 +142,17 @@ def test_two_sources_of_propensity():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"loss": "hinge"}, {"clip": 0.0}, {"clip": 2.0}, {"learning_rate": -1}, {"optimizer": "sgd"}],
+    [
+        {"loss": "hinge"},
+        {"clip": 0.0},
+        {"clip": 2.0},
+        {"learning_rate": -1},
+        {"optimizer": "sgd"},
+        {"optimizer": dict},
+        {"hidden_layer_sizes": (-3,)},
+        {"hidden_layer_sizes": (8.0,)},
+        {"traffic_exponent": 2},
+    ],
 )
 def test_bad_parameters(settings):
     log, clicks = random_lists()
@@ -256,14 +288,12 @@ def test_global_random_streams_are_left_alone():
         {"scale_features": False},
         {"module": torch.nn.Linear(3, 1)},
         {"module": lambda n_features: torch.nn.Linear(n_features, 1)},
-        {"net_params": {"max_epochs": 1, "callbacks": "disable"}},
+        {"net_params": {"max_epochs": 1, "optimizer": torch.optim.SGD}},
     ],
     ids=lambda settings: "-".join(settings),
 )
 def test_settings_train(settings):
     log, clicks = random_lists()
-    if settings.get("net_params"):
-        settings = {"net_params": {"max_epochs": 1}}
     ranker = NaiveRanker(**{**FAST, **settings}).fit(log, clicks)
     assert np.ptp(ranker.predict(log)) > 0
     if "module" in settings and isinstance(settings["module"], torch.nn.Module):
@@ -301,3 +331,67 @@ def test_raw_scales_do_not_wreck_training():
     wild = log.assign(f1=log["doc"].map(tail))
     ranker = NaiveRanker(random_state=0).fit(wild, clicks)
     assert np.corrcoef(ranker.predict(wild), signal)[0, 1] > 0.7
+
+
+def test_traffic_does_not_drown_the_rare_queries():
+    """One query with a million impressions among forty: the others still count."""
+    log, _ = random_lists(n_queries=40, n_sessions=800)
+    signal = log.groupby("doc")["f0"].transform("first")
+    clicks = (signal > 0).astype(float)
+    head = log["qid"] == 0
+    log["impressions"] = np.where(head, 1_000_000, 1)
+    clicks[head] = 1 - clicks[head]  # the busy query says the opposite
+    rest = log[~head]
+    score = {
+        exponent: np.corrcoef(
+            NaiveRanker(traffic_exponent=exponent, max_epochs=30, random_state=0)
+            .fit(log, clicks)
+            .predict(rest),
+            signal[~head],
+        )[0, 1]
+        for exponent in (0.0, 1.0)
+    }
+    assert score[0.0] > 0.5 > score[1.0]
+
+
+def test_module_with_two_outputs_is_refused():
+    log, clicks = random_lists()
+    with pytest.raises(ValueError, match=r"expected one score a document"):
+        NaiveRanker(module=torch.nn.Linear(3, 2), **FAST).fit(log, clicks)
+
+
+def test_divergence_is_an_error():
+    log, clicks = random_lists()
+    wild = log.assign(f0=log["f0"] * 1e30)
+    with pytest.raises(ValueError, match=r"Training diverged.*scale"):
+        NaiveRanker(scale_features=False, loss="mse", max_grad_norm=None, **FAST).fit(wild, clicks)
+    huge = log.assign(f0=log["f0"] * 1e4)
+    ranker = DLARanker(scale_features=False, **{**FAST, "max_epochs": 20}).fit(huge, clicks)
+    assert np.isfinite(ranker.predict(huge)).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_clicked_query_among_three(seed):
+    log, clicks = random_lists()
+    clicks = np.where(log["qid"] == 0, clicks, 0.0)
+    with pytest.warns(ClickDataWarning, match=r"1 query\(ies\) to learn from"):
+        NaiveRanker(max_epochs=2, random_state=seed).fit(log, clicks)
+
+
+def test_interrupt_reaches_the_user():
+    class PressInLoss(torch.nn.Linear):
+        def forward(self, x):
+            signal.raise_signal(signal.SIGINT)
+            return super().forward(x)
+
+    log, clicks = random_lists()
+    with pytest.raises(KeyboardInterrupt):
+        NaiveRanker(module=PressInLoss(3, 1), **FAST).fit(log, clicks)
+
+
+def test_score_with_weights_on_queries_without_relevance():
+    log, clicks = small_log(n_sessions=1)
+    ranker = NaiveRanker(**FAST).fit(log, clicks)
+    relevance = np.where(log["qid"] == 0, 0, log["relevance"])
+    with pytest.warns(UndefinedMetricWarning, match="score is undefined"):
+        assert np.isnan(ranker.score(log, relevance, np.where(log["qid"] == 0, 1.0, 0.0)))

@@ -1,0 +1,71 @@
+"""``check_ranker`` must fail rankers that break the contract."""
+
+import numpy as np
+import pytest
+
+from skultr.rankers import NaiveRanker
+from skultr.testing import check_ranker
+
+
+class IgnoresImpressions(NaiveRanker):
+    def _weighted_clicks(self, log):
+        return log.click_rate
+
+
+class IgnoresWeights(NaiveRanker):
+    def _read_log(self, X, y, sample_weight, roles):
+        return super()._read_log(X, y, None, roles)
+
+
+class IgnoresKeywords(NaiveRanker):
+    def _read_log(self, X, y, sample_weight, roles):
+        in_frame = hasattr(X, "columns")
+        return super()._read_log(X, y, sample_weight, {} if in_frame else roles)
+
+
+class IgnoresClicks(NaiveRanker):
+    def _weighted_clicks(self, log):
+        return log.weight * log.shown
+
+
+class Constant(NaiveRanker):
+    def _score(self, features):
+        return np.zeros(len(features))
+
+
+class RanksAtRandom(NaiveRanker):
+    def rank(self, X, *, qid=None):
+        return np.ones(len(X), dtype=int)
+
+
+class CountsNeverShown(NaiveRanker):
+    def _complete_roles(self, X, y, sample_weight, roles):
+        if hasattr(X, "columns") and "position" in X.columns and roles["position"] is None:
+            position = np.array(X["position"], dtype=float)
+            roles = {**roles, "position": np.where(np.isnan(position), 99, position)}
+            roles["session"] = np.arange(len(position))
+        return roles
+
+
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        IgnoresImpressions,
+        IgnoresWeights,
+        IgnoresKeywords,
+        IgnoresClicks,
+        Constant,
+        RanksAtRandom,
+        CountsNeverShown,
+    ],
+)
+def test_broken_rankers_fail(ranker):
+    failed = []
+    for name, check in check_ranker(ranker(hidden_layer_sizes=()), generate_only=True):
+        if name in ("check_search", "check_pickle"):
+            continue  # slow, and not what these break
+        try:
+            check()
+        except (AssertionError, ValueError):
+            failed.append(name)
+    assert failed
