@@ -320,7 +320,7 @@ def test_folds_to_the_same_lists_as_the_raw_log(name):
 
     def fold(X, y):
         features = X[["f"]].to_numpy(dtype=np.float32)
-        folded = make_click_log(X, features, y).fold()
+        folded = make_click_log(X, features, y).fold(users=True)
         lists = defaultdict(list)
         for row in np.flatnonzero(folded.shown):
             query, user = folded.query[row], folded.user[row]
@@ -343,8 +343,8 @@ def test_fold_of_shown_rows_is_identical():
     documents = make_documents(log)
     X, click_rate = aggregate_clicks(log, documents)
     raw = log.merge(documents, on="doc")
-    one = make_click_log(X, X[["f"]].to_numpy(dtype=np.float32), click_rate).fold()
-    two = make_click_log(raw, raw[["f"]].to_numpy(dtype=np.float32), raw["click"]).fold()
+    one = make_click_log(X, X[["f"]].to_numpy(dtype=np.float32), click_rate).fold(users=True)
+    two = make_click_log(raw, raw[["f"]].to_numpy(dtype=np.float32), raw["click"]).fold(users=True)
     assert one.n_lists == two.n_lists
     for name in ("doc", "query", "list_", "position", "offsets", "weight"):
         np.testing.assert_array_equal(np.sort(getattr(one, name)), np.sort(getattr(two, name)))

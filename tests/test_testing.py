@@ -1,5 +1,7 @@
 """``check_ranker`` must fail rankers that break the contract."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,9 @@ from skultr.testing import check_ranker
 
 
 class IgnoresImpressions(NaiveRanker):
-    def _weighted_clicks(self, log):
-        return log.click_rate
+    def _read_log(self, X, y, sample_weight, roles):
+        log = super()._read_log(X, y, sample_weight, roles)
+        return replace(log, weight=log.shown.astype(float), clicks=log.click_rate)
 
 
 class IgnoresWeights(NaiveRanker):

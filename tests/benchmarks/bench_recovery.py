@@ -29,6 +29,7 @@ WORLDS = {
     "1 / position^2": ({}, {"user": PositionBasedUser(examination=2.0)}),
     "no bias": ({}, {"user": PositionBasedUser(examination=np.full(10, 0.5))}),
     "no click noise": ({}, {"noise": 0.0}),
+    "skewed traffic": ({"n_queries": 1000}, {"zipf": 1.0}),
     "stochastic policy": ({}, {"policy": PlackettLucePolicy(temperature=0.2)}),
 }
 
@@ -36,6 +37,11 @@ WORLDS = {
 def measure(world, n_sessions, seed):
     data, clicks = WORLDS[world]
     documents = make_ltr(**{"n_queries": 2500, **data}, random_state=seed)
+    clicks = dict(clicks)
+    if "zipf" in clicks:
+        queries = documents["qid"].unique()
+        share = 1.0 / np.arange(1, len(queries) + 1) ** clicks.pop("zipf")
+        clicks["query_weights"] = dict(zip(queries, share, strict=True))
     per_query, examination, _ = quickstart.run(documents, n_sessions, seed, **clicks)
     mean = {name: table["ndcg@10"].mean() for name, table in per_query.items()}
     mean["examination error"] = (examination["DLA"] - examination["true"]).abs().max()
