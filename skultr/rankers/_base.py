@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from .._clicklog import make_click_log
 from .._constraints import check_sample_weight
-from .._roles import FIT_ROLES, read_features, read_role
+from .._roles import FIT_ROLES, is_frame, read_features, read_role, role_columns
 from .._segments import encode, rank_in_segment
-from ..exceptions import MissingRoleWarning, warn_user
+from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 
 __all__ = ["BaseRanker", "FitTask", "examination_table", "lists_per_unit"]
@@ -156,6 +156,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         score : float
             Queries without a relevant document are skipped.
         """
+        _warn_about_clicks_as_relevance(X, y)
         qid = self._query_ids(X, qid, "score")
         scores = self.predict(X)
         if sample_weight is None:
@@ -227,6 +228,17 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
             qid = np.zeros(n_rows, dtype=int)
         return qid
+
+
+def _warn_about_clicks_as_relevance(X, y):
+    """A search without ``scoring=`` lands here with clicks for ``y``, and would pick by them."""
+    if is_frame(X) and "position" in role_columns(X) and np.asarray(y).max(initial=0) <= 1:
+        warn_user(
+            "score got a click log (X has positions) and y within [0, 1], which looks like "
+            "clicks: nDCG against clicks rewards the old ranking. In a search, pass "
+            "scoring=RankingScorer(); for binary annotation, drop the column 'position' first.",
+            ClickDataWarning,
+        )
 
 
 def lists_per_unit(log, mass):

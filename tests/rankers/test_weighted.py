@@ -392,3 +392,10 @@ def test_score_with_weights_on_queries_without_relevance():
     relevance = np.where(log["qid"] == 0, 0, log["relevance"])
     with pytest.warns(UndefinedMetricWarning, match="score is undefined"):
         assert np.isnan(ranker.score(log, relevance, np.where(log["qid"] == 0, 1.0, 0.0)))
+
+
+def test_scoring_by_clicks_is_noticed():
+    log, clicks = small_log()
+    ranker = NaiveRanker(**FAST).fit(log, clicks)
+    with pytest.warns(ClickDataWarning, match=r"scoring=RankingScorer\(\)"):
+        ranker.score(log, clicks)
