@@ -4,7 +4,6 @@ The engine (Polars, DuckDB, Dask, Spark, ...) runs every pass over the impressio
 collected has the size of the *distinct* lists. Behind the collection all is codes and arrays.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import narwhals.stable.v2 as nw
@@ -13,7 +12,7 @@ import pandas as pd
 
 from ._roles import ROLES
 from ._segments import encode, rank_in_segment
-from .exceptions import ClickDataWarning
+from .exceptions import ClickDataWarning, warn_user
 
 __all__ = ["aggregate_clicks"]
 
@@ -305,7 +304,7 @@ def _warn_about_clicks(log, cells):
         )
     elif not lost:
         return
-    warnings.warn(message, ClickDataWarning, stacklevel=4)
+    warn_user(message, ClickDataWarning)
 
 
 # Which cells are one list -------------------------------------------------------------

@@ -5,10 +5,8 @@ are private upstream, so that a rename there is mended here and nowhere else.
 """
 
 from sklearn.utils import _safe_indexing as safe_indexing
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils._param_validation import (
     HasMethods,
-    Hidden,
     Interval,
     Options,
     StrOptions,
@@ -18,11 +16,9 @@ from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
 __all__ = [
     "HasMethods",
-    "Hidden",
     "Interval",
     "Options",
     "StrOptions",
-    "check_matplotlib_support",
     "check_sample_weight",
     "safe_indexing",
     "validate_params",

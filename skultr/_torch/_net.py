@@ -96,7 +96,6 @@ class NeuralEstimator(BaseEstimator):
         -------
         network : torch.nn.Sequential of the scaling (or identity) and the scoring network
         """
-        self._check_settings()
         n_features = features.shape[1]
         if self.module is None:
             network = scoring_network(
@@ -136,6 +135,7 @@ class NeuralEstimator(BaseEstimator):
     @contextmanager
     def _seeded(self):
         """Torch's random stream is the estimator's own inside, and untouched outside."""
+        self._check_settings()  # first of all: forking the stream of an absent GPU fails darkly
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         devices = [self.device] if torch.device(self.device).type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
@@ -263,6 +263,10 @@ class NeuralEstimator(BaseEstimator):
         self.history_ = pd.DataFrame(
             values, index=pd.RangeIndex(1, self.n_iter_ + 1, name="epoch")
         )
+
+    def _score(self, features):
+        """Scores of unscaled features by the trained network, shape (n_rows,)."""
+        return self._outputs(self.network_, features)[:, 0]
 
     def _outputs(self, network, features):
         """Network outputs for unscaled features, as float64 ndarray (n_rows, n_out)."""

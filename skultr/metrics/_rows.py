@@ -1,13 +1,12 @@
 """Rows of relevance, scores and query ids: checked, and cut into rectangles of ranked lists."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 from scipy import sparse
 from sklearn.exceptions import UndefinedMetricWarning
 
 from .._segments import as_array, encode, rectangles
+from ..exceptions import warn_user
 
 __all__ = ["as_numbers", "check_rows", "mean_of_defined", "values_per_query"]
 
@@ -73,12 +72,11 @@ def mean_of_defined(values, name):
     """Mean over the queries of each column, without NaN; a warning where there is no other."""
     defined = ~np.isnan(values)
     if not defined.any():
-        warnings.warn(
+        warn_user(
             f"{name} is undefined: none of the {len(values)} queries has a relevant document, so "
             "all are skipped and the mean is NaN. Check the annotation (and the threshold), or "
             "pass no_relevant=0 or 1.",
             UndefinedMetricWarning,
-            stacklevel=5,
         )
         return np.full(values.shape[1], np.nan)
     return values.mean(axis=0, where=defined)

@@ -132,6 +132,3 @@ class DLARanker(NeuralEstimator, BaseRanker):
                 "NaN in examination_.",
                 ClickDataWarning,
             )
-
-    def _score(self, features):
-        return self._outputs(self.network_, features)[:, 0]

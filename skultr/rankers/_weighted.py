@@ -42,9 +42,6 @@ class _WeightedRanker(NeuralEstimator, BaseRanker):
             module = ListScores(self._network(log.shown_features()))
             self._train(module, criterion, log, clicks, click_only=click_only, task=task)
 
-    def _score(self, features):
-        return self._outputs(self.network_, features)[:, 0]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NaiveRanker(_WeightedRanker):

@@ -30,7 +30,6 @@ N_LISTS, WIDTH, N_FEATURES, BATCH, EPOCHS = 20_000, 10, 100, 64, 4
 def make_log(n_sessions, seed=0):
     documents = make_ltr(n_queries=N_LISTS, n_documents=WIDTH, random_state=seed)
     documents = documents.sort_values("qid", kind="stable")
-    weights = None
     if n_sessions == N_LISTS:  # every list exactly once
         impressions = documents[["qid", "doc"]].copy()
         impressions["position"] = documents.groupby("qid").cumcount() + 1
@@ -38,7 +37,7 @@ def make_log(n_sessions, seed=0):
         clicks[::WIDTH] = 1.0
         return impressions.merge(documents, on=["qid", "doc"]), clicks
     impressions, clicks, _ = simulate_clicks(
-        documents, n_sessions=n_sessions, query_weights=weights, features=False, random_state=seed
+        documents, n_sessions=n_sessions, features=False, random_state=seed
     )
     return aggregate_clicks(impressions.assign(click=clicks), documents)
 

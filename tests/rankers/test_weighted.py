@@ -399,3 +399,10 @@ def test_scoring_by_clicks_is_noticed():
     ranker = NaiveRanker(**FAST).fit(log, clicks)
     with pytest.warns(ClickDataWarning, match=r"scoring=RankingScorer\(\)"):
         ranker.score(log, clicks)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_absent_gpu_is_named():
+    log, clicks = random_lists()
+    with pytest.raises(ValueError, match="torch finds no CUDA device"):
+        NaiveRanker(device="cuda", **FAST).fit(log, clicks)
