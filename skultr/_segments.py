@@ -6,7 +6,7 @@ Conventions, decided here once:
   each begins, so that segment ``i`` is ``rows[offsets[i]:offsets[i + 1]]``.
 - Positions and ranks count from 1.
 - Ties keep the order of the rows (stable sort).
-- An empty segment sums to 0 and has no rank.
+- An empty segment has no rank.
 """
 
 import numpy as np
@@ -20,7 +20,6 @@ __all__ = [
     "pad",
     "rank_in_segment",
     "rectangles",
-    "segment_sum",
     "sort_in_segment",
 ]
 
@@ -75,16 +74,6 @@ def offsets_from_sorted(codes):
         return np.zeros(1, dtype=np.int64)
     starts = np.flatnonzero(codes[1:] != codes[:-1]) + 1
     return np.concatenate(([0], starts, [len(codes)])).astype(np.int64)
-
-
-def segment_sum(values, offsets):
-    """Sum over each segment; 0 for an empty one. Sums along the first axis."""
-    total = np.zeros((len(offsets) - 1, *values.shape[1:]))
-    filled = np.flatnonzero(np.diff(offsets))
-    if len(filled):
-        # reduceat sums to the next start given, so that empty segments must be left out.
-        total[filled] = np.add.reduceat(values, offsets[filled], axis=0, dtype=float)
-    return total
 
 
 def sort_in_segment(codes, scores):

@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 
 from skultr._segments import (
     encode,
-    offsets_from_counts,
     offsets_from_sorted,
     rank_in_segment,
-    segment_sum,
 )
 
 
@@ -34,14 +32,6 @@ def test_encode_takes_ids_of_mixed_types():
     ids[:] = ["1", 1, ("a", 2), "a", 1]
     codes, uniques = encode(ids)
     assert [uniques[code] for code in codes] == ids.tolist()
-
-
-@given(st.lists(st.integers(0, 5)))
-def test_segment_sum_is_a_loop(counts):
-    values = np.arange(sum(counts), dtype=float)
-    offsets = offsets_from_counts(counts)
-    loop = [values[a:b].sum() for a, b in itertools.pairwise(offsets)]
-    np.testing.assert_array_equal(segment_sum(values, offsets), loop)
 
 
 @given(st.lists(st.integers(0, 3)))
