@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 
 .PHONY: quickstart test test-scale lint docs wheel clean
 
-quickstart: $(VENV)/.plot
-	$(BIN)/python examples/quickstart.py
+# Your own documents: make quickstart ARGS="--data my_letor_file.txt"
+quickstart: $(VENV)/.quickstart
+	$(BIN)/python examples/quickstart.py $(ARGS)
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2
