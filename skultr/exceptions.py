@@ -6,7 +6,12 @@ from pathlib import Path
 
 import sklearn
 
-__all__ = ["AssumptionWarning", "ClickDataWarning", "MissingRoleWarning"]
+__all__ = [
+    "AssumptionWarning",
+    "ClickDataWarning",
+    "MissingRoleWarning",
+    "NotIdentifiableWarning",
+]
 
 #: Frames of these folders are not the user's code.
 _INSIDE = (str(Path(__file__).parent), str(Path(sklearn.__file__).parent))
@@ -22,6 +27,10 @@ class ClickDataWarning(UserWarning):
 
 class AssumptionWarning(UserWarning):
     """A model had to assume what the log or the user did not say (such as the propensities)."""
+
+
+class NotIdentifiableWarning(UserWarning):
+    """The log does not determine relevance: its bias factors fall into several components."""
 
 
 def warn_user(message, category):

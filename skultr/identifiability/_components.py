@@ -1,0 +1,45 @@
+"""Which bias factors hang together: the question that decides whether relevance can be found."""
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+__all__ = ["bipartite_components", "factor_components"]
+
+
+def factor_components(doc, factor, n_factors):
+    """Component of each bias factor, where a document links the factors it was shown under.
+
+    Parameters
+    ----------
+    doc, factor : ndarray of shape (n_rows,), int
+        Codes of the shown rows; they may recur.
+    n_factors : int
+        A factor without a row is a component of its own.
+
+    Returns
+    -------
+    n_components : int
+    labels : ndarray of shape (n_factors,)
+    """
+    labels = bipartite_components(doc, factor, int(doc.max(initial=-1)) + 1, n_factors)[1]
+    found, labels = np.unique(labels, return_inverse=True)
+    return len(found), labels
+
+
+def bipartite_components(doc, factor, n_docs, n_factors):
+    """Components of the graph of documents and bias factors.
+
+    Two factors are connected here exactly if they are in the graph that joins all factors of a
+    document with each other, whose size is quadratic in the factors of a document.
+
+    Returns
+    -------
+    document_labels : ndarray of shape (n_docs,)
+    factor_labels : ndarray of shape (n_factors,)
+    """
+    size = n_docs + n_factors
+    # Floats, because repeated pairs are added up: small integers would overflow to no edge.
+    graph = coo_array((np.ones(len(doc)), (doc, n_docs + factor)), (size, size))
+    labels = connected_components(graph, directed=False)[1]
+    return labels[:n_docs], labels[n_docs:]
