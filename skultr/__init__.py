@@ -1,11 +1,13 @@
 """Unbiased learning to rank from click logs, with the scikit-learn interface.
 
 - :mod:`skultr.rankers`: rankers that learn relevance from clicks.
+- :mod:`skultr.identifiability`: whether a log determines relevance, and its repair.
 - :mod:`skultr.metrics`: ranking metrics over flat arrays, and scorers.
 - :mod:`skultr.model_selection`: splitters that keep queries whole.
 - :mod:`skultr.preprocessing`: transformers that leave role columns alone.
 - :mod:`skultr.simulation`: click logs with known truth.
 - :mod:`skultr.datasets`: documents with relevance labels, made or read.
+- :mod:`skultr.plotting`: Displays of graphs and examination curves.
 - :mod:`skultr.testing`: checks for rankers, yours or ours.
 - :func:`skultr.aggregate_clicks`: from impressions in any engine to distinct cells.
 """
@@ -16,13 +18,16 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "DLARanker": "rankers",
+    "IdentifiabilityRepair": "identifiability",
     "aggregate_clicks": "_aggregate",
 }
 _SUBMODULES = (
     "datasets",
     "exceptions",
+    "identifiability",
     "metrics",
     "model_selection",
+    "plotting",
     "preprocessing",
     "rankers",
     "simulation",

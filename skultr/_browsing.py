@@ -8,7 +8,12 @@ input: callers do, where they know the names that a user gave.
 
 import numpy as np
 
-__all__ = ["EYE_TRACKING", "pbm_click_probability", "power_law_examination"]
+__all__ = [
+    "EYE_TRACKING",
+    "contextual_examination",
+    "pbm_click_probability",
+    "power_law_examination",
+]
 
 #: P(examined) at positions 1 to 10, from eye tracking on result pages of a web search engine:
 #: Joachims, Granka, Pan, Hembrooke & Gay (2005), "Accurately interpreting clickthrough data as
@@ -62,3 +67,33 @@ def power_law_examination(n_positions, eta):
     array([1.        , 0.5       , 0.33333333, 0.25      ])
     """
     return np.arange(1, n_positions + 1, dtype=float) ** -eta
+
+
+def contextual_examination(examination, effect):
+    """Examination o_k^max(e + 1, 0) at each position in contexts of effect e = w · v.
+
+    An effect of 0 is the neutral context. Below it users look further down, until at -1 they
+    examine everything; above it they stop sooner (Fang, Agarwal & Joachims 2019, "Intervention
+    harvesting for context-dependent examination-bias estimation", SIGIR). A position that nobody
+    examines in the neutral context stays so, although 0^0 = 1.
+
+    Parameters
+    ----------
+    examination : ndarray of shape (n_positions,)
+        o_k, P(examined) at each position in the neutral context.
+    effect : ndarray of shape (...,)
+
+    Returns
+    -------
+    examination : ndarray of shape (..., n_positions)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> contextual_examination(np.array([0.8, 0.5]), np.array([0.0, 1.0, -2.0]))
+    array([[0.8 , 0.5 ],
+           [0.64, 0.25],
+           [1.  , 1.  ]])
+    """
+    exponent = np.maximum(np.asarray(effect) + 1, 0)[..., None]
+    return np.where(examination > 0, examination**exponent, 0.0)

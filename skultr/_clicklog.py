@@ -45,6 +45,8 @@ class ClickLog:
         Where each list begins.
     query_ids, bias_values, user_ids : ndarray
         What the codes stand for.
+    doc_ids : ndarray of shape (n_docs,) or None
+        What the codes of documents stand for; None where documents are equal rows of features.
     """
 
     features: np.ndarray
@@ -62,6 +64,7 @@ class ClickLog:
     query_ids: np.ndarray
     bias_values: np.ndarray
     user_ids: np.ndarray
+    doc_ids: np.ndarray | None
 
     @property
     def n_rows(self):
@@ -212,7 +215,7 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
     query, query_ids = _query_codes(roles["qid"], n_rows)
     list_ = _list_codes(query, roles["session"])
     position = _check_positions(roles["position"], list_)
-    doc, doc_features = _documents(roles["doc"], features)
+    doc, doc_features, doc_ids = _documents(roles["doc"], features)
     user, user_ids = _codes_or_zeros(roles["user"], n_rows)
     shown = (position > 0) & (weight > 0)
     if not shown.any():
@@ -242,6 +245,7 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
         query_ids=query_ids,
         bias_values=bias_values,
         user_ids=user_ids,
+        doc_ids=doc_ids,
     )
     _check_one_row_a_position(log, has_session=roles["session"] is not None)
     if not log.clicks.any():
@@ -421,10 +425,10 @@ def _plain(value):
 # Distinct documents
 # --------------------------------------------------------------------------------------
 def _documents(doc, features):
-    """Document code of each row and the features of the distinct documents."""
+    """Document code of each row, the features of the distinct documents, and their ids."""
     if doc is None:
         codes, first = equal_rows(features)
-        return codes, features[first]
+        return codes, features[first], None
     codes, ids = encode(doc)
     first = np.empty(len(ids), dtype=np.intp)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
@@ -440,4 +444,4 @@ def _documents(doc, features):
                 "query-document pair: make it unique by query, or drop the column, and rows with "
                 "equal features are taken as one document."
             )
-    return codes, distinct
+    return codes, distinct, ids

@@ -3,13 +3,23 @@
 import numpy as np
 import torch
 from scipy.optimize import minimize
+from skorch.callbacks import Callback
 from torch import nn
+from torch.nn.functional import logsigmoid
 
 from .._segments import offsets_from_sorted
+from .._tabular import fit_factors
 from ._losses import list_log_softmax
 from ._networks import ListScores
 
-__all__ = ["DualLoss", "DualModule", "likeliest_examination"]
+__all__ = [
+    "DualLoss",
+    "DualModule",
+    "Expectation",
+    "TowersLoss",
+    "TowersModule",
+    "likeliest_examination",
+]
 
 #: Bound on log examination ratios: a factor without a click would otherwise run to minus infinity.
 _MAX_LOG_RATIO = 12.0
@@ -89,6 +99,109 @@ class DualLoss(nn.Module):
         # Bounded before the exponential: infinity times an unclicked row would be NaN.
         weights = log_weights.detach().clamp(max=_MAX_LOG_WEIGHT).exp()
         return weights if self.max_weight is None else weights.clamp(max=self.max_weight)
+
+
+class TowersModule(ListScores):
+    """Relevance logits from a network, examination logits from a table, both absolute.
+
+    Parameters
+    ----------
+    network : torch.nn.Sequential of (scaling, scoring network)
+    n_factors : int
+    trained : bool
+        Whether the table is learned by gradient; else someone else sets it.
+    """
+
+    def __init__(self, network, n_factors, trained):
+        super().__init__(network)
+        self.examination = nn.Parameter(torch.zeros(n_factors), requires_grad=trained)
+
+    def forward(self, batch):
+        """Relevance and examination logits, each of shape (n_lists, width)."""
+        return super().forward(batch), batch.pad(self.examination[batch.bias])
+
+
+class TowersLoss(nn.Module):
+    r"""Cross-entropy of clicks under two towers, weighted by impressions.
+
+    .. math::
+        P(c = 1) = \sigma(g)\,\sigma(h) \;\text{(product)}, \qquad
+        P(c = 1) = \sigma(g + h) \;\text{(additive)}.
+
+    Parameters
+    ----------
+    scale : float
+        One constant for the whole log.
+    link : {"product", "additive", "expected"}
+        With "expected" the training targets are the expected relevant impressions, of which only
+        :math:`\sigma(g)` is told (the M-step of regression-EM); held-out lists are judged by the
+        clicks under the product.
+    """
+
+    def __init__(self, scale, link):
+        super().__init__()
+        self.scale = scale
+        self.link = link
+
+    def forward(self, outputs, batch):
+        """The loss of (relevance, examination) logits of shape (n_lists, width)."""
+        relevance, examination = outputs
+        if self.link == "additive":
+            hit, miss = _log_sigmoids(relevance + examination)
+        elif self.link == "expected" and self.training:
+            hit, miss = _log_sigmoids(relevance)
+        else:
+            hit = logsigmoid(relevance) + logsigmoid(examination)
+            miss = _log_of_neither(relevance, examination)
+        loss = -(batch.clicks * hit + (batch.weight - batch.clicks) * miss)
+        return loss[batch.mask].sum() * (self.scale / len(batch))
+
+
+def _log_sigmoids(logits):
+    return logsigmoid(logits), logsigmoid(-logits)
+
+
+def _log_of_neither(g, h):
+    """log(1 - σ(g) σ(h)), without the cancellation of the naive form."""
+    both = torch.logsumexp(torch.stack([torch.zeros_like(g), -g, -h, -g - h]), dim=0)
+    return torch.logsumexp(torch.stack([-g, -h, -g - h]), dim=0) - both
+
+
+class Expectation(Callback):
+    """The E-step of regression-EM before every epoch, and the closed M-step of examination.
+
+    Replaces the targets of the training lists by the expected number of impressions in which the
+    document was found relevant, looked at or not (Wang et al. 2018).
+    """
+
+    def on_train_begin(self, net, X=None, **kwargs):
+        self.clicks_ = X.clicks.clone()
+
+    def on_epoch_begin(self, net, dataset_train=None, **kwargs):
+        data, module = dataset_train, net.module_
+        module.eval()
+        with torch.inference_mode():
+            logits = module.network[1](data.features).reshape(-1)[data.doc]
+        relevance = torch.sigmoid(logits.double()).cpu().numpy()
+        bias, clicks = data.bias.cpu().numpy(), self.clicks_.double().cpu().numpy()
+        weight = data.weight.double().cpu().numpy()
+        examination = np.exp(
+            fit_factors(np.log(relevance), bias, clicks, weight, n_factors=len(module.examination))
+        )[bias]
+        missed = relevance * (1 - examination) / np.maximum(1 - relevance * examination, 1e-12)
+        expected = clicks + (weight - clicks) * missed
+        data.clicks.copy_(torch.from_numpy(expected))
+        self._set(module.examination, examination, bias)
+
+    def on_train_end(self, net, **kwargs):
+        self.clicks_ = None
+
+    @staticmethod
+    def _set(table, examination, bias):
+        values = np.full(len(table), 0.5)
+        values[bias] = np.clip(examination, 1e-6, 1 - 1e-6)
+        with torch.no_grad():
+            table.copy_(torch.from_numpy(np.log(values) - np.log1p(-values)))
 
 
 def likeliest_examination(log, relevance, start):

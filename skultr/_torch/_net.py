@@ -142,7 +142,9 @@ class NeuralEstimator(BaseEstimator):
             torch.manual_seed(seed)
             yield
 
-    def _train(self, module, criterion, log, clicks, *, click_only, task, param_groups=()):
+    def _train(
+        self, module, criterion, log, clicks, *, click_only, task, param_groups=(), callbacks=()
+    ):
         """Train ``module`` on the lists of ``log``.
 
         Sets ``network_``, ``net_``, ``history_`` and ``n_iter_``.
@@ -162,6 +164,8 @@ class NeuralEstimator(BaseEstimator):
             What is being fitted, for scikit-learn's callbacks.
         param_groups : list of (str, dict)
             Parameter names with optimizer settings of their own, as in skorch.
+        callbacks : list of (str, skorch.callbacks.Callback)
+            What the method itself does between epochs.
         """
         module = module.to(self.device)
         self.network_ = module.network
@@ -173,15 +177,17 @@ class NeuralEstimator(BaseEstimator):
         validation = None
         if valid is not None:
             validation = ListDataset(valid[0], inputs, clicks[valid[1]], click_only)
-        self.net_ = self._make_net(module, criterion, validation, task, list(param_groups))
+        self.net_ = self._make_net(
+            module, criterion, validation, task, list(param_groups), list(callbacks)
+        )
         self.net_.fit(dataset, None)
         if self.net_.interrupted_:
             raise KeyboardInterrupt
         self.net_.train_split = None  # or the validation lists would travel in every pickle
         self._record_history(self.net_)
 
-    def _make_net(self, module, criterion, validation, task, param_groups):
-        callbacks = [("epochs", _EpochTasks(self, task))]
+    def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
+        callbacks = [("epochs", _EpochTasks(self, task)), *callbacks]
         if self.max_grad_norm is not None:
             callbacks.append(("clip", GradientNormClipping(self.max_grad_norm)))
         if validation is not None:

@@ -1,4 +1,4 @@
-"""Rankers that learn relevance and examination together, each from the other's weights."""
+"""Rankers that learn relevance and examination in turns, each from what the other explains."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -6,16 +6,23 @@ from numbers import Real
 import numpy as np
 
 from .._constraints import Interval
-from .._torch._joint import DualLoss, DualModule, likeliest_examination
-from .._torch._net import NeuralEstimator
+from .._torch._joint import (
+    DualLoss,
+    DualModule,
+    Expectation,
+    TowersLoss,
+    TowersModule,
+    likeliest_examination,
+)
 from ..exceptions import ClickDataWarning, warn_user
-from ._base import BaseRanker, examination_table, lists_per_unit
+from ._base import examination_table, lists_per_unit
+from ._clicks import ClickRanker
 
-__all__ = ["DLARanker"]
+__all__ = ["DLARanker", "RegressionEMRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DLARanker(NeuralEstimator, BaseRanker):
+class DLARanker(ClickRanker):
     r"""Dual learning algorithm: relevance and examination from the same clicks.
 
     A network scores relevance, a table holds one logit a bias factor for examination. Each list's
@@ -31,10 +38,17 @@ class DLARanker(NeuralEstimator, BaseRanker):
     Assumes :math:`P(c = 1) = o(\text{bias factor})\, r(x)`, and a log in which the same (or
     similar) documents were shown under several bias factors. A log that always showed a document
     in one place determines neither part: what separates them is then the network's inability to
-    see the position through the features.
+    see the position through the features, and ``fit`` says so.
 
     Parameters
     ----------
+    relevance : {"network", "embedding"}, default="network"
+        A network of the features, or one number a document, which needs neither features nor
+        epochs: the fixed point of alternating least squares,
+        :math:`r_d \leftarrow \sum c\,o / \sum o^2` and :math:`o_t \leftarrow \sum c\,r / \sum
+        r^2` over impressions, found by Newton's method.
+    check_identifiability : bool, default=True
+        Warn where the log does not determine relevance.
     examination_learning_rate : float, default=0.05
         Step size of the examination logits.
     max_weight : float, default=None
@@ -59,6 +73,11 @@ class DLARanker(NeuralEstimator, BaseRanker):
         Bias factor (index ``bias``) to estimated ``examination``, relative to the first factor,
         with ``impressions`` and ``clicks``. Of the greatest click likelihood given the relevance
         that was learned, because the logits of the training carry the noise of its last batches.
+        With an embedding also ``standard_error``, that of log examination (infinite where it is
+        not connected with the first factor, NaN for more than 1,500 factors).
+    relevance_ : Series
+        Only with an embedding: relevance in [0, 1] by ``doc`` (by number where the log has no
+        such column), up to one factor.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
@@ -74,7 +93,8 @@ class DLARanker(NeuralEstimator, BaseRanker):
     References
     ----------
     Ai, Bi, Luo, Guo & Croft (2018). Unbiased learning to rank with unbiased propensity
-    estimation. SIGIR.
+    estimation. SIGIR. The embedding is that of Chen et al. (2024), Identifiability matters:
+    revealing the hidden recoverable condition in unbiased learning to rank, ICML, appendix C.3.
 
     Examples
     --------
@@ -94,12 +114,17 @@ class DLARanker(NeuralEstimator, BaseRanker):
     max_weight: float | None = None
 
     _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
-        **NeuralEstimator._parameter_constraints,
+        **ClickRanker._parameter_constraints,
         "examination_learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_weight": [Interval(Real, 1, None, closed="left"), None],
     }
 
-    def _fit(self, log, task):
+    _network_is_click_model = False  # its two parts are relative, each to a constant of its own
+
+    def _tabular_model(self):
+        return {"loss": "squares"}
+
+    def _fit_network(self, log, task):
         rows = log.shown
         impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
         training, _ = log.tempered(self.traffic_exponent)
@@ -132,3 +157,100 @@ class DLARanker(NeuralEstimator, BaseRanker):
                 "NaN in examination_.",
                 ClickDataWarning,
             )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RegressionEMRanker(ClickRanker):
+    r"""Regression-EM: a position-based click model whose relevance is a function of the features.
+
+    Whether a result was examined and whether it was relevant are hidden; what is expected of them
+    given the clicks trains both parts (Wang et al. 2018):
+
+    .. math::
+        P(r = 1 | c = 0) = \frac{r (1 - o)}{1 - o r}, \qquad
+        P(e = 1 | c = 0) = \frac{o (1 - r)}{1 - o r},
+
+    and both are 1 after a click. Before each epoch examination is set to its best value given the
+    relevance so far, then the network learns the expected relevance of all impressions, those of
+    lists without a click included.
+
+    Assumes :math:`P(c = 1) = o(\text{bias factor})\, r(x)`.
+
+    Parameters
+    ----------
+    relevance : {"network", "embedding"}, default="network"
+        A network of the features, or one number a document, which needs neither features nor
+        epochs: the fixed point of EM is the optimum of the binomial likelihood, which is convex
+        in the logarithms and found by Newton's method.
+    check_identifiability : bool, default=True
+        Warn where the log does not determine relevance.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries, by the cross-entropy of their clicks.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    examination_ : DataFrame
+        Bias factor (index ``bias``) to estimated ``examination``, relative to the first factor,
+        with ``impressions`` and ``clicks``; with an embedding also ``standard_error``, that of log
+        examination (infinite where it is not connected with the first factor, NaN for more than
+        1,500 factors).
+    relevance_ : Series
+        Only with an embedding: relevance in [0, 1] by ``doc`` (by number where the log has no
+        such column), up to one factor.
+    network_ : torch.nn.Sequential
+        Scaling of the features, then the scoring network.
+    net_ : skorch.NeuralNet
+        What trained it.
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
+        Learning curves: training and, with ``early_stopping``, validation loss by epoch. Training
+        losses of different epochs are not comparable, because the expectations move.
+    n_iter_ : int
+        Epochs run, or Newton steps.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    References
+    ----------
+    Wang, Golbandi, Bendersky, Metzler & Najork (2018). Position bias estimation for unbiased
+    learning to rank in personal search. WSDM.
+
+    Examples
+    --------
+    >>> from skultr.rankers import RegressionEMRanker
+    >>> from skultr.simulation import make_disconnected_log
+    >>> log, clicks, truth = make_disconnected_log(1, random_state=0)
+    >>> ranker = RegressionEMRanker(relevance="embedding").fit(log, clicks)
+    >>> ranker.examination_["examination"].head(3).round(2).tolist()
+    [1.0, 0.9, 0.71]
+    """
+
+    def _tabular_model(self):
+        return {"loss": "likelihood"}
+
+    def _fit_network(self, log, task):
+        training, _ = log.tempered(self.traffic_exponent)
+        with self._seeded():
+            network = self._network(log.shown_features())
+            module = TowersModule(network, len(log.bias_values), trained=False)
+            self._train(
+                module,
+                TowersLoss(lists_per_unit(training, training.weight), "expected"),
+                training,
+                training.clicks,
+                click_only=False,
+                task=task,
+                callbacks=[("expectation", Expectation())],
+            )
+        self._fit_factors_again(log)

@@ -12,13 +12,25 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._clicklog import make_click_log
+from .._components import factor_components
 from .._constraints import check_sample_weight
 from .._roles import FIT_ROLES, is_frame, read_features, read_role, role_columns
 from .._segments import encode, rank_in_segment
-from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
+from ..exceptions import (
+    ClickDataWarning,
+    MissingRoleWarning,
+    NotIdentifiableWarning,
+    warn_user,
+)
 from ..metrics._ranking import ndcg_score
 
-__all__ = ["BaseRanker", "FitTask", "examination_table", "lists_per_unit"]
+__all__ = [
+    "BaseRanker",
+    "FitTask",
+    "examination_table",
+    "lists_per_unit",
+    "warn_unless_identifiable",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +253,36 @@ def _warn_about_clicks_as_relevance(X, y):
         )
 
 
+def warn_unless_identifiable(log, network):
+    """Warn where no document ties the bias factors of a log together.
+
+    Parameters
+    ----------
+    log : ClickLog
+    network : bool
+        Whether relevance is a function of the features, which then is all that ties them.
+    """
+    rows = log.shown
+    n_factors = len(log.bias_values)
+    n_components, _ = factor_components(log.doc[rows], log.bias[rows], n_factors)
+    if n_components == 1:
+        return
+    consequence = (
+        "What ties them together is only the network, which gives similar features similar "
+        "relevance: the log cannot confirm it."
+        if network
+        else "The relevance of documents in different components cannot be compared: where "
+        "training starts decides it."
+    )
+    warn_user(
+        f"The log does not determine relevance: its {n_factors} bias factors fall into "
+        f"{n_components} components, and no document was shown in two of them. {consequence} "
+        "See IdentifiabilityGraph.from_log(X).summary() in skultr.identifiability; repair the log "
+        "with IdentifiabilityRepair, or set check_identifiability=False.",
+        NotIdentifiableWarning,
+    )
+
+
 def lists_per_unit(log, mass):
     """Lists that have any ``mass`` (a number a row) over its sum: the constant of a loss.
 
@@ -252,7 +294,7 @@ def lists_per_unit(log, mass):
     return float(n_lists / total) if total > 0 else 1.0
 
 
-def examination_table(log, examination):
+def examination_table(log, examination, standard_error=None):
     """Examination by bias factor, relative to the first known one, with impressions and clicks.
 
     Parameters
@@ -260,11 +302,13 @@ def examination_table(log, examination):
     log : ClickLog
     examination : ndarray of shape (n_rows,)
         Probability, up to one factor, that each row was examined.
+    standard_error : ndarray of shape (n_factors,), default=None
+        Of the logarithm of the relative examination.
 
     Returns
     -------
     table : DataFrame indexed by ``bias``
-        Columns ``examination``, ``impressions``, ``clicks``.
+        Columns ``examination``, ``standard_error`` where given, ``impressions``, ``clicks``.
     """
     rows = log.shown
     count = {
@@ -278,4 +322,7 @@ def examination_table(log, examination):
     mean = count["examination"] / count["impressions"]
     known = mean[np.isfinite(mean)]
     count["examination"] = mean / known[0] if len(known) else mean
-    return pd.DataFrame(count, index=pd.Index(log.bias_values, name="bias"))
+    table = pd.DataFrame(count, index=pd.Index(log.bias_values, name="bias"))
+    if standard_error is not None:
+        table.insert(1, "standard_error", standard_error)
+    return table

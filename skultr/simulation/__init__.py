@@ -6,6 +6,7 @@ this folder.
 """
 
 from .._browsing import EYE_TRACKING
+from ._disconnected import make_disconnected_log
 from ._generate import SimulatedLog, simulate_clicks
 from ._policies import (
     DeterministicPolicy,
@@ -13,15 +14,21 @@ from ._policies import (
     UniformPolicy,
     production_scores,
 )
-from ._users import PositionBasedUser, relevance_probability
+from ._users import (
+    ContextualPositionBasedUser,
+    PositionBasedUser,
+    relevance_probability,
+)
 
 __all__ = [
     "EYE_TRACKING",
+    "ContextualPositionBasedUser",
     "DeterministicPolicy",
     "PlackettLucePolicy",
     "PositionBasedUser",
     "SimulatedLog",
     "UniformPolicy",
+    "make_disconnected_log",
     "production_scores",
     "relevance_probability",
     "simulate_clicks",

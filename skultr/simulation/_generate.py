@@ -88,7 +88,7 @@ def simulate_clicks(
         What the policy ranks by; by default those of :func:`production_scores`, a ranker trained
         on the labels of 1 % of the queries.
     user : user, default=None
-        Who clicks; by default ``PositionBasedUser()``.
+        Who clicks; by default ``PositionBasedUser()``. See Notes for your own.
     noise : float in [0, 1], default=0.1
         Probability that an examined document of grade 0 is found relevant.
     max_grade : float, default=4
@@ -108,22 +108,36 @@ def simulate_clicks(
     -------
     X : pandas.DataFrame
         The log, one row an impression, sorted by session and position: ``session`` (int, from
-        0), ``qid``, ``doc``, ``position`` (int, from 1); with ``features`` also ``relevance``,
-        which no model reads in ``fit``, and the features (float32).
+        0), ``qid``, ``doc``, ``position`` (int, from 1); ``context`` (int, from 0) if the user
+        has contexts; with ``features`` also ``relevance``, which no model reads in ``fit``, and
+        the features (float32).
     clicks : ndarray of shape (n_impressions,), int8
         1 where the user clicked, else 0.
     truth : Bunch
         ``examination``, ndarray of shape (n_positions,): P(examined) by position;
         ``relevance_probability``, ndarray of shape (n_documents,): P(found relevant | examined)
         of each row of ``documents``; ``scores``, ndarray of shape (n_documents,): what the
-        policy ranked by.
+        policy ranked by. If the user has contexts, also ``context_vectors``, ndarray of shape
+        (n_contexts, n_context_features), and ``examination_table``, ndarray of shape
+        (n_contexts, n_positions); ``examination`` is then that of the neutral context.
 
     Raises
     ------
     ValueError
         If a role is missing, a grade is missing or outside the scale, document ids recur, the
         examination is not known as deep as ``n_positions``, or the weights or scores do not fit
-        the documents.
+        the documents. If the user has contexts and a feature is called ``context``.
+
+    Notes
+    -----
+    A user is any object with the methods ``examination_at(n_positions)`` and
+    ``click(relevance_probability, rng)``, as :class:`PositionBasedUser` describes them. One with
+    contexts has three things more: ``draw_contexts(shown, rng)``, called once for all sessions,
+    whose draws then come as a third argument of ``click``; ``context_vectors``; and
+    ``examination_table(n_positions)``. See :class:`ContextualPositionBasedUser`.
+
+    The column ``context`` has no role: name it where bias factors are built, as
+    ``bias=["position", "context"]``, or a ranker takes it for a feature of the document.
 
     Examples
     --------
@@ -155,8 +169,14 @@ def simulate_clicks(
     code, query_ids = encode(roles["qid"])
     query = _draw_queries(query_ids, query_weights, n_sessions, of_queries)
     shown = _rank(policy, code, truth.scores, query, n_positions, of_policy)
-    clicks = _click(user, shown, truth.relevance_probability, of_user)
-    return SimulatedLog(_log_frame(documents, roles, shown, features), clicks, truth)
+    context = None
+    if hasattr(user, "draw_contexts"):
+        # A stream of its own, so that contexts and clicks may be drawn in any order.
+        context = _draw_contexts(user, shown, documents, of_user.spawn(1)[0])
+        truth.context_vectors = np.asarray(user.context_vectors)
+        truth.examination_table = np.asarray(user.examination_table(n_positions))
+    clicks = _click(user, shown, truth.relevance_probability, of_user, context)
+    return SimulatedLog(_log_frame(documents, roles, shown, context, features), clicks, truth)
 
 
 # --------------------------------------------------------------------------------------
@@ -251,20 +271,37 @@ def _rank(policy, code, scores, query, n_positions, rng):
     return shown
 
 
-def _click(user, shown, relevance, rng):
+def _draw_contexts(user, shown, documents, rng):
+    """Context of each impression, (n_sessions, n_positions)."""
+    if "context" in feature_columns(documents):
+        raise ValueError(
+            "documents has a column 'context', and so has the log of a user with contexts. "
+            "Rename the column of documents."
+        )
+    context = np.asarray(user.draw_contexts(shown, rng))
+    if context.shape != shown.shape:
+        raise ValueError(
+            f"The user's draw_contexts returned the shape {context.shape}; expected a context for "
+            f"each session and position, {shown.shape}."
+        )
+    return context
+
+
+def _click(user, shown, relevance, rng, context=None):
     """Clicks of the rows that were shown, session by session."""
     clicks = np.empty(int(np.count_nonzero(shown >= 0)), dtype=np.int8)
     start = 0
     for first in range(0, len(shown), _CHUNK):
         rows = shown[first : first + _CHUNK]
         there = rows >= 0
-        drawn = user.click(np.where(there, relevance[rows], 0.0), rng)[there]
+        of_chunk = () if context is None else (context[first : first + _CHUNK],)
+        drawn = user.click(np.where(there, relevance[rows], 0.0), rng, *of_chunk)[there]
         clicks[start : start + len(drawn)] = drawn
         start += len(drawn)
     return clicks
 
 
-def _log_frame(documents, roles, shown, features):
+def _log_frame(documents, roles, shown, context, features):
     there = shown >= 0
     row = shown[there]
     n_sessions, width = shown.shape
@@ -274,6 +311,8 @@ def _log_frame(documents, roles, shown, features):
         "doc": roles["doc"][row],
         "position": np.broadcast_to(np.arange(1, width + 1, dtype=np.int32), shown.shape)[there],
     }
+    if context is not None:
+        log["context"] = context[there]
     if not features:
         return pd.DataFrame(log, copy=False)
     log["relevance"] = roles["relevance"][row]

@@ -1,13 +1,18 @@
 """Users as samplers: from shown documents with known relevance to clicks."""
 
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 
-from .._browsing import EYE_TRACKING, pbm_click_probability, power_law_examination
+from .._browsing import (
+    EYE_TRACKING,
+    contextual_examination,
+    pbm_click_probability,
+    power_law_examination,
+)
 
-__all__ = ["PositionBasedUser", "relevance_probability"]
+__all__ = ["ContextualPositionBasedUser", "PositionBasedUser", "relevance_probability"]
 
 
 def relevance_probability(grade, *, noise=0.1, max_grade=4):
@@ -160,3 +165,159 @@ default='eye-tracking'
         if isinstance(self.examination, Real):
             return float(self.examination)
         return np.array(self.examination, dtype=float)
+
+
+@dataclass(frozen=True, eq=False)
+class ContextualPositionBasedUser(PositionBasedUser):
+    """A user whose examination of a position depends on the context of the impression.
+
+    The context is what surrounds a result: the device, the kind of result page, a picture beside
+    the text. Each of ``n_contexts`` context types has a vector v, and position k is examined with
+    probability o_k^max(w · v + 1, 0): in some contexts users look further down than in others.
+    Relevance does not depend on the context.
+
+    With this user the log of :func:`simulate_clicks` has a column ``context``, the type of each
+    impression, and the bias factor is the pair of position and context.
+
+    Parameters
+    ----------
+    examination : 'eye-tracking', array-like of shape (n_positions,) or float, \
+default='eye-tracking'
+        o_k, P(examined) by position in the neutral context w · v = 0; see
+        :class:`PositionBasedUser`.
+    n_contexts : int, default=5000
+        Number of context types, all equally likely.
+    n_features : int, default=10
+        Length of the vectors v and w.
+    scale : float, default=0.35
+        Standard deviation of the elements of v, which are normal around 0.
+    eta : float, default=1.0
+        The elements of w are uniform over [-eta, eta]; 0 makes the context without effect.
+    assign : {'impression', 'document'}, default='impression'
+        Whether each impression draws its context, or each document (of a query) has one for
+        good, as in Chen et al. (2024). Then a document that keeps its position is seen under a
+        single bias factor, and links nothing.
+    random_state : int or None, default=None
+        Seed of v and w, which are drawn when the user is made. Which impression has which context
+        is up to the ``random_state`` of :func:`simulate_clicks`.
+
+    Attributes
+    ----------
+    context_vectors : ndarray of shape (n_contexts, n_features)
+        v of each context type.
+    weights : ndarray of shape (n_features,)
+        w.
+
+    References
+    ----------
+    Z. Fang, A. Agarwal and T. Joachims (2019). Intervention harvesting for context-dependent
+    examination-bias estimation. SIGIR.
+
+    M. Chen, C. Liu, Z. Liu, Z. Li and J. Sun (2024). Identifiability matters: revealing the
+    hidden recoverable condition in unbiased learning to rank. ICML. Appendix C.2.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import ContextualPositionBasedUser, simulate_clicks
+    >>> user = ContextualPositionBasedUser(n_contexts=3, random_state=0)
+    >>> user.examination_at(4)
+    array([0.68, 0.61, 0.48, 0.34])
+    >>> user.examination_table(4).round(2)
+    array([[0.45, 0.36, 0.22, 0.11],
+           [0.72, 0.65, 0.53, 0.39],
+           [0.56, 0.47, 0.33, 0.2 ]])
+    >>> documents = make_ltr(50, n_features=4, random_state=0)
+    >>> X, clicks, truth = simulate_clicks(
+    ...     documents, scores=documents["relevance"], user=user, n_sessions=100, random_state=0
+    ... )
+    >>> X.columns[:6].tolist()
+    ['session', 'qid', 'doc', 'position', 'context', 'relevance']
+    """
+
+    n_contexts: int = 5_000
+    n_features: int = 10
+    scale: float = 0.35
+    eta: float = 1.0
+    assign: str = "impression"
+    random_state: object = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check()
+        # Drawn once, here: without a seed, every look at them would find other vectors.
+        of_vectors, of_weights = np.random.default_rng(self.random_state).spawn(2)
+        vectors = of_vectors.normal(0, self.scale, (self.n_contexts, self.n_features))
+        weights = of_weights.uniform(-self.eta, self.eta, self.n_features)
+        object.__setattr__(self, "context_vectors", vectors)
+        object.__setattr__(self, "weights", weights)
+
+    def _check(self):
+        for name in ("n_contexts", "n_features"):
+            value = getattr(self, name)
+            if not (isinstance(value, Integral) and 1 <= value < 2**31):
+                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+        for name in ("scale", "eta"):
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and 0 <= value < np.inf):
+                raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}.")
+        if self.assign not in ("impression", "document"):
+            raise ValueError(f"assign must be 'impression' or 'document', got {self.assign!r}.")
+        if not (self.random_state is None or isinstance(self.random_state, Integral)):
+            raise ValueError(f"random_state must be an int or None, got {self.random_state!r}.")
+
+    def examination_table(self, n_positions):
+        """P(examined) in each context type at positions 1, ..., ``n_positions``.
+
+        Parameters
+        ----------
+        n_positions : int
+
+        Returns
+        -------
+        examination : ndarray of shape (n_contexts, n_positions)
+        """
+        effect = self.context_vectors @ self.weights
+        return contextual_examination(self.examination_at(n_positions), effect)
+
+    def draw_contexts(self, shown, rng):
+        """Draw the context type of each impression.
+
+        Parameters
+        ----------
+        shown : ndarray of shape (n_sessions, n_positions), int
+            Number of the document at each position, -1 where there is none.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        context : ndarray of shape (n_sessions, n_positions), int32
+            From 0; a context also stands where there is no document.
+        """
+        if self.assign == "impression":
+            return rng.integers(self.n_contexts, size=shown.shape, dtype=np.int32)
+        n_documents = int(shown.max(initial=-1)) + 1
+        of_document = rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)
+        return of_document[shown]
+
+    def click(self, relevance_probability, rng, context=None):
+        """Draw the clicks of sessions.
+
+        Parameters
+        ----------
+        relevance_probability : ndarray of shape (n_sessions, n_positions)
+            P(found relevant | examined) of what each position shows; 0 where it shows nothing.
+        rng : numpy.random.Generator
+        context : ndarray of shape (n_sessions, n_positions), int, default=None
+            Context type of each impression; by default all are in the neutral context.
+
+        Returns
+        -------
+        clicks : ndarray of shape (n_sessions, n_positions), bool
+        """
+        if context is None:
+            return super().click(relevance_probability, rng)
+        n_positions = relevance_probability.shape[1]
+        examination = self.examination_table(n_positions)[context, np.arange(n_positions)]
+        probability = pbm_click_probability(relevance_probability, examination)
+        return rng.random(probability.shape) < probability

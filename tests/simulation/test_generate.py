@@ -4,6 +4,7 @@ import pytest
 
 from skultr.datasets import make_ltr
 from skultr.simulation import (
+    ContextualPositionBasedUser,
     DeterministicPolicy,
     PlackettLucePolicy,
     PositionBasedUser,
@@ -245,3 +246,92 @@ def test_documents_without_features_need_scores(documents):
     roles = documents[["qid", "doc", "relevance"]]
     X, _, _ = simulate_clicks(roles, scores=documents["relevance"], n_sessions=10)
     assert list(X.columns) == ["session", "qid", "doc", "position", "relevance"]
+
+
+# --------------------------------------------------------------------------------------
+# Contexts
+# --------------------------------------------------------------------------------------
+def contextual(assign="impression", **arguments):
+    return ContextualPositionBasedUser(
+        **{"n_contexts": 5, "assign": assign, "random_state": 0, "scale": 1.0, **arguments}
+    )
+
+
+@pytest.mark.parametrize("assign", ["impression", "document"])
+def test_contexts_come_along_on_the_same_sessions(documents, assign):
+    user = contextual(assign)
+    plain = simulate_clicks(documents, n_sessions=300, random_state=0)
+    X, clicks, truth = simulate_clicks(documents, n_sessions=300, user=user, random_state=0)
+    assert X.columns[4] == "context"
+    assert X["context"].between(0, 4).all()
+    pd.testing.assert_frame_equal(X.drop(columns="context"), plain.X)  # the same sessions
+    lean, same, _ = simulate_clicks(
+        documents, n_sessions=300, user=user, features=False, random_state=0
+    )
+    pd.testing.assert_frame_equal(lean, X[["session", "qid", "doc", "position", "context"]])
+    np.testing.assert_array_equal(clicks, same)
+    np.testing.assert_array_equal(truth.context_vectors, user.context_vectors)
+    np.testing.assert_array_equal(truth.examination_table, user.examination_table(10))
+    np.testing.assert_array_equal(truth.examination, plain.truth.examination)
+    assert "context_vectors" not in plain.truth
+
+
+def test_assignment_of_contexts(documents):
+    by_row, by_doc = (
+        simulate_clicks(
+            documents, n_sessions=2_000, user=contextual(assign), features=False, random_state=0
+        ).X
+        for assign in ("impression", "document")
+    )
+    assert (by_doc.groupby("doc")["context"].nunique() == 1).all()
+    assert by_doc.groupby("doc")["context"].first().nunique() == 5
+    counts = by_row["context"].value_counts()
+    assert np.abs(counts - len(by_row) / 5).max() < 5 * np.sqrt(len(by_row) / 5)
+    assert by_row.groupby("session")["context"].nunique().max() > 1
+
+
+@pytest.mark.parametrize("assign", ["impression", "document"])
+def test_click_rates_match_the_truth_in_each_context(assign):
+    documents = make_ltr(3, 5, 4, random_state=1)
+    X, clicks, truth = simulate_clicks(
+        documents,
+        n_sessions=60_000,
+        n_positions=4,
+        policy=UniformPolicy(),
+        scores=documents["relevance"],
+        user=contextual(assign),
+        features=False,
+        random_state=0,
+    )
+    cells = X.assign(click=clicks).groupby(["doc", "position", "context"])["click"]
+    cells = cells.agg(["mean", "size"]).reset_index()
+    examination = truth.examination_table[cells["context"], cells["position"] - 1]
+    p = truth.relevance_probability[cells["doc"]] * examination
+    error = (cells["mean"] - p) / np.sqrt(p * (1 - p) / cells["size"]).clip(lower=1e-12)
+    error = error[(cells["size"] > 100) & (p < 1)]
+    assert len(error) > 40
+    assert np.abs(error).max() < 4.5
+    assert 0.4 < np.mean(error**2) < 2.0
+
+
+@pytest.mark.parametrize("assign", ["impression", "document"])
+def test_chunks_leave_no_seam_between_contexts(documents, assign, monkeypatch):
+    user = contextual(assign)
+    whole = simulate_clicks(documents, n_sessions=1_000, user=user, random_state=0)
+    monkeypatch.setattr(_generate, "_CHUNK", 64)
+    parts = simulate_clicks(documents, n_sessions=1_000, user=user, random_state=0)
+    pd.testing.assert_frame_equal(parts.X, whole.X)
+    np.testing.assert_array_equal(parts.clicks, whole.clicks)
+
+
+def test_bad_contexts(documents):
+    with pytest.raises(ValueError, match="documents has a column 'context'"):
+        simulate_clicks(documents.assign(context=1), user=contextual(), n_sessions=1)
+    simulate_clicks(documents.assign(context=1), n_sessions=1, random_state=0)
+
+    class Careless(ContextualPositionBasedUser):
+        def draw_contexts(self, shown, rng):
+            return np.zeros(len(shown), dtype=int)
+
+    with pytest.raises(ValueError, match="draw_contexts returned the shape"):
+        simulate_clicks(documents, user=Careless(n_contexts=5), n_sessions=3)

@@ -1,7 +1,14 @@
+import pickle
+
 import numpy as np
 import pytest
 
-from skultr.simulation import EYE_TRACKING, PositionBasedUser, relevance_probability
+from skultr.simulation import (
+    EYE_TRACKING,
+    ContextualPositionBasedUser,
+    PositionBasedUser,
+    relevance_probability,
+)
 
 
 def test_relevance_probability_of_the_grades():
@@ -58,3 +65,81 @@ def test_examination_ends_where_it_is_known():
 def test_bad_examination(bad):
     with pytest.raises(ValueError, match="examination must be"):
         PositionBasedUser(bad)
+
+
+# --------------------------------------------------------------------------------------
+# Contexts
+# --------------------------------------------------------------------------------------
+def test_contexts_are_drawn_as_documented():
+    user = ContextualPositionBasedUser(random_state=0)
+    assert user.context_vectors.shape == (5_000, 10)
+    assert abs(user.context_vectors.mean()) < 5 * 0.35 / np.sqrt(50_000)
+    assert abs(user.context_vectors.std() - 0.35) < 5 * 0.35 / np.sqrt(100_000)
+    weights = np.concatenate(
+        [
+            ContextualPositionBasedUser(n_contexts=1, random_state=i, eta=2.0).weights
+            for i in range(100)
+        ]
+    )
+    assert weights.min() < -1.9 < 1.9 < weights.max()
+    assert np.abs(weights).max() <= 2
+    np.testing.assert_allclose(user.examination_at(10), EYE_TRACKING)
+
+
+def test_examination_table_by_hand():
+    user = ContextualPositionBasedUser(examination=1.0, n_contexts=40, scale=1.0, random_state=1)
+    table = user.examination_table(3)
+    for v, row in zip(user.context_vectors, table, strict=True):
+        exponent = max(sum(a * b for a, b in zip(v, user.weights, strict=True)) + 1, 0)
+        np.testing.assert_allclose(row, [1, 0.5**exponent, (1 / 3) ** exponent])
+    assert (table[:, 1] == 1).any()  # a context in which everything is examined
+    np.testing.assert_allclose(
+        ContextualPositionBasedUser(eta=0, random_state=0).examination_table(10)[[0, -1]],
+        np.tile(EYE_TRACKING, (2, 1)),
+    )
+    never = ContextualPositionBasedUser([1.0, 0.0], scale=9.0, random_state=0)
+    assert (never.examination_table(2)[:, 1] == 0).all()
+
+
+def test_same_seed_same_contexts():
+    one, same, other = (
+        ContextualPositionBasedUser(n_contexts=9, random_state=i) for i in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(one.examination_table(5), same.examination_table(5))
+    assert not np.allclose(one.context_vectors, other.context_vectors)
+    unseeded = ContextualPositionBasedUser(n_contexts=9)
+    np.testing.assert_array_equal(unseeded.examination_table(5), unseeded.examination_table(5))
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(unseeded)).context_vectors, unseeded.context_vectors
+    )
+
+
+def test_click_rate_in_a_context():
+    user, n = ContextualPositionBasedUser(n_contexts=2, random_state=3), 200_000
+    relevance = np.tile([0.2, 0.9, 1.0], (n, 1))
+    context = np.tile([0, 1, 1], (n, 1))
+    clicks = user.click(relevance, np.random.default_rng(0), context)
+    table = user.examination_table(3)
+    p = np.array([0.2 * table[0, 0], 0.9 * table[1, 1], table[1, 2]])
+    assert np.all(np.abs(clicks.mean(axis=0) - p) < 5 * np.sqrt(p * (1 - p) / n))
+    neutral = user.click(relevance, np.random.default_rng(0))
+    expected = PositionBasedUser().click(relevance, np.random.default_rng(0))
+    np.testing.assert_array_equal(neutral, expected)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"n_contexts": 0},
+        {"n_contexts": 2.0},
+        {"n_features": -1},
+        {"scale": -0.1},
+        {"eta": np.inf},
+        {"assign": "query"},
+        {"random_state": "seed"},
+        {"examination": [2.0]},
+    ],
+)
+def test_bad_context_arguments(arguments):
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        ContextualPositionBasedUser(**arguments)

@@ -1,0 +1,280 @@
+"""Bias factors as vectors, so that one can say which factors are alike; and as codes of rows."""
+
+from collections.abc import Mapping
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+
+from .._roles import ROLES
+
+__all__ = [
+    "FactorVectors",
+    "column_values",
+    "factor_codes",
+    "factor_label",
+    "factor_labels",
+    "plain",
+    "with_column",
+]
+
+#: Values of columns that are no numbers, each of which takes a dimension.
+_MAX_CATEGORIES = 256
+#: Squares of numbers up to here, and their sums, stay finite.
+_LARGEST = 1e150
+
+
+class FactorVectors:
+    """Vectors of bias factors, whose distance says how alike factors are.
+
+    Parameters
+    ----------
+    factors : DataFrame of shape (n_factors, n_columns)
+        The factors of the log, one a row.
+    bias_features : None, list of str, mapping or callable
+        Where the vectors come from; see :class:`IdentifiabilityRepair`.
+    position_weight : float
+        Multiplies a position that stands beside other features.
+    """
+
+    def __init__(self, factors, bias_features, position_weight):
+        self.factors = factors
+        self.bias_features = bias_features
+        self.position_weight = position_weight
+
+    def of(self, factors, rows=None):
+        """Vectors of factors, NaN in those of which nothing is known.
+
+        Parameters
+        ----------
+        factors : DataFrame of shape (n, n_columns)
+        rows : tuple of (frame, ndarray of shape (n_rows,), int), default=None
+            A frame and the place in ``factors`` of each of its rows, or -1: where features that
+            are columns are read from.
+
+        Returns
+        -------
+        vectors : ndarray of shape (n, n_dimensions)
+        """
+        given = self.bias_features
+        if given is None:
+            return self._by_default(factors)
+        if callable(given):
+            vectors = _from_callable(given, factors)
+        elif isinstance(given, Mapping):
+            vectors = _from_mapping(given, factors)
+        else:
+            vectors = _from_columns(self._column_names(), factors, *rows)
+        if "position" in factors:
+            position = self.position_weight * _numbers(factors, "position")
+            vectors = np.column_stack([vectors, position])
+        return vectors
+
+    def known(self, rows):
+        """Vectors of the factors of the log, each of which must have one."""
+        if rows is not None:
+            self._check_columns(rows[0])
+        vectors = self.of(self.factors, rows)
+        bad = np.flatnonzero(~(np.abs(vectors) < _LARGEST).all(axis=1))
+        if len(bad):
+            what = "missing or not finite"
+            raise ValueError(
+                f"The bias features of {len(bad)} of {len(vectors)} bias factors are {what}, "
+                f"first those of {factor_label(self.factors, bad[0])!r}: "
+                f"{vectors[bad[0]].tolist()}. Expected finite numbers for each factor that was "
+                "shown; complete bias_features, or drop the rows of the factor."
+            )
+        return vectors
+
+    def _check_columns(self, frame):
+        columns = list(nw.from_native(frame, eager_only=True).columns)
+        lacking = [name for name in self._column_names() if name not in columns]
+        if lacking:
+            raise ValueError(
+                f"X lacks the bias features {lacking}; found {columns}. Expected names of "
+                "columns, a mapping from factor to vector, or a callable."
+            )
+
+    def _column_names(self):
+        given = self.bias_features
+        names = [given] if isinstance(given, str) else given
+        # A position that is a bias column has a weight of its own.
+        return [name for name in names if name != "position" or name not in self.factors]
+
+    def _by_default(self, factors):
+        alone = self.factors.shape[1] == 1
+        parts, n_categories = [], 0
+        for name in self.factors:
+            known = self.factors[name]
+            if _is_category(name, known):
+                categories = pd.Index(known.unique())
+                n_categories += len(categories)
+                _check_categories(name, n_categories)
+                parts.append(_one_hot(categories, factors[name]))
+            else:
+                weight = self.position_weight if name == "position" and not alone else 1.0
+                parts.append(weight * _numbers(factors, name)[:, None])
+        return np.hstack(parts)
+
+
+def factor_label(factors, code):
+    """What a factor is called: its value, or the tuple of its values."""
+    values = tuple(plain(factors[name].iloc[code]) for name in factors)
+    return values[0] if len(values) == 1 else values
+
+
+def factor_labels(factors, codes):
+    """Values of factors, or tuples of values, as a column."""
+    if factors.shape[1] == 1:
+        return factors.iloc[codes, 0].to_numpy()
+    labels = np.empty(len(codes), dtype=object)
+    labels[:] = list(zip(*(factors[name].iloc[codes].tolist() for name in factors), strict=True))
+    return labels
+
+
+def column_values(X, name):
+    """A column of a frame as an array."""
+    return nw.from_native(X, eager_only=True)[name].to_numpy()
+
+
+def with_column(X, name, values):
+    """A frame with one column more, or another in its place; whole numbers where none misses."""
+    missing = np.isnan(values)
+    whole = name == "bias"
+    if whole and not missing.any():
+        values = values.astype(np.int64)
+    if isinstance(X, pd.DataFrame):
+        return X.assign(**{name: values})  # Narwhals would align by the index
+    frame = nw.from_native(X, eager_only=True)
+    column = nw.new_series(name, values, backend=frame.implementation)
+    if whole and missing.any():
+        column = column.to_frame().select(nw.col(name).fill_nan(None).cast(nw.Int64))[name]
+    return frame.with_columns(column).to_native()
+
+
+def factor_codes(factors, values):
+    """Code of the factor of each row; -1 where it is none of them.
+
+    Parameters
+    ----------
+    factors : DataFrame of shape (n_factors, n_columns)
+        Distinct rows.
+    values : dict of str to ndarray of shape (n_rows,)
+        The same columns.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_rows,), int
+    """
+    known = np.zeros(len(factors), dtype=np.int64)
+    code = np.zeros(len(next(iter(values.values()))), dtype=np.int64)
+    for name in factors:
+        index = pd.Index(factors[name].unique())
+        own = index.get_indexer(values[name])
+        code = np.where((code < 0) | (own < 0), -1, code * len(index) + own)
+        # Compressed after each column, so that the number of combinations cannot overflow.
+        keys, known = np.unique(
+            known * len(index) + index.get_indexer(factors[name]), return_inverse=True
+        )
+        place = np.minimum(np.searchsorted(keys, code), len(keys) - 1)
+        code = np.where(keys[place] == code, place, -1)
+    factor_of = np.argsort(known)
+    return np.where(code < 0, -1, factor_of[code])
+
+
+def _from_callable(function, factors):
+    vectors = np.asarray(function(factors.copy()), dtype=float)
+    vectors = vectors[:, None] if vectors.ndim == 1 else vectors
+    if vectors.ndim != 2 or len(vectors) != len(factors):
+        raise ValueError(
+            f"bias_features returned an array of shape {vectors.shape} for {len(factors)} bias "
+            f"factors; expected one row a factor, that is ({len(factors)}, n_features)."
+        )
+    return vectors
+
+
+def _from_mapping(mapping, factors):
+    keys = [factor_label(factors, code) for code in range(len(factors))]
+    found = {key: np.asarray(mapping[key], dtype=float).ravel() for key in keys if key in mapping}
+    sizes = {len(vector) for vector in found.values()}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"bias_features has vectors of different lengths {sorted(sizes)}; expected one length "
+            "for all bias factors."
+        )
+    vectors = np.full((len(keys), *sizes) if sizes else (len(keys), 1), np.nan)
+    for place, key in enumerate(keys):
+        if key in found:
+            vectors[place] = found[key]
+    return vectors
+
+
+def _from_columns(names, factors, frame, place):
+    """Values of columns that are constant within each factor; NaN for a factor without a row."""
+    columns = nw.from_native(frame, eager_only=True).columns
+    rows = np.flatnonzero(place >= 0)
+    place = place[rows]
+    vectors = np.full((len(factors), len(names)), np.nan)
+    for number, name in enumerate(names):
+        if name not in columns:
+            continue
+        try:
+            values = np.asarray(column_values(frame, name)[rows], dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"The bias feature {name!r} does not hold numbers; expected a numeric column. "
+                "Encode it, or leave it out of bias_features."
+            ) from error
+        vectors[place, number] = values
+        differs = (vectors[place, number] != values) & ~np.isnan(values)
+        differs |= np.isnan(vectors[place, number]) != np.isnan(values)
+        if differs.any():
+            which = place[int(differs.argmax())]
+            raise ValueError(
+                f"The bias feature {name!r} has different values in rows of the bias factor "
+                f"{factor_label(factors, which)!r}; expected one value a factor. Name its column "
+                "in bias too, if it decides whether users look, or leave it out."
+            )
+    return vectors
+
+
+def _is_category(name, known):
+    # Ids may be numbers, but then their differences mean nothing.
+    if name in ROLES and name not in ("position", "bias", "propensity", "relevance"):
+        return True
+    return pd.api.types.is_bool_dtype(known) or not pd.api.types.is_numeric_dtype(known)
+
+
+def _check_categories(name, n_categories):
+    if n_categories > _MAX_CATEGORIES:
+        raise ValueError(
+            f"The bias columns that are no numbers have {n_categories} or more different values "
+            f"(with {name!r}); expected at most {_MAX_CATEGORIES}, all equally unlike each other. "
+            "Say which are alike with bias_features= (a mapping from factor to vector, a "
+            "callable, or numeric columns of X), or put rare values together."
+        )
+
+
+def _one_hot(categories, values):
+    """Dimensions in which two different categories are at distance 1."""
+    codes = categories.get_indexer(values)
+    vectors = np.zeros((len(values), len(categories)))
+    rows = np.flatnonzero(codes >= 0)
+    vectors[rows, codes[rows]] = np.sqrt(0.5)
+    return vectors
+
+
+def _numbers(factors, name):
+    try:
+        return np.asarray(factors[name], dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"The bias column {name!r} held numbers in fit and holds {factors[name].iloc[0]!r} "
+            "now; expected the same type of values."
+        ) from error
+
+
+def plain(value):
+    """What a message shows: whole floats, as positions are where some are missing, as integers."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value

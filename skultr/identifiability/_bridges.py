@@ -1,0 +1,247 @@
+"""Where the identifiability graph hangs by one document, and its number of edges."""
+
+from itertools import pairwise
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from .._hashing import mix
+
+__all__ = ["articulation_documents", "documents_with_other_factors", "n_clique_edges"]
+
+#: Products that a block of the clique graph may take: it bounds the memory, not the result.
+_BLOCK = 1 << 24
+
+
+def articulation_documents(doc, factor, factor_labels):
+    """Documents without which more factors would be apart, and how many parts each holds together.
+
+    Tarjan and Vishkin's reduction [1]_: biconnected components are the components of an auxiliary
+    graph on the edges of any spanning tree. Linear but for a factor log(n) of interval minima,
+    whatever the depth of the graph.
+
+    Parameters
+    ----------
+    doc, factor : ndarray of shape (n_pairs,), int
+        Distinct pairs, sorted by document.
+    factor_labels : ndarray of shape (n_factors,), int
+        Component of each factor.
+
+    Returns
+    -------
+    documents : ndarray of shape (n_bridges,)
+        Codes, ascending.
+    n_parts : ndarray of shape (n_bridges,)
+        Into how many parts the document's component would fall; at least 2.
+
+    References
+    ----------
+    .. [1] R. E. Tarjan, U. Vishkin, "An efficient parallel biconnectivity algorithm", SIAM
+       Journal on Computing 14 (1985).
+
+    Examples
+    --------
+    Document 1 alone joins factors {0, 1} and {2}:
+
+    >>> import numpy as np
+    >>> from skultr.identifiability._bridges import articulation_documents
+    >>> doc, factor = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2])
+    >>> articulation_documents(doc, factor, np.array([0, 0, 0]))
+    (array([0, 1]), array([2, 2]))
+    """
+    kept, doc, factor, twice = documents_with_other_factors(doc, factor)
+    if not len(kept):
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    n_docs, n_factors = len(kept), len(factor_labels)
+    parent, low, high, before, size, u, v = _tree(doc, factor, n_docs, factor_labels)
+    # Nodes are numbered in preorder from here on; node w stands for the tree edge to its parent.
+    apart = v >= u + size[u]
+    inner = parent > 0
+    beyond = (low < parent) | (high >= parent + size[parent])
+    joined = np.flatnonzero(inner & beyond)
+    rows = np.concatenate((u[apart], joined))
+    cols = np.concatenate((v[apart], parent[joined]))
+    n_nodes = n_docs + n_factors + 1
+    graph = coo_array((np.ones(len(rows)), (rows, cols)), (n_nodes, n_nodes))
+    block = connected_components(graph, directed=False)[1]
+
+    # A block hangs from the parent of its first node; a document is in its own block besides.
+    first = np.zeros(n_nodes, dtype=np.int32)
+    first[block[:0:-1]] = np.arange(n_nodes - 1, 0, -1)
+    top = parent[first[first > 0]]
+    n_parts = 1 + np.bincount(before[top], minlength=n_nodes)[:n_docs]
+    found = np.flatnonzero((n_parts > 1) & ~twice)
+    return kept[found], n_parts[found]
+
+
+def _tree(doc, factor, n_docs, factor_labels):
+    """A spanning tree under one root, nodes numbered in preorder, and the range of each subtree.
+
+    Returns
+    -------
+    parent, low, high : ndarray of shape (n_nodes,)
+        By node; the lowest and highest neighbour of its subtree.
+    before : ndarray of shape (n_nodes,)
+        What each node was: documents, then factors, then the root.
+    size : ndarray of shape (n_nodes,)
+        Of the subtree.
+    u, v : ndarray of shape (n_pairs,)
+        The two ends of each pair, u < v.
+    """
+    n_factors = len(factor_labels)
+    root = n_docs + n_factors
+    # One factor of each component hangs on the root, which thereby joins no two blocks.
+    anchors = n_docs + np.unique(factor_labels, return_index=True)[1]
+    ends = np.concatenate((doc, np.full(len(anchors), root)))
+    others = np.concatenate((n_docs + factor, anchors))
+    ones = np.ones(2 * len(ends), dtype=np.float64)
+    at = (np.concatenate((ends, others)), np.concatenate((others, ends)))
+    graph = csr_array(coo_array((ones, at), (root + 1, root + 1)))
+    order, above = breadth_first_order(graph, root, directed=True)
+    above[root] = root
+    preorder, size = _preorder(order, above)
+
+    before = np.empty(root + 1, dtype=np.int32)
+    before[preorder] = np.arange(root + 1, dtype=np.int32)
+    parent = preorder[above[before]]
+    neighbour = preorder[graph.indices]
+    start = graph.indptr[:-1]
+    low = np.minimum.reduceat(neighbour, start)[before]
+    high = np.maximum.reduceat(neighbour, start)[before]
+    size = size[before]
+    end = np.arange(root + 1, dtype=np.int32) + size
+    low = _interval_reduce(np.minimum, low, end)
+    high = _interval_reduce(np.maximum, high, end)
+    u, v = preorder[doc], preorder[n_docs + factor]
+    return parent, low, high, before, size, np.minimum(u, v), np.maximum(u, v)
+
+
+def _preorder(order, above):
+    """Preorder number and subtree size of each node, from a breadth-first order and parents."""
+    n_nodes = len(order)
+    place = np.empty(n_nodes, dtype=np.int32)
+    place[order] = np.arange(n_nodes, dtype=np.int32)
+    # Plain loops over the nodes: linear also where the tree is as deep as it has nodes. By
+    # breadth-first place, in which parents never fall, so that memory is read in order.
+    up = place[above[order]].tolist()
+    size = [1] * n_nodes
+    for node in range(n_nodes - 1, 0, -1):
+        size[up[node]] += size[node]
+    free = [1] * n_nodes
+    for node in range(1, n_nodes):
+        over = up[node]
+        number = free[over]
+        free[over] = number + size[node]
+        free[node] = number + 1
+    size = np.array(size, dtype=np.int32)
+    # In the end, free is one beyond the subtree.
+    number = np.array(free, dtype=np.int32) - size
+    return number[place], size[place]
+
+
+def _interval_reduce(reduce, values, end):
+    """``reduce`` over ``values[i:end[i]]`` for every i, by doubling, in linear memory."""
+    level = (
+        np.frexp(end - np.arange(len(values)))[1] - 1
+    )  # the largest power of two within the interval
+    result, table = values.copy(), values.copy()
+    by_level = np.argsort(level, kind="stable")
+    bounds = np.searchsorted(level[by_level], np.arange(level.max() + 2))
+    for power in range(1, len(bounds) - 1):
+        half = 1 << (power - 1)
+        table = reduce(table[:-half], table[half:])
+        rows = by_level[bounds[power] : bounds[power + 1]]
+        result[rows] = reduce(table[rows], table[end[rows] - 2 * half])
+    return result
+
+
+def documents_with_other_factors(doc, factor):
+    """One document for each distinct set of two or more factors, renumbered.
+
+    Parameters
+    ----------
+    doc, factor : ndarray of shape (n_pairs,), int
+        Distinct pairs, sorted by document, then factor.
+
+    Returns
+    -------
+    kept : ndarray of shape (n_kept,)
+        Code of the first document of each set, ascending.
+    new_doc, new_factor : ndarray of shape (n_kept_pairs,)
+        Their pairs, with documents numbered as in ``kept``.
+    twice : ndarray of shape (n_kept,), bool
+        Whether another document has the same factors.
+    """
+    start = np.flatnonzero(np.concatenate(([True], doc[1:] != doc[:-1])))
+    degree = np.diff(np.append(start, len(doc)))
+    hashes = mix(factor.astype(np.uint64))
+    # Sums of 128 bits, so that no two different sets are expected to collide.
+    first, second = np.add.reduceat(hashes, start), np.add.reduceat(mix(hashes), start)
+    several = np.flatnonzero(degree > 1)
+    order = several[np.lexsort((several, second[several], first[several]))]
+    new = np.ones(len(order), dtype=bool)
+    same = (first[order[1:]] == first[order[:-1]]) & (second[order[1:]] == second[order[:-1]])
+    new[1:] = ~same
+    alone = np.append(new[1:], True)[new]  # the next one starts a set of its own
+    at = np.argsort(order[new])
+    row = order[new][at]
+    keep = np.zeros(len(start), dtype=bool)
+    keep[row] = True
+    pairs = np.repeat(keep, degree)
+    new_doc = np.repeat(np.arange(len(row)), degree[row])
+    return doc[start[row]], new_doc, factor[pairs], ~alone[at]
+
+
+def n_clique_edges(doc, factor, factor_labels):
+    """Number of pairs of factors that share a document: edges of the graph of cliques.
+
+    The graph is never held: its rows are made a block at a time.
+
+    Parameters
+    ----------
+    doc, factor : ndarray of shape (n_pairs,), int
+        Distinct pairs, sorted by document, then factor.
+    factor_labels : ndarray of shape (n_factors,), int
+        Component of each factor.
+
+    Returns
+    -------
+    n_edges : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skultr.identifiability._bridges import n_clique_edges
+    >>> n_clique_edges(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 1, 2]), np.zeros(3, int))
+    3
+    """
+    kept, doc, factor, _ = documents_with_other_factors(doc, factor)
+    if not len(kept):
+        return 0
+    # A document under every factor of its component makes the component complete.
+    size = np.bincount(factor_labels)
+    degree = np.bincount(doc)
+    of_doc = np.empty(len(kept), dtype=np.intp)
+    of_doc[doc] = factor_labels[factor]
+    complete = np.unique(of_doc[degree == size[of_doc]])
+    n_edges = int((size[complete] * (size[complete] - 1) // 2).sum())
+    rest = ~np.isin(of_doc[doc], complete)
+    return n_edges + _count_products(doc[rest], factor[rest], len(kept), len(factor_labels))
+
+
+def _count_products(doc, factor, n_docs, n_factors):
+    """Half the number of entries off the diagonal of AᵀA, for A the documents by factors."""
+    if not len(doc):
+        return 0
+    # Only the pattern counts; integers could overflow to an entry of zero.
+    ones = np.ones(len(doc), dtype=np.float32)
+    by_doc = csr_array(coo_array((ones, (doc, factor)), (n_docs, n_factors)))
+    by_factor = csr_array(by_doc.T)
+    work = np.bincount(factor, np.bincount(doc)[doc], minlength=n_factors)
+    number = (np.cumsum(work) // _BLOCK).astype(np.intp)
+    bounds = np.concatenate(([0], np.flatnonzero(np.diff(number)) + 1, [n_factors]))
+    n_entries = sum(
+        (by_factor[first:last] @ by_doc).nnz for first, last in pairwise(bounds.tolist())
+    )
+    return (n_entries - len(np.unique(factor))) // 2

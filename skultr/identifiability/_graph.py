@@ -1,0 +1,495 @@
+"""The identifiability graph: does a click log determine relevance, and how firmly?"""
+
+from functools import cached_property
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_random_state
+
+from .._components import bipartite_components, factor_components
+from ._bridges import articulation_documents, n_clique_edges
+from ._pairs import pairs_from_arrays, read_pairs
+from ._resistance import weak_links
+from ._verdict import MAX_NAMED, name_some, summary_html, summary_lines
+
+__all__ = ["IdentifiabilityGraph"]
+
+
+class IdentifiabilityGraph:
+    """The graph of bias factors that are linked where one document was shown under both.
+
+    A click log with clicks ~ relevance(document) * examination(bias factor) determines the
+    relevance of its documents, up to one scale, exactly if this graph is connected [1]_. If it
+    falls into components, each has a scale of its own: documents of different components cannot
+    be compared, however many clicks there are.
+
+    Parameters
+    ----------
+    doc : array-like of shape (n_rows,)
+        Document of each shown row; any hashable ids. Rows may recur.
+    bias : array-like of shape (n_rows,) or (n_rows, n_columns)
+        Bias factor of each row, such as its position; in several columns, a factor is a
+        combination of their values.
+    impressions : array-like of shape (n_rows,), default=None
+        How many impressions a row stands for, at least 0 (0: never shown); by default 1.
+    clicks : array-like of shape (n_rows,), default=None
+        Number of clicks of each row, between 0 and its impressions; None if unknown.
+
+    Attributes
+    ----------
+    n_factors : int
+        Number of bias factors.
+    n_documents : int
+        Number of documents that were shown.
+    n_pairs : int
+        Number of distinct (document, factor) pairs.
+    n_edges : int
+        Number of pairs of factors that share a document. Computed when asked for.
+    n_components : int
+        Number of components.
+    is_connected : bool
+        Whether there is one component: relevance is identifiable.
+    labels : ndarray of shape (n_factors,)
+        Component of each factor, by falling impressions: 0 is the largest.
+    document_labels : ndarray of shape (n_documents,)
+        Component of each document.
+    factors : pandas.DataFrame of shape (n_factors, n_columns)
+        The values of each factor, sorted.
+    components : pandas.DataFrame of shape (n_components, 6)
+        ``n_factors``, ``n_documents``, ``impressions``, ``impressions_share``, ``clicks_share``
+        (NaN where clicks are unknown) and ``examples``, up to three factors as text.
+    pairs : Pairs
+        The distinct pairs: arrays ``doc``, ``factor``, ``impressions``, ``clicks``, ``doc_ids``.
+
+    See Also
+    --------
+    IdentifiabilityRepair : Merge factors, or plan swaps, so that the graph is connected.
+
+    References
+    ----------
+    .. [1] "Identifiability Matters: Revealing the Hidden Recoverable Condition in Unbiased
+       Learning to Rank", ICML 2024, Theorem 1.
+
+    Examples
+    --------
+    Two documents that were shown at positions 1 and 2, and one that was only shown at 3:
+
+    >>> from skultr.identifiability import IdentifiabilityGraph
+    >>> graph = IdentifiabilityGraph(doc=["a", "a", "b", "c"], bias=[1, 2, 2, 3])
+    >>> graph.is_connected, graph.n_components
+    (False, 2)
+    >>> graph.labels
+    array([0, 0, 1])
+    """
+
+    def __init__(self, doc, bias, *, impressions=None, clicks=None):
+        self._set_pairs(pairs_from_arrays(doc, bias, impressions, clicks))
+
+    @classmethod
+    def from_log(cls, X, *, bias=None, click="click"):
+        """Read the graph from a click log, in the engine that holds it.
+
+        Parameters
+        ----------
+        X : frame or SimulatedLog
+            A frame of any kind that Narwhals reads (pandas, Polars, PyArrow, DuckDB, Dask,
+            PySpark, ...), in memory or lazy: the engine counts, and only the distinct pairs are
+            collected. Read are ``doc``, ``position``, ``impressions`` and the columns named
+            here. A frame in memory without ``doc`` takes rows with equal features as one
+            document. Rows without a position, or with 0 ``impressions``, were never shown.
+            Note that ``doc`` names the pair of a query and a document: an id that recurs under
+            other queries counts as one document with one relevance, and links more factors.
+        bias : str or list of str, default=None
+            Columns whose values together are the bias factor; by default ``bias`` if there is
+            one, else ``position``.
+        click : str or array-like of shape (n_rows,), default="click"
+            Name of the column with the *number* of clicks, as in
+            :func:`~skultr.aggregate_clicks`; or clicks (click rates) in memory, as the ``y`` of
+            ``fit``. If X has no column ``click``, clicks are unknown: only
+            :meth:`weak_links` and the shares of clicks need them.
+
+        Returns
+        -------
+        graph : IdentifiabilityGraph
+
+        Raises
+        ------
+        TypeError
+            X is no log.
+        ValueError
+            Columns are missing, ids or factors of shown rows are missing, clicks or
+            impressions are out of range, or nothing was shown.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skultr.identifiability import IdentifiabilityGraph
+        >>> log = pd.DataFrame({
+        ...     "doc": ["a", "b", "b", "a"],
+        ...     "position": [1, 2, 1, 2],
+        ...     "device": ["phone", "phone", "desktop", "desktop"],
+        ... })
+        >>> IdentifiabilityGraph.from_log(log)
+        IdentifiabilityGraph(n_factors=2, n_documents=2, n_components=1)
+        >>> IdentifiabilityGraph.from_log(log, bias=["position", "device"])
+        IdentifiabilityGraph(n_factors=4, n_documents=2, n_components=2)
+        """
+        return cls._from_pairs(read_pairs(X, bias=bias, click=click))
+
+    @classmethod
+    def _from_pairs(cls, pairs):
+        graph = cls.__new__(cls)
+        graph._set_pairs(pairs)
+        return graph
+
+    def _set_pairs(self, pairs):
+        self.pairs = pairs
+        self.factors = pairs.factors
+        of_doc, of_factor = bipartite_components(
+            pairs.doc, pairs.factor, self.n_documents, self.n_factors
+        )
+        impressions = np.bincount(of_factor[pairs.factor], pairs.impressions)
+        self.n_components = len(impressions)
+        order = np.argsort(-impressions, kind="stable")
+        number = np.empty(len(order), dtype=np.intp)
+        number[order] = np.arange(len(order))
+        self.labels, self.document_labels = number[of_factor], number[of_doc]
+
+    @property
+    def n_factors(self):
+        """Number of bias factors."""
+        return self.pairs.n_factors
+
+    @property
+    def n_documents(self):
+        """Number of documents that were shown."""
+        return self.pairs.n_documents
+
+    @property
+    def n_pairs(self):
+        """Number of distinct (document, factor) pairs."""
+        return self.pairs.n_pairs
+
+    @property
+    def is_connected(self):
+        """Whether the graph has one component, so that relevance is identifiable."""
+        return self.n_components == 1
+
+    @cached_property
+    def n_edges(self):
+        """Number of pairs of factors that share a document; the graph itself is never built."""
+        return n_clique_edges(self.pairs.doc, self.pairs.factor, self.labels)
+
+    @cached_property
+    def components(self):
+        """Table of the components: factors, documents, shares of impressions and clicks."""
+        pairs, size = self.pairs, self.n_components
+        of_pair = self.labels[pairs.factor]
+        impressions = np.bincount(of_pair, pairs.impressions, size)
+        clicks = np.full(size, np.nan)
+        if pairs.clicks is not None and pairs.clicks.any():
+            clicks = np.bincount(of_pair, pairs.clicks, size) / pairs.clicks.sum()
+        return pd.DataFrame(
+            {
+                "n_factors": np.bincount(self.labels),
+                "n_documents": np.bincount(self.document_labels, minlength=size),
+                "impressions": impressions,
+                "impressions_share": impressions / impressions.sum(),
+                "clicks_share": clicks,
+                "examples": self._examples(),
+            },
+            index=pd.RangeIndex(size, name="component"),
+        )
+
+    def bridges(self):
+        """Documents that alone hold the graph together.
+
+        Without such a document, the graph would fall into more components: identifiability
+        hangs by it, and by the features or the id that name it one document.
+
+        Returns
+        -------
+        bridges : pandas.DataFrame of shape (n_bridges, 4)
+            ``doc`` (``row``, the first row of the log with its features, where documents have no
+            ids), ``n_parts`` (into how many parts its component would fall), ``impressions`` and
+            ``clicks`` (NaN if unknown) of the document; the fewest clicks first.
+
+        Notes
+        -----
+        Exact, by biconnected components. The time is about linear in the distinct pairs.
+
+        Examples
+        --------
+        >>> from skultr.identifiability import IdentifiabilityGraph
+        >>> graph = IdentifiabilityGraph(list("aabbcc"), [1, 2, 1, 2, 2, 3])
+        >>> graph.bridges()
+          doc  n_parts  impressions  clicks
+        0   c        2          2.0     NaN
+        """
+        pairs = self.pairs
+        documents, n_parts = articulation_documents(pairs.doc, pairs.factor, self.labels)
+        impressions = np.bincount(pairs.doc, pairs.impressions)[documents]
+        clicks = np.full(len(documents), np.nan)
+        if pairs.clicks is not None:
+            clicks = np.bincount(pairs.doc, pairs.clicks)[documents]
+        name, ids = self._document_names()
+        table = {
+            name: ids[documents],
+            "n_parts": n_parts,
+            "impressions": impressions,
+            "clicks": clicks,
+        }
+        keys = ["clicks", "impressions"]
+        return pd.DataFrame(table).sort_values(keys, kind="stable", ignore_index=True)
+
+    def connection_probability(self, n_samples=None):
+        """Chance that a random log with as many documents and factors is connected.
+
+        With each impression drawn uniformly over all pairs of a document and a factor, two
+        factors share no document with probability
+
+        .. math:: f = [1 - (1 - e^{-|D| / (|X| |T|)})^2]^{|X|}
+
+        and the graph is connected with probability about :math:`1 - |T| f^{|T| - 1}` [1]_ [2]_.
+        It says what to expect of a log of this size, not whether this one is connected: rankings
+        are far from uniform.
+
+        Parameters
+        ----------
+        n_samples : float or array-like, default=None
+            Number of impressions |D|; by default those of this log.
+
+        Returns
+        -------
+        probability : float or ndarray
+            Between 0 and 1, in the shape of ``n_samples``.
+
+        References
+        ----------
+        .. [1] M. Chen et al., "Identifiability Matters", ICML 2024, Example 2.
+        .. [2] E. N. Gilbert, "Random graphs", Annals of Mathematical Statistics 30 (1959).
+
+        Examples
+        --------
+        >>> from skultr.identifiability import IdentifiabilityGraph
+        >>> graph = IdentifiabilityGraph(doc=[0, 0, 1, 2], bias=[1, 2, 2, 3])
+        >>> graph.connection_probability([5, 10, 50]).round(2)
+        array([0.1 , 0.92, 1.  ])
+        """
+        if n_samples is None:
+            n_samples = self.pairs.impressions.sum()
+        n_samples = np.asarray(n_samples, dtype=float)
+        if not (n_samples >= 0).all():
+            raise ValueError(f"n_samples must be numbers of at least 0, got {n_samples}.")
+        if self.n_factors == 1:
+            return np.ones(n_samples.shape)[()]
+        drawn = -np.expm1(-n_samples / (self.n_documents * self.n_factors))
+        with np.errstate(divide="ignore"):
+            log_apart = self.n_documents * np.log1p(-(drawn**2))
+        probability = 1.0 - self.n_factors * np.exp((self.n_factors - 1) * log_apart)
+        return np.clip(probability, 0.0, 1.0)[()]
+
+    def subsample_connectivity(self, fractions, n_repeats=20, *, random_state=None):
+        """How often a random part of the log is connected.
+
+        Parameters
+        ----------
+        fractions : array-like of shape (n_fractions,)
+            Each impression is kept with this probability, in (0, 1].
+        n_repeats : int, default=20
+            Samples. Within a sample, a larger fraction keeps all that a smaller one keeps.
+        random_state : int, RandomState instance or None, default=None
+            Pass an int for the same samples again.
+
+        Returns
+        -------
+        connectivity : pandas.DataFrame of shape (n_fractions, 4)
+            ``fraction``, ``connected`` (share of samples whose graph is connected),
+            ``standard_error`` of it, and ``n_components`` (mean).
+
+        Notes
+        -----
+        A factor of the log that a sample misses is a component of its own: its examination
+        cannot be told from that sample.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skultr.identifiability import IdentifiabilityGraph
+        >>> doc, position = np.repeat(np.arange(5), 10), np.tile([1, 2], 25)
+        >>> graph = IdentifiabilityGraph(doc, position)
+        >>> table = graph.subsample_connectivity([0.05, 0.5, 1.0], random_state=0)
+        >>> table["connected"].tolist()
+        [0.15, 1.0, 1.0]
+        """
+        fractions = np.atleast_1d(np.asarray(fractions, dtype=float))
+        if fractions.ndim != 1 or not ((fractions > 0) & (fractions <= 1)).all():
+            raise ValueError(f"fractions must lie in (0, 1], got {fractions}.")
+        if not isinstance(n_repeats, Integral) or n_repeats < 1:
+            raise ValueError(f"n_repeats must be a whole number from 1, got {n_repeats!r}.")
+        rng, pairs = check_random_state(random_state), self.pairs
+        counts = np.empty((n_repeats, len(fractions)), dtype=np.intp)
+        for repeat in range(n_repeats):
+            # A pair of n impressions is lost with probability (1 - fraction)^n; the fraction at
+            # which it appears has this distribution.
+            appears = -np.expm1(np.log(rng.uniform(size=self.n_pairs)) / pairs.impressions)
+            for column, fraction in enumerate(fractions):
+                rows = (appears <= fraction) | (fraction == 1)
+                counts[repeat, column] = factor_components(
+                    pairs.doc[rows], pairs.factor[rows], self.n_factors
+                )[0]
+        connected = (counts == 1).mean(axis=0)
+        return pd.DataFrame(
+            {
+                "fraction": fractions,
+                "connected": connected,
+                "standard_error": np.sqrt(connected * (1 - connected) / n_repeats),
+                "n_components": counts.mean(axis=0),
+            }
+        )
+
+    def weak_links(self, n_links=None, *, random_state=0):
+        """How well the log can tell examinations apart: its weakest links, weakest first.
+
+        If each document has a relevance and each factor an examination of its own, no unbiased
+        estimate of log(examination of a / examination of b) has a standard error below the
+        square root of the effective resistance between a and b, in the network of documents
+        and factors with the number of clicks of each pair as its conductance. The links are the
+        minimum spanning tree of the factors under it: across a link, no two factors can be
+        compared with a smaller standard error than that of the link.
+
+        Parameters
+        ----------
+        n_links : int, default=None
+            How many; by default all, one fewer than factors.
+        random_state : int, RandomState instance or None, default=0
+            For the random projections of large graphs.
+
+        Returns
+        -------
+        links : pandas.DataFrame of shape (n_links, 5)
+            ``factor_a`` and ``factor_b`` (values, or tuples where factors have several columns),
+            ``standard_error`` of the log ratio of their examinations (infinite where no click
+            links them), ``factor_95`` (the ratio is known to within this factor, with 95 %
+            confidence) and ``n_factors``, the factors on the smaller side when links are added
+            from the firmest on.
+
+        Notes
+        -----
+        *Bound.* Clicks of a pair are taken as Poisson, whose Fisher information about log click
+        rate is the expected clicks; that of binomial clicks is larger by 1 / (1 - click rate).
+        The observed clicks stand in for the expected. Pairs without a click carry no
+        information: a log that hangs together through such pairs alone has infinite standard
+        errors. A model that ties documents together through features can do better.
+
+        *Unknown clicks.* Impressions stand in for them, as if everything shown were clicked: the
+        true standard errors are larger.
+
+        *Large graphs.* Exact for components of up to 2000 factors. Beyond, resistances come from
+        64 random projections [1]_ (their standard errors are off by about 9 %), and only between
+        the most clicked factor of each document and its others.
+
+        References
+        ----------
+        .. [1] D. A. Spielman, N. Srivastava, "Graph sparsification by effective resistances",
+           SIAM Journal on Computing 40 (2011).
+
+        Examples
+        --------
+        Positions 1 and 2 share a well-clicked document, 2 and 3 one with 4 clicks each:
+
+        >>> from skultr.identifiability import IdentifiabilityGraph
+        >>> graph = IdentifiabilityGraph(
+        ...     ["a", "a", "b", "b"], [1, 2, 2, 3],
+        ...     impressions=[1000, 1000, 20, 20], clicks=[100, 100, 4, 4],
+        ... )
+        >>> graph.weak_links().round(2)
+           factor_a  factor_b  standard_error  factor_95  n_factors
+        0         2         3            0.71       4.00          1
+        1         1         2            0.14       1.32          1
+        """
+        if n_links is not None and (not isinstance(n_links, Integral) or n_links < 0):
+            raise ValueError(f"n_links must be a whole number from 0 or None, got {n_links!r}.")
+        a, b, variance, n_smaller = self._links(random_state)
+        rows = slice(None, n_links)
+        names, error = self._factor_names(), np.sqrt(variance[rows])
+        with np.errstate(over="ignore"):
+            factor_95 = np.exp(1.96 * error)
+        return pd.DataFrame(
+            {
+                "factor_a": names.take(a[rows]).to_numpy(),
+                "factor_b": names.take(b[rows]).to_numpy(),
+                "standard_error": error,
+                "factor_95": factor_95,
+                "n_factors": n_smaller[rows],
+            }
+        )
+
+    def _links(self, random_state=0):
+        pairs = self.pairs
+        conductance = pairs.impressions if pairs.clicks is None else pairs.clicks
+        rng = check_random_state(random_state)
+        return weak_links(pairs.doc, pairs.factor, conductance, self.n_factors, rng)
+
+    def summary(self):
+        """The verdict in plain words, and what to do.
+
+        Returns
+        -------
+        summary : str
+            First whether the log identifies relevance, then the components, the documents and
+            links it hangs by, and the remedy. Graphs of more than a million pairs are not
+            searched for these: see :meth:`bridges` and :meth:`weak_links`.
+
+        Examples
+        --------
+        >>> from skultr.identifiability import IdentifiabilityGraph
+        >>> print(IdentifiabilityGraph(["a", "a", "b", "b"], [1, 2, 3, 4]).summary())
+        NOT identifiable: 4 bias factors fall into 2 components.
+        Relevance can be compared within a component only, however many clicks there are.
+          component 0: 2 factors (1, 2), 1 document, 50.0 % of impressions
+          component 1: 2 factors (3, 4), 1 document, 50.0 % of impressions
+        To do: IdentifiabilityRepair(strategy="merge") lets the most similar factors of different
+          components share one examination; strategy="intervene" plans 1 swap to serve instead.
+        """
+        return "\n".join(summary_lines(self))
+
+    def __repr__(self):
+        return (
+            f"IdentifiabilityGraph(n_factors={self.n_factors}, n_documents={self.n_documents}, "
+            f"n_components={self.n_components})"
+        )
+
+    def _repr_html_(self):
+        return summary_html(self)
+
+    # Names of factors and documents ---------------------------------------------------
+    def _factor_names(self):
+        """A Series by factor code: its value, or a tuple where it has several columns."""
+        columns = [self.factors.iloc[:, i] for i in range(self.factors.shape[1])]
+        if len(columns) == 1:
+            return columns[0]
+        names = np.empty(self.n_factors, dtype=object)
+        names[:] = list(zip(*(column.tolist() for column in columns), strict=True))
+        return pd.Series(names)
+
+    def _document_names(self):
+        """Name of the column that names documents, and the name of each."""
+        pairs = self.pairs
+        if pairs.doc_ids is not None:
+            return "doc", pairs.doc_ids
+        if pairs.doc_rows is not None:
+            return "row", pairs.doc_rows
+        return "doc", np.arange(self.n_documents)
+
+    def _examples(self):
+        """The first factors of each component, as text."""
+        order = np.argsort(self.labels, kind="stable")
+        size = np.bincount(self.labels)
+        first = np.cumsum(size) - size
+        names = self._factor_names()
+        return [
+            name_some(names.take(order[start : start + min(n, MAX_NAMED)]), n)
+            for start, n in zip(first.tolist(), size.tolist(), strict=True)
+        ]

@@ -1,0 +1,424 @@
+"""Plans that join the components of bias factors: minimum spanning trees over components.
+
+Both repairs of a disconnected log choose one link between components at a time, each at a cost,
+so that all components hang together at the least total cost. Costs between two components come
+from their members, and are never held as a matrix: Prim's algorithm asks for one row at a time.
+"""
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import (
+    breadth_first_order,
+    connected_components,
+    dijkstra,
+    minimum_spanning_tree,
+)
+from scipy.spatial.distance import cdist
+
+__all__ = [
+    "intervention_plan",
+    "merge_plan",
+    "merged_codes",
+    "neighbour_inside",
+    "random_plan",
+    "tree_diameter",
+]
+
+#: Longest merge plan, in hours by :func:`_estimated_hours`, that is begun at all.
+MAX_HOURS = 2.0
+#: Costs computed at a time.
+_CHUNK = 1 << 21
+
+
+def merge_plan(vectors, labels):
+    """Pairs of bias factors whose merging joins all components at the least total distance.
+
+    The exact minimum spanning tree over components, where two components are as far apart as
+    their nearest factors (Euclidean distance).
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (n_factors, n_dimensions)
+        Bias features, finite.
+    labels : ndarray of shape (n_factors,), int
+        Component of each factor, from 0 to ``n_components - 1``, all of which occur.
+
+    Returns
+    -------
+    a, b : ndarray of shape (n_components - 1,), int
+        Factors to merge. Each ``a`` is in component 0, or in one that a former pair has joined
+        to it; each ``b`` is in the component that this pair joins.
+    cost : ndarray of shape (n_components - 1,)
+        Distance of each pair.
+
+    Raises
+    ------
+    ValueError
+        If it would take more than `MAX_HOURS` hours; says the estimated time and what to do.
+
+    Notes
+    -----
+    One dimension takes one sort. More dimensions take a number of distances that is quadratic in
+    the factors, in memory that is linear in them. (Search trees do not pay: the context vectors
+    they would be for have ten dimensions and more, and hardly any neighbours.)
+    """
+    vectors = _comparable(np.asarray(vectors, dtype=float))
+    n_components = int(labels.max(initial=-1)) + 1
+    if n_components < 2:
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0)
+    if vectors.shape[1] <= 1:
+        return _merge_on_a_line(
+            vectors[:, 0] if vectors.shape[1] else np.zeros(len(labels)), labels
+        )
+    _refuse_if_endless(len(vectors), vectors.shape[1])
+    a, b, squared = _prim(labels, _nearest(vectors, labels))
+    return a, b, np.sqrt(squared)
+
+
+def intervention_plan(doc, factor, labels, relevance, examination):
+    """Documents to show once under another factor, which joins all components at the least cost.
+
+    Showing document x, logged under factor t, under t' as well tells the ratio of their
+    examinations with a variance proportional to ``1 / (r_x o_t) + 1 / (r_x o_t') - 2``
+    (Proposition 1 of [1]_). The cost of joining two components is the least over all documents
+    and factors, in the cheaper direction; the plan is the minimum spanning tree.
+
+    Parameters
+    ----------
+    doc, factor : ndarray of shape (n_pairs,), int
+        Distinct pairs of a document and a factor it was shown under: the candidates. Components
+        without one can only receive documents.
+    labels : ndarray of shape (n_factors,), int
+        Component of each factor, from 0 to ``n_components - 1``, all of which occur.
+    relevance : ndarray of shape (n_documents,)
+        Click probability if examined, in (0, 1].
+    examination : ndarray of shape (n_factors,)
+        Probability of examination, in (0, 1].
+
+    Returns
+    -------
+    doc, from_, to : ndarray of shape (n_components - 1,), int
+        The document, the factor of its component under which it was shown, and the new one.
+    cost : ndarray of shape (n_components - 1,)
+
+    References
+    ----------
+    .. [1] Chen, M., Liu, C., Liu, Z., Li, Z., Sun, J. (2024). Identifiability matters: Revealing
+       the hidden recoverable condition in unbiased learning to rank. ICML.
+    """
+    target, wait = _targets(labels, examination)
+    chosen, starts = _candidates(doc, factor, labels, relevance, examination)
+    slope = 1.0 / relevance[doc[chosen]]
+    level = slope / examination[factor[chosen]]
+    ends = np.append(starts[1:], len(chosen))
+
+    def sending(component, waits):
+        """Cost of the cheapest candidate of a component at each target, and which it is."""
+        lines = slice(starts[component], ends[component])
+        return _lowest(level[lines], slope[lines], waits)
+
+    def prepare(outside):
+        some = outside[ends[outside] > starts[outside]]
+        lines = np.concatenate([np.arange(starts[c], ends[c]) for c in some] or [[]]).astype(int)
+        place = np.searchsorted(outside, some)
+        firsts = np.cumsum(ends[some] - starts[some]) - (ends[some] - starts[some])
+        levels, slopes, waits = level[lines], slope[lines], wait[outside]
+
+        def reach(component):
+            cost = sending(component, waits)[0]
+            if len(some):
+                receiving = np.minimum.reduceat(levels + slopes * wait[component], firsts)
+                cost[place] = np.minimum(cost[place], receiving)
+            return cost, component
+
+        return reach
+
+    a, b, cost = _prim(np.arange(len(target)), prepare)
+    out, to = np.empty(len(a), dtype=np.intp), np.empty(len(a), dtype=np.intp)
+    for link, (left, right) in enumerate(zip(a, b, strict=True)):
+        there, back = sending(left, wait[[right]]), sending(right, wait[[left]])
+        forward = there[0][0] <= back[0][0]
+        sender, receiver, line = (left, right, there) if forward else (right, left, back)
+        out[link] = chosen[starts[sender] + line[1][0]]
+        to[link] = target[receiver]
+    return doc[out], factor[out], to, cost - 2.0
+
+
+def random_plan(doc, factor, labels, rng):
+    """Interventions at random costs: the plan that asks nothing about documents and factors.
+
+    As :func:`intervention_plan` if the cost of every (document, factor, other factor) were drawn
+    from one distribution, whatever it is.
+
+    Parameters
+    ----------
+    doc, factor : ndarray of shape (n_pairs,), int
+    labels : ndarray of shape (n_factors,), int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    doc, from_, to : ndarray of shape (n_components - 1,), int
+    """
+    n_components = int(labels.max(initial=-1)) + 1
+    n_factors = np.bincount(labels, minlength=n_components)
+    n_pairs = np.bincount(labels[factor], minlength=n_components)
+
+    def prepare(outside):
+        def reach(component):
+            # The least of m costs drawn alike is distributed as the first of m alarms: only
+            # the order of costs matters for the tree, and it sees every two components once.
+            m = n_pairs[component] * n_factors[outside] + n_pairs[outside] * n_factors[component]
+            with np.errstate(divide="ignore"):
+                return rng.standard_exponential(len(outside)) / m, component
+
+        return reach
+
+    a, b, _ = _prim(np.arange(n_components), prepare)
+    forward = n_pairs[a] * n_factors[b]
+    backward = n_pairs[b] * n_factors[a]
+    swap = rng.random(len(a)) * (forward + backward) >= forward
+    sender, receiver = np.where(swap, b, a), np.where(swap, a, b)
+    pair = _random_member(labels[factor], n_pairs, sender, rng)
+    return doc[pair], factor[pair], _random_member(labels, n_factors, receiver, rng)
+
+
+def merged_codes(n_factors, a, b):
+    """Codes of factors of which pairs are merged.
+
+    Parameters
+    ----------
+    n_factors : int
+    a, b : ndarray of shape (n_merges,), int
+
+    Returns
+    -------
+    codes : ndarray of shape (n_factors,), int
+        The same for factors that are merged; numbered by their first factor.
+    """
+    graph = coo_array((np.ones(len(a)), (a, b)), (n_factors, n_factors))
+    labels = connected_components(graph, directed=False)[1]
+    _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[codes]
+
+
+def neighbour_inside(vectors, labels, chosen, distance):
+    """Another factor of the same component, at about a given distance.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (n_factors, n_dimensions)
+    labels : ndarray of shape (n_factors,), int
+    chosen : ndarray of shape (n_chosen,), int
+        Factors whose neighbour is asked for; they may recur.
+    distance : ndarray of shape (n_chosen,)
+        How far away it should be.
+
+    Returns
+    -------
+    neighbour : ndarray of shape (n_chosen,), int
+        -1 where no other factor of the component is elsewhere.
+    found : ndarray of shape (n_chosen,)
+        Its distance; NaN there.
+    """
+    neighbour = np.full(len(chosen), -1)
+    found = np.full(len(chosen), np.nan)
+    order = np.argsort(labels, kind="stable")
+    bounds = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
+    asked = np.argsort(labels[chosen], kind="stable")
+    first = np.searchsorted(labels[chosen][asked], np.arange(len(bounds)))
+    for component in np.flatnonzero((np.diff(bounds) > 1) & (np.diff(first) > 0)):
+        members = order[bounds[component] : bounds[component + 1]]
+        places = asked[first[component] : first[component + 1]]
+        step = max(1, _CHUNK // len(members))
+        for start in range(0, len(places), step):
+            part = places[start : start + step]
+            apart = cdist(vectors[chosen[part]], vectors[members])
+            off = np.where(apart > 0, np.abs(apart - distance[part, None]), np.inf)
+            best = off.argmin(axis=1)
+            row = np.arange(len(part))
+            elsewhere = np.isfinite(off[row, best])
+            neighbour[part] = np.where(elsewhere, members[best], -1)
+            found[part] = np.where(elsewhere, apart[row, best], np.nan)
+    return neighbour, found
+
+
+def tree_diameter(n_nodes, a, b, cost):
+    """Length of the longest path in a tree.
+
+    Parameters
+    ----------
+    n_nodes : int
+    a, b : ndarray of shape (n_nodes - 1,), int
+        Ends of the edges.
+    cost : ndarray of shape (n_nodes - 1,)
+        Their lengths, not negative.
+
+    Returns
+    -------
+    diameter : float
+    """
+    if n_nodes < 2:
+        return 0.0
+    tree = coo_array((cost, (a, b)), (n_nodes, n_nodes)).tocsr()
+    # A node farthest from any node is one end of a longest path.
+    distance = dijkstra(tree, directed=False, indices=0)
+    return float(dijkstra(tree, directed=False, indices=int(distance.argmax())).max())
+
+
+def _prim(labels, prepare):
+    """Minimum spanning tree over components of items, from the component 0.
+
+    ``prepare(items)`` gives a function of a component, which returns its cost to each of the
+    items and where that cost comes from (one value or one an item).
+    """
+    outside = np.flatnonzero(labels != 0)
+    of = labels[outside]
+    n_links = int(labels.max(initial=0))
+    links = np.empty((2, n_links), dtype=np.intp)
+    costs = np.empty(n_links)
+    best, source = np.full(len(outside), np.inf), np.zeros(len(outside), dtype=np.intp)
+    reach, waiting, joined = prepare(outside), np.ones(len(outside), dtype=bool), 0
+    for link in range(n_links):
+        cost, origin = reach(joined)
+        nearer = cost < best
+        nearer &= waiting
+        np.copyto(best, cost, where=nearer)
+        np.copyto(source, origin, where=nearer)
+        place = int(best.argmin())
+        links[:, link] = source[place], outside[place]
+        costs[link] = best[place]
+        joined = of[place]
+        done = of == joined
+        best[done], waiting[done] = np.inf, False
+        # Joined items are dropped by the eighth: dropping each at once would copy all the rest.
+        if 8 * np.count_nonzero(waiting) < 7 * len(waiting):
+            outside, of, best, source = (x[waiting] for x in (outside, of, best, source))
+            reach, waiting = prepare(outside), np.ones(len(outside), dtype=bool)
+    return links[0], links[1], costs
+
+
+def _nearest(vectors, labels):
+    """Squared distances from the factors of a component, for :func:`_prim`."""
+    order = np.argsort(labels, kind="stable")
+    bounds = np.searchsorted(labels[order], np.arange(labels.max() + 2))
+
+    def prepare(outside):
+        there = vectors[outside]
+
+        def reach(component):
+            members = order[bounds[component] : bounds[component + 1]]
+            cost, origin = cdist(vectors[members[:1]], there, "sqeuclidean")[0], members[0]
+            step = max(1, _CHUNK // max(1, len(there)))
+            if len(members) > 1:
+                origin = np.full(len(there), origin)
+            for start in range(1, len(members), step):
+                part = members[start : start + step]
+                distance = cdist(vectors[part], there, "sqeuclidean")
+                least = distance.argmin(axis=0)
+                distance = distance[least, np.arange(len(there))]
+                nearer = distance < cost
+                cost[nearer], origin[nearer] = distance[nearer], part[least[nearer]]
+            return cost, origin
+
+        return reach
+
+    return prepare
+
+
+def _merge_on_a_line(values, labels):
+    """The merge plan in one dimension: only neighbours can be the nearest of two components."""
+    order = np.argsort(values, kind="stable")
+    left, right = order[:-1], order[1:]
+    link = np.flatnonzero(labels[left] != labels[right])
+    left, right = left[link], right[link]
+    by_cost = np.argsort(values[right] - values[left], kind="stable")
+    left, right = left[by_cost], right[by_cost]
+    n = int(labels.max()) + 1
+    low = np.minimum(labels[left], labels[right]).astype(np.int64)
+    high = np.maximum(labels[left], labels[right]).astype(np.int64)
+    # The cheapest link of any two components; their order stands for the cost, so that no
+    # weight is 0, which a sparse graph would not have.
+    kept = np.sort(np.unique(low * n + high, return_index=True)[1])
+    left, right, low, high = left[kept], right[kept], low[kept], high[kept]
+    tree = minimum_spanning_tree(coo_array((np.arange(1.0, len(kept) + 1), (low, high)), (n, n)))
+    used = tree.data.astype(np.intp) - 1
+    left, right = left[used], right[used]
+    nodes, parents = breadth_first_order(tree, 0, directed=False)
+    flip = parents[labels[right]] != labels[left]
+    a, b = np.where(flip, right, left), np.where(flip, left, right)
+    turn = np.empty(n, dtype=np.intp)
+    turn[nodes] = np.arange(n)
+    by_turn = np.argsort(turn[labels[b]])
+    a, b = a[by_turn], b[by_turn]
+    return a, b, np.abs(values[a] - values[b])
+
+
+def _comparable(vectors):
+    """Columns that vary at all."""
+    return vectors[:, np.ptp(vectors, axis=0) > 0] if len(vectors) else vectors
+
+
+def _refuse_if_endless(n_factors, n_dimensions):
+    hours = _estimated_hours(n_factors, n_dimensions)
+    if hours > MAX_HOURS:
+        raise ValueError(
+            f"Merging {n_factors:,} bias factors by {n_dimensions} bias features would take about "
+            f"{hours:,.0f} hours, because every two of them are compared; expected at most "
+            f"{MAX_HOURS:g} hours. Use coarser bias factors (fewer bias columns, or values in "
+            "groups), or a single bias feature, for which millions of factors take seconds."
+        )
+
+
+def _estimated_hours(n_factors, n_dimensions):
+    """Time of a merge plan on one core: half of all distances, and the search for the least."""
+    return n_factors**2 / 2 * (2.0 + 0.25 * n_dimensions) * 1e-9 / 3600
+
+
+def _targets(labels, examination):
+    """The most examined factor of each component, and 1 / its examination."""
+    order = np.lexsort((-examination, labels))
+    target = order[np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 1))]
+    return target, 1.0 / examination[target]
+
+
+def _candidates(doc, factor, labels, relevance, examination):
+    """Pairs that can be the cheapest of their component, by component, and where each begins.
+
+    At a target with wait z = 1 / o' a pair costs level + slope z. One that is beaten in both
+    by another is never the cheapest.
+    """
+    component = labels[factor].astype(np.int64)
+    slope = 1.0 / relevance[doc]
+    level = slope / examination[factor]
+    order = np.lexsort((level, slope, component))
+    component = component[order]
+    n = len(order)
+    rank = np.empty(n, dtype=np.int64)
+    rank[np.argsort(level[order], kind="stable")] = np.arange(n)
+    # Ranks fall from one component to the next, so that the running minimum begins anew.
+    lowest = np.minimum.accumulate(rank - component * n)
+    kept = np.ones(n, dtype=bool)
+    kept[1:] = lowest[1:] < lowest[:-1]
+    n_components = labels.max(initial=-1) + 1
+    return order[kept], np.searchsorted(component[kept], np.arange(n_components))
+
+
+def _lowest(level, slope, waits):
+    """Least of the lines at each point, and which line it is; infinite where there is no line."""
+    least, which = np.full(len(waits), np.inf), np.zeros(len(waits), dtype=np.intp)
+    step = max(1, _CHUNK // max(1, len(waits)))
+    for start in range(0, len(level), step):
+        cost = level[start : start + step, None] + slope[start : start + step, None] * waits
+        line = cost.argmin(axis=0)
+        cost = cost[line, np.arange(len(waits))]
+        lower = cost < least
+        least[lower], which[lower] = cost[lower], start + line[lower]
+    return least, which
+
+
+def _random_member(labels, sizes, components, rng):
+    """A random item of each of the components."""
+    order = np.argsort(labels, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    return order[starts[components] + rng.integers(sizes[components])]

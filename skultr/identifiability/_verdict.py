@@ -1,0 +1,203 @@
+"""The verdict on an identifiability graph, in plain words and as a table."""
+
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from ._resistance import MAX_EXACT
+
+__all__ = ["MAX_NAMED", "name_some", "summary_html", "summary_lines"]
+
+#: Factors and documents that are named before the others are counted.
+MAX_NAMED = 3
+#: Components that are listed.
+_MAX_LISTED = 6
+#: Pairs up to which bridges and weak links are looked for: a few seconds.
+_MAX_PAIRS = 1_000_000
+#: Standard error of a log ratio above which it counts as barely known: a factor of 1.5 at 95 %.
+_BARELY = 0.2
+#: Share of impressions outside the firmly linked core above which the verdict says so.
+_NOTABLE = 0.05
+
+
+def name_some(names, total=None):
+    """The first of some names as text, such as ``1, 2, 3, ...``."""
+    names = list(names)
+    total = len(names) if total is None else total
+    text = ", ".join(_name(name) for name in names[:MAX_NAMED])
+    return f"{text}, ..." if total > MAX_NAMED else text
+
+
+def summary_lines(graph):
+    """Lines of ``IdentifiabilityGraph.summary``."""
+    weak = _weak_part(graph)
+    return [
+        *_verdict(graph, weak),
+        *_components(graph),
+        *_bridges(graph),
+        *_links(graph, weak),
+        *_remedy(graph, weak),
+    ]
+
+
+def summary_html(graph):
+    """The verdict and the largest components as an HTML table."""
+    verdict, *rest = summary_lines(graph)
+    colour = "#8a5a00" if "barely" in verdict else "#1b6e3c"
+    if not graph.is_connected:
+        colour = "#b3261e"
+    notes = [line for line in rest if not line.startswith("  component")]
+    table = graph.components.head(_MAX_LISTED).dropna(axis="columns", how="all")
+    formats = {"impressions": "{:,.0f}".format}
+    formats |= dict.fromkeys(("impressions_share", "clicks_share"), "{:.1%}".format)
+    return (
+        f'<div><strong style="color:{colour}">{escape(verdict)}</strong>'
+        f"{table.to_html(formatters=formats, border=0)}"
+        f"<p>{escape(' '.join(line.strip() for line in notes))}</p></div>"
+    )
+
+
+# The parts of a summary ---------------------------------------------------------------
+def _verdict(graph, weak):
+    factors = _count(graph.n_factors, "bias factor")
+    if not graph.is_connected:
+        return [
+            f"NOT identifiable: {factors} fall into {graph.n_components:,} components.",
+            "Relevance can be compared within a component only, however many clicks there are.",
+        ]
+    if graph.n_factors == 1:
+        return ["Identifiable: there is one bias factor, so click rates compare documents fairly."]
+    if weak is not None and weak.matters:
+        return [f"Identifiable, but barely: {factors} form one component with weak links."]
+    return [
+        f"Identifiable: {factors} form one component, so that clicks determine the relevance of "
+        f"all {_count(graph.n_documents, 'document')} up to one scale."
+    ]
+
+
+def _components(graph):
+    if graph.is_connected:
+        return []
+    table = graph.components.head(_MAX_LISTED)
+    lines = [
+        f"  component {row.Index}: {_count(row.n_factors, 'factor')} ({row.examples}), "
+        f"{_count(row.n_documents, 'document')}, "
+        f"{100 * row.impressions_share:.1f} % of impressions"
+        for row in table.itertuples()
+    ]
+    others = graph.n_components - len(table)
+    if others:
+        share = graph.components["impressions_share"].iloc[len(table) :].sum()
+        lines.append(f"  {others:,} more, with {100 * share:.1f} % of impressions together")
+    return lines
+
+
+def _bridges(graph):
+    if not graph.is_connected or graph.n_factors == 1:
+        return []
+    if graph.n_pairs > _MAX_PAIRS:
+        return ["Not looked for in a log of this size: see bridges()."]
+    bridges = graph.bridges()
+    if bridges.empty:
+        return []
+    ids = f"{bridges.columns[0]} {name_some(bridges.iloc[:, 0])}"
+    if len(bridges) == 1:
+        return [f"It is connected through one document alone ({ids}): see bridges()."]
+    return [f"Each of {len(bridges):,} documents alone keeps it connected ({ids}): see bridges()."]
+
+
+def _links(graph, weak):
+    if not graph.is_connected or graph.n_factors == 1:
+        return []
+    if not _is_small(graph):
+        return ["Not looked for in a log of this size: see weak_links()."]
+    unknown = graph.pairs.clicks is None
+    lines = ["Clicks are unknown; how firmly the factors are linked is a best case."] * unknown
+    if weak is None:
+        return lines
+    names = graph._factor_names().take(weak.side[:MAX_NAMED])
+    who = f"The examination of {{{name_some(names, len(weak.side))}}} relative to the rest"
+    if np.isinf(weak.error):
+        lines.append(f"{who} is not known: no clicked document links them.")
+    else:
+        lines.append(f"{who} is known only to a factor of {np.exp(1.96 * weak.error):.3g} (95 %).")
+    factors = _count(weak.n_factors, "factor")
+    lines.append(
+        f"In all, {factors} ({100 * weak.share:.2g} % of impressions) can be compared with the "
+        f"others only to a factor above {np.exp(1.96 * _BARELY):.2g}: see weak_links()."
+    )
+    return lines
+
+
+def _remedy(graph, weak):
+    if not graph.is_connected:
+        swaps = _count(graph.n_components - 1, "swap")
+        return [
+            'To do: IdentifiabilityRepair(strategy="merge") lets the most similar factors of '
+            "different",
+            f'  components share one examination; strategy="intervene" plans {swaps} to serve '
+            "instead.",
+        ]
+    if weak is not None:
+        return ["To do: collect clicks on documents that are shown on both sides of weak links."]
+    return []
+
+
+# Weak links ---------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class _Weak:
+    """What is weakly linked: the smaller side of the weakest link, and all outside the core."""
+
+    side: np.ndarray
+    error: float
+    n_factors: int
+    share: float
+
+    @property
+    def matters(self):
+        return self.share >= _NOTABLE
+
+
+def _is_small(graph):
+    return graph.n_pairs <= _MAX_PAIRS and graph.n_factors <= MAX_EXACT
+
+
+def _weak_part(graph):
+    """What hangs by links that are barely known, or None."""
+    if not (graph.is_connected and _is_small(graph)):
+        return None
+    a, b, variance, _ = graph._links()
+    if not len(a) or variance[0] <= _BARELY**2:
+        return None
+    ends = _without(a, b, np.arange(len(a)) > 0, graph.n_factors)
+    one, other = (np.flatnonzero(ends == ends[end]) for end in (a[0], b[0]))
+    groups = _without(a, b, variance <= _BARELY**2, graph.n_factors)
+    impressions = np.bincount(graph.pairs.factor, graph.pairs.impressions)
+    share = np.bincount(groups, impressions) / impressions.sum()
+    core = int(np.argmax(share))
+    return _Weak(
+        side=min(one, other, key=len),
+        error=float(np.sqrt(variance[0])),
+        n_factors=int((groups != core).sum()),
+        share=1.0 - share[core],
+    )
+
+
+def _without(a, b, keep, n_factors):
+    """Components of the factors by the links to keep."""
+    links = coo_array((np.ones(keep.sum()), (a[keep], b[keep])), (n_factors, n_factors))
+    return connected_components(links, directed=False)[1]
+
+
+# Words --------------------------------------------------------------------------------
+def _name(value):
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_name, value))})"
+    return str(value)
+
+
+def _count(n, noun):
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

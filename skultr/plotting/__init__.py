@@ -1,0 +1,11 @@
+"""Pictures: what a click log determines, and what a model made of it.
+
+Displays as in scikit-learn: made by ``from_...``, drawn again by ``plot``, with the figure and its
+axes as attributes. They need matplotlib (``pip install "skultr[plot]"``), which is imported when
+a display is drawn.
+"""
+
+from ._examination import ExaminationDisplay
+from ._identifiability import IdentifiabilityDisplay
+
+__all__ = ["ExaminationDisplay", "IdentifiabilityDisplay"]

@@ -1,0 +1,56 @@
+"""What all pictures share: axes to draw on, and colours."""
+
+from itertools import cycle
+
+__all__ = ["TRUTH", "colors_of", "make_axes", "palette"]
+
+#: The truth and other givens, apart from the colours of what was learned.
+TRUTH = "black"
+#: Methods keep their colour through all pictures of the package and its documentation.
+_OF_METHODS = {
+    "production": "#9aa0a6",
+    "naive": "#d1495b",
+    "ips": "#2e86ab",
+    "dla": "#1b998b",
+    "skyline": "#3d3d3d",
+}
+_PALETTE = (
+    "#1b998b",
+    "#2e86ab",
+    "#d1495b",
+    "#edae49",
+    "#6d597a",
+    "#8c5e34",
+    "#5b8e3e",
+    "#c77dba",
+)
+
+
+def make_axes(ax, caller, figsize=None):
+    """The axes to draw on: ``ax``, or those of a new figure."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} draws with matplotlib, which is not installed. Install it with "
+            "`pip install matplotlib` or `pip install 'skultr[plot]'`."
+        ) from error
+    if ax is None:
+        _, ax = plt.subplots(figsize=figsize, layout="constrained")
+    return ax
+
+
+def palette(n):
+    """Colours of ``n`` things, over again where there are more things than colours."""
+    return [_PALETTE[i % len(_PALETTE)] for i in range(n)]
+
+
+def colors_of(names):
+    """Colour of each named curve: a known method has its own, others take those left."""
+    found = {name: _OF_METHODS.get(_method(name)) for name in names}
+    left = cycle(color for color in _PALETTE if color not in _OF_METHODS.values())
+    return {name: color or next(left) for name, color in found.items()}
+
+
+def _method(name):
+    return str(name).lower().removesuffix("ranker").strip()

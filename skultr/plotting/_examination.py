@@ -1,0 +1,380 @@
+"""Estimated examination of bias factors, against the truth where it is known."""
+
+from collections.abc import Mapping
+from numbers import Real
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from ._axes import TRUTH, colors_of, make_axes
+
+__all__ = ["ExaminationDisplay"]
+
+#: Above this number of bias factors, one tick a factor cannot be read.
+_MAX_CURVE = 60
+_MARKERS = "osD^vP"
+
+
+class ExaminationDisplay:
+    """Curves of the examination that models estimated, with intervals, against the truth.
+
+    Make it with :meth:`from_estimator` or :meth:`from_estimators`.
+
+    Parameters
+    ----------
+    tables : dict of str to DataFrame
+        By name of the model: a table like ``examination_``, indexed by bias factor, with the
+        column ``examination`` and perhaps ``standard_error``, that of its logarithm.
+    truth : Series, default=None
+        True examination, indexed by bias factor.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+    lines_ : dict of str to matplotlib.lines.Line2D
+        The curve (or points) of each model.
+    truth_line_ : matplotlib.lines.Line2D or None
+
+    See Also
+    --------
+    IdentifiabilityDisplay : Whether the log determines examination and relevance at all.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.plotting import ExaminationDisplay
+    >>> position = pd.Index([1, 2, 3], name="bias")
+    >>> estimate = {"examination": [1.0, 0.52, 0.35], "standard_error": [0.0, 0.05, 0.08]}
+    >>> display = ExaminationDisplay.from_estimator(
+    ...     pd.DataFrame(estimate, index=position), truth=[1, 1 / 2, 1 / 3], name="DLA"
+    ... )
+    >>> display.lines_["DLA"].get_ydata()
+    array([1.  , 0.52, 0.35])
+    """
+
+    def __init__(self, *, tables, truth=None):
+        self.tables = tables
+        self.truth = truth
+
+    @classmethod
+    def from_estimator(cls, estimator, *, truth=None, name=None, ax=None, **plot_params):
+        """Draw the examination that one fitted model estimated.
+
+        Parameters
+        ----------
+        estimator : fitted estimator with ``examination_``, or DataFrame
+            A ranker, a pipeline that ends in one, a search over one; or the table itself. With
+            an ``IdentifiabilityRepair`` in the pipeline, its codes are drawn as the bias factors
+            that they stand for.
+        truth : array-like of shape (n_positions,), mapping or Series, default=None
+            True examination: of positions 1, 2, ..., or by bias factor.
+        name : str, default=None
+            In the legend; by default the name of the class.
+        ax : matplotlib axes, default=None
+            By default those of a new figure.
+        **plot_params
+            For :meth:`plot`.
+
+        Returns
+        -------
+        display : ExaminationDisplay
+        """
+        table = _table_of(estimator)
+        if name is None:
+            name = "estimate" if table is estimator else type(_steps(estimator)[-1]).__name__
+        return cls.from_estimators({name: table}, truth=truth, ax=ax, **plot_params)
+
+    @classmethod
+    def from_estimators(cls, estimators, *, truth=None, ax=None, **plot_params):
+        """Draw the examination that several fitted models estimated.
+
+        Parameters
+        ----------
+        estimators : dict of str to estimator or DataFrame
+            By name; each as in :meth:`from_estimator`.
+        truth : array-like of shape (n_positions,), mapping or Series, default=None
+            True examination: of positions 1, 2, ..., or by bias factor.
+        ax : matplotlib axes, default=None
+            By default those of a new figure.
+        **plot_params
+            For :meth:`plot`.
+
+        Returns
+        -------
+        display : ExaminationDisplay
+
+        Raises
+        ------
+        TypeError
+            If a model has no ``examination_``.
+        ValueError
+            If there is no model, or models or truth have no bias factor in common.
+        """
+        if not isinstance(estimators, Mapping) or not estimators:
+            raise ValueError(
+                "estimators must map names to fitted models, such as {'DLA': ranker}; got "
+                f"{estimators!r}."
+            )
+        tables = {name: _table_of(estimator) for name, estimator in estimators.items()}
+        return cls(tables=tables, truth=_read_truth(truth, tables)).plot(ax, **plot_params)
+
+    def plot(self, ax=None, *, confidence=0.95):
+        """Draw.
+
+        Up to 60 bias factors are curves, relative to the first factor that all have in common
+        (click models know examination up to one factor only). More are points: the estimate
+        against the truth, scaled to it; or, without a truth, the estimates in falling order.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            By default those of a new figure.
+        confidence : float in (0, 1), default=0.95
+            Of the intervals, which are drawn around curves where standard errors are known.
+
+        Returns
+        -------
+        display : ExaminationDisplay
+        """
+        if not (isinstance(confidence, Real) and 0 < confidence < 1):
+            raise ValueError(f"confidence must be a number between 0 and 1, got {confidence!r}.")
+        curves = {name: table["examination"] for name, table in self.tables.items()}
+        known = list(curves.values()) + ([] if self.truth is None else [self.truth])
+        common = _common_factors(known)
+        self.ax_ = make_axes(ax, "ExaminationDisplay", (6.4, 4.4))
+        self.figure_ = self.ax_.figure
+        self.lines_, self.truth_line_ = {}, None
+        if max(map(len, curves.values())) <= _MAX_CURVE:
+            self._plot_curves(curves, common[0], float(ndtri((1 + confidence) / 2)))
+        elif self.truth is not None:
+            self._plot_against_truth(curves)
+        else:
+            self._plot_sorted(curves)
+        self.ax_.spines[["top", "right"]].set_visible(False)
+        for handle in self.ax_.legend(frameon=False).legend_handles:
+            # Points of a cloud are too small and pale to be told apart here.
+            handle.set(alpha=1, markersize=6)
+        return self
+
+    # ----------------------------------------------------------------------------------
+    # Few bias factors
+    # ----------------------------------------------------------------------------------
+    def _plot_curves(self, curves, reference, quantile):
+        truth = [] if self.truth is None else [self.truth]
+        factors = pd.concat([*curves.values(), *truth]).index.unique().sort_values()
+        colors = colors_of(curves)
+        place = _places(factors)
+        top = 1.0
+        for number, (name, curve) in enumerate(curves.items()):
+            curve = curve.sort_index()
+            relative = (curve / curve[reference]).to_numpy()
+            x, marker = place[curve.index].to_numpy(), _MARKERS[number % len(_MARKERS)]
+            style = {"color": colors[name], "marker": marker, "markersize": 5}
+            (self.lines_[name],) = self.ax_.plot(x, relative, label=name, **style)
+            high = self._plot_interval(name, curve.index, x, relative, quantile, colors[name])
+            top = max(top, np.nanmax(relative), high)
+        for given in truth:
+            given = (given / given[reference]).sort_index()
+            style = {"color": TRUTH, "linestyle": "--", "zorder": 3, "label": "truth"}
+            (self.truth_line_,) = self.ax_.plot(place[given.index], given, **style)
+            top = max(top, given.max())
+        self._label_factors(place, reference)
+        # One wild interval must not flatten the curves that it belongs to.
+        self.ax_.set_ylim(0, 1.06 * min(top, 3.0 if top > 3 else top))
+
+    def _plot_interval(self, name, index, x, relative, quantile, color):
+        """Band around a curve; returns how high it reaches."""
+        table = self.tables[name]
+        if "standard_error" not in table:
+            return 0.0
+        error = table.loc[index, "standard_error"].to_numpy(dtype=float)
+        self._mark_unknown(x[np.isposinf(error)], relative[np.isposinf(error)], color)
+        there = np.isfinite(error)
+        if not there.any():
+            return 0.0
+        # Intervals of logarithms are skewed, and never reach below 0.
+        spread = np.exp(np.minimum(quantile * error, 50.0))
+        low, high = relative / spread, relative * spread
+        self.ax_.fill_between(
+            x, low, high, where=there, color=color, alpha=0.18, linewidth=0, zorder=1
+        )
+        # Bars too, for a factor whose neighbours have no interval, and where bands overlap.
+        self.ax_.vlines(x[there], low[there], high[there], color=color, linewidth=1.2, alpha=0.6)
+        return float(np.max(high[there]))
+
+    def _mark_unknown(self, x, y, color):
+        """Hollow points: nothing links these factors with the first; their height says nothing."""
+        if len(x):
+            labels = [line.get_label() for line in self.ax_.lines]
+            style = {"linestyle": "", "marker": "o", "color": color, "markerfacecolor": "white"}
+            label = "not determined by the log"
+            self.ax_.plot(x, y, label="_" * (label in labels) + label, zorder=4, **style)
+
+    def _label_factors(self, place, reference):
+        positions = _are_positions(place.index)
+        self.ax_.set_xlabel("position" if positions else "bias factor")
+        reference = f"position {reference}" if positions else _text(reference)
+        self.ax_.set_ylabel(f"examination relative to {reference}")
+        if len(place) <= 15 or not _is_numeric(place.index):
+            labels = [_text(factor) for factor in place.index]
+            crowded = sum(map(len, labels)) > 70
+            rotation = (
+                {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+            )
+            self.ax_.set_xticks(place.to_numpy(), labels, **rotation)
+
+    # ----------------------------------------------------------------------------------
+    # Many bias factors
+    # ----------------------------------------------------------------------------------
+    def _plot_against_truth(self, curves):
+        colors = colors_of(curves)
+        ends = low, high = self.truth[self.truth > 0].min(), self.truth.max()
+        for name, curve in curves.items():
+            known, estimate = self.truth.align(curve, join="inner")
+            usable = (known > 0) & (estimate > 0)
+            known, estimate = known[usable], estimate[usable]
+            shift = np.log(known) - np.log(estimate)
+            # The median: some factors are off by orders of magnitude, and must not move the rest.
+            estimate = estimate * np.exp(shift.median())
+            label = f"{name} (correlation of logs {_correlation(known, estimate):.2f})"
+            self.lines_[name] = self._plot_points(known, estimate, colors[name], label)
+            low, high = min(low, estimate.quantile(0.001)), max(high, estimate.quantile(0.999))
+        style = {"color": TRUTH, "linestyle": "--", "zorder": 3, "label": "truth"}
+        (self.truth_line_,) = self.ax_.plot(ends, ends, **style)
+        self.ax_.set(
+            xscale="log",
+            yscale="log",
+            xlabel="true examination",
+            ylabel="estimated examination, scaled to the truth",
+            ylim=(low / 1.3, high * 1.3),
+        )
+
+    def _plot_sorted(self, curves):
+        colors = colors_of(curves)
+        for name, curve in curves.items():
+            falling = np.sort(curve.to_numpy(dtype=float))[::-1] / curve.max()
+            rank = np.arange(1, len(falling) + 1)
+            (self.lines_[name],) = self.ax_.plot(rank, falling, color=colors[name], label=name)
+        self.ax_.set(
+            xscale="log",
+            xlabel="bias factors, most examined first",
+            ylabel="examination relative to the most examined",
+        )
+
+    def _plot_points(self, x, y, color, label):
+        # Rasterised and see-through: 50,000 points are a cloud, and a PDF stays small.
+        size = float(np.clip(60 / np.sqrt(len(x)), 1.0, 5.0))
+        alpha = float(np.clip(300 / len(x), 0.08, 0.7))
+        style = {"linestyle": "", "marker": "o", "markersize": size, "markeredgewidth": 0}
+        (line,) = self.ax_.plot(
+            x, y, color=color, alpha=alpha, rasterized=True, label=label, **style
+        )
+        return line
+
+
+# --------------------------------------------------------------------------------------
+# What the user gave
+# --------------------------------------------------------------------------------------
+def _steps(estimator):
+    """The estimators inside a search and pipelines, the model itself last."""
+    if hasattr(estimator, "best_estimator_"):
+        return _steps(estimator.best_estimator_)
+    if hasattr(estimator, "steps"):
+        return [inner for _, step in estimator.steps for inner in _steps(step)]
+    return [estimator]
+
+
+def _by_factor(table, steps):
+    """The table by the bias factors of the log, where a step before the model coded them anew."""
+    for step in steps:
+        factors = getattr(step, "factors_", None)
+        if isinstance(factors, pd.DataFrame) and "code" in factors and len(factors):
+            values = list(factors.drop(columns="code").itertuples(index=False, name=None))
+            if factors.shape[1] == 2:
+                values = [value for (value,) in values]
+            known = factors["code"].isin(table.index).to_numpy()
+            index = pd.Index(values, tupleize_cols=False, name="bias")[known]
+            return table.loc[factors["code"][known]].set_axis(index)
+    return table
+
+
+def _table_of(estimator):
+    """The table of examination of a fitted model."""
+    table = estimator
+    if not isinstance(estimator, pd.DataFrame):
+        *before, model = _steps(estimator)
+        if not hasattr(model, "examination_") and hasattr(model, "fit"):
+            check_is_fitted(model)
+        table = getattr(model, "examination_", None)
+        if isinstance(table, pd.DataFrame):
+            table = _by_factor(table, before)
+    if not isinstance(table, pd.DataFrame) or "examination" not in table:
+        raise TypeError(
+            f"{type(estimator).__name__} has no table of examination; expected a fitted model "
+            "with examination_, such as DLARanker, or a DataFrame with the column 'examination', "
+            "indexed by bias factor."
+        )
+    return table
+
+
+def _read_truth(truth, tables):
+    """The truth as a Series by bias factor."""
+    if truth is None:
+        return None
+    if isinstance(truth, Mapping | pd.Series):
+        # Tuples as they are in the tables, not as levels of an index.
+        factors = pd.Index(list(truth.keys()), tupleize_cols=False)
+        return pd.Series([float(value) for _, value in truth.items()], index=factors)
+    truth = np.asarray(truth, dtype=float)
+    if truth.ndim != 1:
+        raise ValueError(
+            f"truth has the shape {truth.shape}; expected one examination a position, or a "
+            "mapping or Series by bias factor."
+        )
+    for name, table in tables.items():
+        if 0 in table.index:
+            # Codes count from 0: position 1 would be compared with the second factor.
+            raise ValueError(
+                f"truth is an array, so it belongs to the positions 1, 2, ..., but {name!r} knows "
+                "a bias factor 0: these are codes. Pass the pipeline with the "
+                "IdentifiabilityRepair that wrote them, or a Series of the truth by code."
+            )
+    return pd.Series(truth, index=np.arange(1, len(truth) + 1))
+
+
+def _common_factors(curves):
+    """Bias factors that all curves know and that are examined at all, sorted."""
+    common = curves[0].index
+    for curve in curves:
+        common = common.intersection(curve.index[curve.to_numpy(dtype=float) > 0])
+    if not len(common):
+        raise ValueError(
+            "No bias factor has an examination above 0 in every table (and the truth), so that "
+            "there is nothing to compare them by. A truth that is an array belongs to the "
+            "positions 1, 2, ...; pass a Series with the index of examination_ for other factors."
+        )
+    return common.sort_values()
+
+
+def _is_numeric(index):
+    return pd.api.types.is_numeric_dtype(index)
+
+
+def _are_positions(index):
+    return bool(pd.api.types.is_integer_dtype(index) and index.min() == 1)
+
+
+def _places(factors):
+    """Place of each factor on the axis: a number is its own, other values stand side by side."""
+    return pd.Series(factors if _is_numeric(factors) else np.arange(len(factors)), index=factors)
+
+
+def _text(factor):
+    return " · ".join(map(str, factor)) if isinstance(factor, tuple) else str(factor)
+
+
+def _correlation(known, estimate):
+    return np.corrcoef(np.log(known), np.log(estimate))[0, 1]

@@ -1,0 +1,448 @@
+"""The identifiability graph as a picture: islands of bias factors."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
+
+from ..identifiability._graph import IdentifiabilityGraph
+from ._axes import make_axes, palette
+
+__all__ = ["IdentifiabilityDisplay"]
+
+#: Above this number of bias factors, they cannot be drawn one by one.
+_MAX_NODES = 60
+#: Of many components: how many are shown by themselves, and the sizes that class the others.
+_MAX_OWN, _N_TOP = 8, 5
+_SIZE_CLASSES = (1, 2, 10, 100, 1_000, np.inf)
+#: A factor of the 95 % interval of an examination ratio from which on a link is called weak.
+_WEAK = 2.0
+#: In units of the distance between neighbouring factors: their radius, and a letter's width.
+_RADIUS, _LETTER = 0.31, 0.22
+
+
+class IdentifiabilityDisplay:
+    """Which bias factors a click log links, as islands: relevance needs a single one.
+
+    Make it with :meth:`from_log` or :meth:`from_graph`. Up to 60 bias factors are drawn one by
+    one, each component an island, with lines between factors that share documents. More are
+    drawn as bars: the largest components, and the others classed by size, with their shares of
+    the impressions and of the factors.
+
+    Parameters
+    ----------
+    names : sequence of str of length n_factors
+        What to call each bias factor.
+    labels : array-like of shape (n_factors,), int
+        Component of each factor, the largest first.
+    components : DataFrame of shape (n_components, n_columns)
+        With the columns ``n_factors`` and ``impressions_share``.
+    links : DataFrame, default=None
+        Pairs of factors that share documents: codes ``factor_a`` and ``factor_b``, and
+        ``n_documents``. Drawn where factors are drawn one by one.
+    weak_links : DataFrame, default=None
+        Codes ``factor_a`` and ``factor_b``, and ``standard_error`` of the logarithm of the ratio
+        of their examination. Those whose 95 % interval spans a factor of 2 or more to either
+        side are drawn.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+
+    See Also
+    --------
+    skultr.identifiability.IdentifiabilityGraph : The graph, in numbers.
+    ExaminationDisplay : What a model estimated.
+
+    Examples
+    --------
+    >>> from skultr.plotting import IdentifiabilityDisplay
+    >>> from skultr.simulation import make_disconnected_log
+    >>> X, clicks, truth = make_disconnected_log(2, n_documents=300, n_queries=40, random_state=0)
+    >>> display = IdentifiabilityDisplay.from_log(X)
+    >>> print(display.ax_.get_title(loc="left"))
+    NOT identifiable: 10 bias factors in 2 components
+    """
+
+    def __init__(self, *, names, labels, components, links=None, weak_links=None):
+        self.names = names
+        self.labels = labels
+        self.components = components
+        self.links = links
+        self.weak_links = weak_links
+
+    @classmethod
+    def from_log(cls, X, *, bias=None, click="click", weak_links=True, ax=None):
+        """Draw which bias factors a click log links.
+
+        Parameters
+        ----------
+        X : frame or SimulatedLog
+            The log; see :meth:`skultr.identifiability.IdentifiabilityGraph.from_log`.
+        bias : str or list of str, default=None
+            Columns whose values make the bias factor; by default ``bias`` if there is such a
+            column, else ``position``.
+        click : str or array-like of shape (n_rows,), default="click"
+            Column with the number of clicks, or the clicks of each row. Only weak links need it.
+        weak_links : bool, default=True
+            Whether to look for weak links, where factors are drawn one by one and the log has
+            clicks.
+        ax : matplotlib axes, default=None
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : IdentifiabilityDisplay
+        """
+        graph = IdentifiabilityGraph.from_log(X, bias=bias, click=click)
+        return cls.from_graph(graph, weak_links=weak_links, ax=ax)
+
+    @classmethod
+    def from_graph(cls, graph, *, weak_links=True, ax=None):
+        """Draw an identifiability graph.
+
+        Parameters
+        ----------
+        graph : IdentifiabilityGraph
+        weak_links : bool, default=True
+            Whether to look for weak links, where factors are drawn one by one and the log has
+            clicks.
+        ax : matplotlib axes, default=None
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : IdentifiabilityDisplay
+        """
+        links = weak = None
+        if graph.n_factors <= _MAX_NODES:
+            links = _shared_documents(graph.pairs, graph.n_factors)
+            if weak_links and graph.pairs.clicks is not None and graph.n_factors > 1:
+                weak = _by_code(graph.weak_links(), graph.factors)
+        display = cls(
+            names=[" · ".join(map(str, row)) for row in graph.factors.itertuples(index=False)],
+            labels=graph.labels,
+            components=graph.components,
+            links=links,
+            weak_links=weak,
+        )
+        return display.plot(ax)
+
+    def plot(self, ax=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            By default those of a new figure.
+
+        Returns
+        -------
+        display : IdentifiabilityDisplay
+        """
+        many = len(self.labels) > _MAX_NODES
+        if many:
+            rows = _bar_rows(self.components)
+            self.ax_ = make_axes(ax, "IdentifiabilityDisplay", (7.2, 1.6 + 0.55 * len(rows)))
+            self._plot_bars(rows)
+        else:
+            islands = _Islands(np.asarray(self.labels), self.names)
+            self.ax_ = make_axes(ax, "IdentifiabilityDisplay", islands.figure_size)
+            self._plot_islands(islands)
+        self.figure_ = self.ax_.figure
+        verdict = self._verdict()
+        inches = self.ax_.get_position().width * self.figure_.get_figwidth()
+        if inches < 0.085 * len(verdict):  # or it would run into the next axes
+            verdict = verdict.replace(": ", ":\n")
+        self.ax_.set_title(verdict, loc="left", fontweight="bold")
+        return self
+
+    def _verdict(self):
+        """The title: whether the log determines relevance."""
+        n_factors, n_components = len(self.labels), len(self.components)
+        factors = f"{n_factors:,} bias factor" + "s" * (n_factors != 1)
+        if n_components == 1:
+            return f"Identifiable: {factors} in one component"
+        return f"NOT identifiable: {factors} in {n_components:,} components"
+
+    # ----------------------------------------------------------------------------------
+    # One by one
+    # ----------------------------------------------------------------------------------
+    def _plot_islands(self, islands):
+        self.ax_.set(xticks=[], yticks=[])
+        # The axes keep their place, and so do title and notes; the limits give way.
+        self.ax_.update_datalim(np.transpose([islands.xlim, islands.ylim]))
+        self.ax_.margins(0)
+        self.ax_.set_aspect("equal", adjustable="datalim")
+        self.ax_.spines[:].set_visible(False)
+        notes = []
+        colors = np.array(palette(len(self.components)))[np.asarray(self.labels)]
+        if self._draw_links(islands, colors):
+            notes.append("lines: shared documents (the more, the wider)")
+        if self._draw_weak_links(islands):
+            notes.append("dashed: ratio of examinations known only to within this factor (95 %)")
+        self._draw_factors(islands, colors)
+        if len(self.components) > 1:
+            notes.append("%: share of impressions")
+            self._draw_shares(islands)
+        self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
+
+    def _draw_links(self, islands, colors):
+        """Lines between factors that share documents; returns whether there are any."""
+        from matplotlib.collections import LineCollection
+
+        if self.links is None or not len(self.links):
+            return False
+        a, b = (self.links[name].to_numpy() for name in ("factor_a", "factor_b"))
+        strength = np.sqrt(self.links["n_documents"].to_numpy(dtype=float))
+        width = (0.02 + 0.09 * strength / strength.max()) * islands.points_per_unit(self.ax_)
+        lines = LineCollection(
+            np.stack([islands.places[a], islands.places[b]], axis=1),
+            colors=colors[a],
+            linewidths=width,
+            # Hundreds of lines cross: pale, so that where they gather still shows.
+            alpha=float(np.clip(4 / np.sqrt(len(a)), 0.12, 0.5)),
+            zorder=1,
+        )
+        self.ax_.add_collection(lines)
+        return True
+
+    def _draw_weak_links(self, islands):
+        """Dashed lines with what is known of the ratio; returns whether there are any."""
+        if self.weak_links is None:
+            return False
+        labels = np.asarray(self.labels)
+        a, b = (self.weak_links[name].to_numpy(dtype=int) for name in ("factor_a", "factor_b"))
+        error = self.weak_links["standard_error"].to_numpy(dtype=float)
+        with np.errstate(over="ignore"):
+            spread = np.exp(1.96 * error)
+        weak = np.flatnonzero((labels[a] == labels[b]) & (spread >= _WEAK))
+        for link in weak:
+            ends = islands.places[[a[link], b[link]]]
+            self.ax_.plot(*ends.T, linestyle=(0, (3, 2)), color="0.15", linewidth=1.5, zorder=2)
+            text = f"×÷ {spread[link]:.2g}" if spread[link] < 100 else "unknown"
+            self._label_link(text, ends, islands.centers[labels[a[link]]], islands)
+        return bool(len(weak))
+
+    def _label_link(self, text, ends, center, islands):
+        """What is known of a weak link: on it, or beside it where it is too short for text."""
+        place, align = ends.mean(axis=0), "center"
+        outwards = place - center
+        if np.hypot(*np.ptp(ends, axis=0)) < 1.01:
+            distance = np.hypot(*outwards)
+            # The link of a pair runs through the center: to its right there is room.
+            outwards = outwards / distance if distance > 1e-9 else np.array([1.0, 0.0])
+            place = place + 0.3 * outwards
+            align = {1: "left", 0: "center", -1: "right"}[int(np.round(outwards[0]))]
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
+        size = islands.font_size(self.ax_)
+        self.ax_.text(*place, text, ha=align, va="center", fontsize=size, bbox=box, zorder=5)
+
+    def _draw_factors(self, islands, colors):
+        from matplotlib.collections import PatchCollection
+        from matplotlib.patches import Circle
+
+        discs = [Circle(place, _RADIUS) for place in islands.places]
+        style = {"facecolors": colors, "edgecolors": "white", "linewidths": 1.0, "zorder": 3}
+        self.ax_.add_collection(PatchCollection(discs, **style))
+        size = islands.font_size(self.ax_)
+        for name, place, angle in zip(self.names, islands.places, islands.angles, strict=True):
+            if not islands.outside:
+                style = {"ha": "center", "va": "center", "color": "white", "fontweight": "bold"}
+                self.ax_.text(*place, name, fontsize=size, zorder=4, **style)
+            else:
+                self._draw_name_outside(_short(name), place, angle, size)
+
+    def _draw_name_outside(self, name, place, angle, size):
+        outwards = 1.35 * _RADIUS * np.array([np.cos(angle), np.sin(angle)])
+        left = np.cos(angle) < -1e-9
+        self.ax_.text(
+            *(place + outwards),
+            name,
+            rotation=np.degrees(angle) + 180 * left,
+            rotation_mode="anchor",
+            ha="right" if left else "left",
+            va="center",
+            fontsize=size,
+            zorder=4,
+        )
+
+    def _draw_shares(self, islands):
+        shares = self.components["impressions_share"]
+        for place, share in zip(islands.captions, shares, strict=True):
+            style = {"ha": "center", "va": "top", "color": "0.35"}
+            self.ax_.text(*place, _percent(share), fontsize=islands.font_size(self.ax_), **style)
+
+    # ----------------------------------------------------------------------------------
+    # Many
+    # ----------------------------------------------------------------------------------
+    def _plot_bars(self, rows):
+        place = np.arange(len(rows))[::-1]
+        bars = (
+            ("impressions_share", 0.2, palette(1)[0], "share of the impressions"),
+            ("factors_share", -0.2, "#b8bdc2", "share of the bias factors"),
+        )
+        for column, shift, color, label in bars:
+            share = rows[column].to_numpy()
+            self.ax_.barh(place + shift, share, height=0.36, color=color, label=label)
+            for y, value in zip(place + shift, share, strict=True):
+                style = {"va": "center", "fontsize": 8, "color": "0.3"}
+                self.ax_.text(value + 0.01, y, _percent(value), **style)
+        self.ax_.set_yticks(place, rows["name"])
+        self.ax_.set(xlim=(0, 1.12), xticks=[])
+        self.ax_.spines[["top", "right", "bottom"]].set_visible(False)
+        self.ax_.tick_params(axis="y", length=0)
+        self.ax_.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2)
+
+
+# --------------------------------------------------------------------------------------
+# What to draw
+# --------------------------------------------------------------------------------------
+def _shared_documents(pairs, n_factors):
+    """Pairs of factors that share documents, with the number of these."""
+    shape = (int(pairs.doc.max()) + 1, n_factors)
+    shown = csr_array((np.ones(len(pairs.doc)), (pairs.doc, pairs.factor)), shape)
+    shared = np.triu((shown.T @ shown).toarray(), k=1)
+    a, b = np.nonzero(shared)
+    return pd.DataFrame({"factor_a": a, "factor_b": b, "n_documents": shared[a, b].astype(int)})
+
+
+def _by_code(links, factors):
+    """Links with the codes of their factors in place of the values."""
+    values = factors.itertuples(index=False, name=None)
+    if factors.shape[1] == 1:
+        values = (value for (value,) in values)
+    code = {value: i for i, value in enumerate(values)}
+    return links.assign(
+        factor_a=[code[value] for value in links["factor_a"]],
+        factor_b=[code[value] for value in links["factor_b"]],
+    )
+
+
+def _bar_rows(components):
+    """Largest components one by one, the others by size: names and shares."""
+    table = pd.DataFrame(
+        {
+            "n_factors": components["n_factors"].to_numpy(),
+            "factors_share": (components["n_factors"] / components["n_factors"].sum()).to_numpy(),
+            "impressions_share": components["impressions_share"].to_numpy(),
+        }
+    )
+    own = table.index < (_MAX_OWN if len(table) <= _MAX_OWN else _N_TOP)
+    if len(table) > _MAX_OWN:
+        # A single factor among thousands of its kind is not worth a row.
+        own &= (table["n_factors"] > 1) | (table["impressions_share"] >= 0.01)
+    rows = [
+        table[own].assign(
+            name=[f"component {i}:\n{_factors(n)}" for i, n in table.loc[own, "n_factors"].items()]
+        ),
+        *_size_classes(table[~own], own.any()),
+    ]
+    return pd.concat(rows, ignore_index=True)
+
+
+def _size_classes(table, others):
+    """A row for each class of sizes, the largest first."""
+    for low, high in list(pairwise(_SIZE_CLASSES))[::-1]:
+        members = table[(table["n_factors"] >= low) & (table["n_factors"] < high)]
+        if len(members):
+            sizes = f"{low:,}" if high == low + 1 else f"{low:,} to {high - 1:,.0f}"
+            sizes = f"{low:,} or more" if high == np.inf else sizes
+            noun = ("other" if others else "component") + "s" * (len(members) > 1)
+            name = f"{len(members):,} {noun} of\n{sizes} factor{'s' * (high != 2)}"
+            shares = members[["factors_share", "impressions_share"]].sum()
+            yield pd.DataFrame({"name": [name], **{key: [v] for key, v in shares.items()}})
+
+
+class _Islands:
+    """Where each factor stands: components as rings, laid in rows like words on a page.
+
+    Distances are in units of the distance between neighbours on a ring.
+    """
+
+    def __init__(self, labels, names):
+        length = np.array([len(_short(name)) for name in names])
+        self.outside = length.max() > 3  # letters that fit into a disc
+        radii = np.array([_ring_radius(n) for n in np.bincount(labels)])
+        name_room = np.zeros(len(radii))
+        if self.outside:
+            np.maximum.at(name_room, labels, _LETTER * length + 0.1)
+        self.angles = np.empty(len(labels))
+        self.places = np.empty((len(labels), 2))
+        self.captions = []
+        reach = radii + _RADIUS + name_room + 0.25
+        self.centers = _lay_out(2 * reach, caption := 0.75)
+        for part, (radius, center) in enumerate(zip(radii, self.centers, strict=True)):
+            members = np.flatnonzero(labels == part)
+            # Clockwise from the top, as on a clock.
+            turn = np.arange(len(members)) / len(members)
+            self.angles[members] = np.pi / 2 - 2 * np.pi * turn if len(members) > 1 else 0.0
+            ring = np.stack([np.cos(self.angles[members]), np.sin(self.angles[members])], axis=1)
+            self.places[members] = center + radius * ring
+            self.captions.append(center - [0, reach[part] - 0.1])
+        low, high = (self.centers.T - reach).min(axis=1), (self.centers.T + reach).max(axis=1)
+        low[1] -= caption
+        # At least some room around a few factors, which would be discs like plates.
+        room = np.maximum(np.array([5.0, 2.5]) - (high - low), 0) / 2
+        self.xlim, self.ylim = zip(low - room, high + room, strict=True)
+
+    @property
+    def figure_size(self):
+        """Inches of a new figure: the islands as large as they can be read, in bounds."""
+        width, height = np.ptp(self.xlim), np.ptp(self.ylim)
+        scale = min(0.55, 10 / width, 6.5 / height)
+        return max(5.6, scale * width), max(2.4, scale * height + 0.8)
+
+    def points_per_unit(self, ax):
+        """Points on paper of a unit, before the layout takes its part."""
+        size = ax.get_position().size * ax.figure.get_size_inches() * 72
+        return float(min(size / [np.ptp(self.xlim), np.ptp(self.ylim)]))
+
+    def font_size(self, ax):
+        """Points; small enough that names fit where there is room for them."""
+        return float(np.clip(0.38 * self.points_per_unit(ax), 3.5, 11))
+
+
+def _ring_radius(n):
+    """Radius of a ring whose ``n`` neighbours are 1 apart."""
+    return 0.0 if n == 1 else 0.5 / np.sin(np.pi / n)
+
+
+def _lay_out(sizes, caption):
+    """Centers of squares of the given sizes, in the rows that make the best use of a page."""
+
+    def waste(centers):
+        width, height = np.ptp(centers, axis=0) + sizes.max() + [0, caption]
+        return max(width / 10, height / 6)
+
+    layouts = [_lay_in_rows(sizes, caption, width) for width in np.cumsum(sizes)]
+    return min(layouts, key=waste)
+
+
+def _lay_in_rows(sizes, caption, width):
+    """Centers of squares in centered rows that are at most so wide."""
+    centers, row, top = np.empty((len(sizes), 2)), [], 0.0
+    for i, size in enumerate([*sizes, np.inf]):
+        if row and sizes[row].sum() + size > width * 1.001:
+            edges = np.cumsum(sizes[row])
+            centers[row, 0] = edges - sizes[row] / 2 - edges[-1] / 2
+            centers[row, 1] = top - sizes[row].max() / 2
+            top, row = top - sizes[row].max() - caption, []
+        row.append(i)
+    return centers
+
+
+def _factors(n):
+    return f"{n:,} factor" + "s" * (n != 1)
+
+
+def _short(name):
+    return name if len(name) <= 18 else name[:17] + "…"
+
+
+def _percent(share):
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"

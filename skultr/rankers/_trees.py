@@ -1,0 +1,108 @@
+"""Rankers made of trees: a click model's relevance, distilled into a function of the features."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from lightgbm import LGBMRegressor
+from sklearn.base import clone
+
+from .._constraints import HasMethods
+from ._alternating import DLARanker
+from ._base import BaseRanker
+
+__all__ = ["DistilledRanker"]
+
+
+@dataclass(eq=False, repr=False)
+class DistilledRanker(BaseRanker):
+    """Learn relevance from clicks by one ranker, and its dependence on features by another model.
+
+    The *teacher* estimates the relevance of the documents that were shown, for example as one
+    free number each (``relevance="embedding"``), which fits clicks best and knows no other
+    document. The *student*, a regressor, then learns that relevance from the documents' features,
+    and scores documents that were never shown. A document weighs as much as its impressions.
+
+    Parameters
+    ----------
+    teacher : ranker, default=None
+        Any ranker of :mod:`skultr.rankers`; by default ``DLARanker(relevance="embedding")``.
+    student : regressor, default=None
+        Any scikit-learn regressor whose ``fit`` takes ``sample_weight``; by default LightGBM with
+        500 trees of up to 255 leaves and a learning rate of 0.1, the setting of the paper.
+
+    Attributes
+    ----------
+    teacher_ : ranker
+        The fitted clone of ``teacher``. It was given the documents by number.
+    student_ : regressor
+        The fitted clone of ``student``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    References
+    ----------
+    Chen et al. (2024). Identifiability matters: revealing the hidden recoverable condition in
+    unbiased learning to rank. ICML, appendix C.3.
+
+    Examples
+    --------
+    >>> from lightgbm import LGBMRegressor
+    >>> from skultr import DLARanker
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.rankers import DistilledRanker
+    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents, n_sessions=500, policy=PlackettLucePolicy(), random_state=0
+    ... )
+    >>> teacher = DLARanker(relevance="embedding", random_state=0)
+    >>> student = LGBMRegressor(n_estimators=20, verbosity=-1)
+    >>> DistilledRanker(teacher, student).fit(log, clicks).predict(documents).shape
+    (1000,)
+    """
+
+    teacher: object = None
+    student: object = None
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        "teacher": [HasMethods(["fit", "predict", "rank"]), None],
+        "student": [HasMethods(["fit", "predict"]), None],
+    }
+    _reads_users = True  # the teacher may
+
+    def _fit(self, log, task):
+        teacher = DLARanker(relevance="embedding") if self.teacher is None else self.teacher
+        self.teacher_ = _fit_to_log(clone(teacher), log)
+        shown = np.unique(log.doc[log.shown])
+        features = log.features[shown]
+        if getattr(self.teacher_, "relevance", None) == "embedding":
+            relevance = self.teacher_.predict(features, doc=shown)
+        else:
+            relevance = self.teacher_.predict(features)
+        impressions = np.bincount(log.doc, log.weight * log.shown, minlength=len(log.features))
+        student = _default_student() if self.student is None else clone(self.student)
+        self.student_ = student.fit(features, relevance, sample_weight=impressions[shown])
+
+    def _score(self, features):
+        return np.asarray(self.student_.predict(features), dtype=float)
+
+
+def _fit_to_log(ranker, log):
+    """Fit a ranker to a log that was read already, with its codes for ids."""
+    return ranker.fit(
+        log.features[log.doc],
+        log.click_rate,
+        qid=log.query,
+        session=log.list_,
+        doc=log.doc,
+        position=np.where(log.shown, log.position, np.nan),
+        bias=np.where(log.shown, log.bias_values[log.bias], np.nan),
+        user=log.user,
+        propensity=log.propensity,
+        impressions=log.weight,
+    )
+
+
+def _default_student():
+    return LGBMRegressor(n_estimators=500, learning_rate=0.1, num_leaves=255, verbosity=-1)

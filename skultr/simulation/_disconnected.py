@@ -1,0 +1,292 @@
+"""Click logs that no click can cure: bias factors in a chosen number of components."""
+
+from numbers import Integral
+from operator import index
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Bunch, check_random_state
+
+from .._browsing import pbm_click_probability
+from .._components import factor_components
+from .._constraints import Interval, validate_params
+from ._generate import SimulatedLog
+from ._users import PositionBasedUser, relevance_probability
+
+__all__ = ["make_disconnected_log"]
+
+#: The components of ten positions in the study of Chen et al. (2024, figure 5).
+_OF_THE_PAPER = {
+    2: ((1, 2, 3, 4), (5, 6, 7, 8, 9, 10)),
+    3: ((1, 2, 3, 4), (5, 6, 7), (8, 9, 10)),
+    4: ((1, 2, 3), (4, 5, 6), (7, 8), (9, 10)),
+}
+#: Times that documents are dealt again until their positions hang together.
+_MAX_DEALS = 1_000
+
+
+@validate_params(
+    {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_documents": [Interval(Integral, 1, None, closed="left")],
+        "n_queries": [Interval(Integral, 1, None, closed="left")],
+        "n_positions": [Interval(Integral, 1, None, closed="left")],
+        "components": ["array-like", None],
+        "n_impressions": [Interval(Integral, 1, 2**53, closed="both"), None],
+        "examination": "no_validation",
+        "noise": "no_validation",
+        "max_grade": [Interval(Integral, 1, 1_000, closed="both")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def make_disconnected_log(
+    n_components=2,
+    *,
+    n_documents=10_000,
+    n_queries=1_150,
+    n_positions=10,
+    components=None,
+    n_impressions=1_000_000,
+    examination="eye-tracking",
+    noise=0.1,
+    max_grade=4,
+    random_state=None,
+):
+    """A click log whose positions fall into the given number of components.
+
+    Two positions are linked where a document was shown at both. Only within a component can
+    clicks tell relevance from examination: with more than one, all examinations of a component
+    may be halved and the relevance of its documents doubled, and the clicks stay the same. One
+    component is the control: there, relevance is determined up to one common factor.
+
+    The defaults are the fully synthetic study of Chen et al. (2024): documents of five grades,
+    each known by its id alone, result pages of ten, position-based users.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components. With ten positions, 2 to 4 stand for the components of the paper:
+        {1-4}, {5-10}; {1-4}, {5-7}, {8-10}; {1-3}, {4-6}, {7, 8}, {9, 10}. Otherwise the
+        positions are cut into runs whose lengths differ by at most 1.
+    n_documents : int, default=10_000
+        Each is shown at least once, and belongs to one component. Components share the documents
+        in proportion to their positions.
+    n_queries : int, default=1_150
+        Result pages, one a query. Fewer slots (queries times positions) than documents are an
+        error: it is documents that recur which link positions.
+    n_positions : int, default=10
+        Documents on each page.
+    components : sequence of sequences of int, default=None
+        The positions (from 1) of each component, in place of ``n_components`` and
+        ``n_positions``, which are then ignored. Each position must be in exactly one component.
+    n_impressions : int or None, default=1_000_000
+        How often each page is served, that is, each (document, position) row seen. None for
+        infinitely often: the clicks are then their probabilities.
+    examination : 'eye-tracking', array-like of shape (n_positions,) or float, \
+default='eye-tracking'
+        P(examined) by position, as in :class:`PositionBasedUser`.
+    noise : float in [0, 1], default=0.1
+        Probability that an examined document of grade 0 is found relevant.
+    max_grade : int, default=4
+        Grades are uniform over 0, ..., ``max_grade``; see :func:`relevance_probability`.
+    random_state : int, RandomState instance or None, default=None
+        Pass an int for the same log in every call. Grades, pages and clicks have streams of
+        their own: with the same int, another ``n_impressions`` is the same log with more clicks,
+        and another ``n_components`` has the same grades.
+
+    Returns
+    -------
+    X : pandas.DataFrame of shape (n_queries * n_positions, 5)
+        The log, one row a document on a page, sorted by query and position: ``qid``, ``doc``,
+        ``position`` (from 1), ``impressions`` and ``relevance`` (the grade, which no model reads
+        in ``fit``). No features: a document has its id.
+    clicks : ndarray of shape (n_queries * n_positions,)
+        Click rate of each row.
+    truth : Bunch
+        ``relevance_probability`` and ``relevance``, Series of shape (n_documents,) indexed by
+        ``doc``: P(found relevant | examined) and the grade; ``examination``, ndarray of shape
+        (n_positions,); ``click_probability``, ndarray of shape (n_queries * n_positions,), of
+        each row; ``components``, tuple of tuples of positions.
+
+    Raises
+    ------
+    ValueError
+        If ``components`` is not a partition of the positions, or the documents are too few to
+        fill a page or too many to link the positions.
+
+    See Also
+    --------
+    simulate_clicks : Logs of documents with features, from any policy and user.
+
+    References
+    ----------
+    M. Chen, C. Liu, Z. Liu, Z. Li and J. Sun (2024). Identifiability matters: revealing the
+    hidden recoverable condition in unbiased learning to rank. ICML.
+
+    Examples
+    --------
+    >>> from skultr.simulation import make_disconnected_log
+    >>> X, click_rate, truth = make_disconnected_log(2, random_state=0)
+    >>> truth.components
+    ((1, 2, 3, 4), (5, 6, 7, 8, 9, 10))
+    >>> X.columns.tolist(), len(X), X["doc"].nunique()
+    (['qid', 'doc', 'position', 'impressions', 'relevance'], 11500, 10000)
+
+    No document was shown in both components:
+
+    >>> bool((X.groupby("doc")["position"].agg(lambda k: k.le(4).nunique()) == 1).all())
+    True
+    """
+    if components is None:
+        components = _default_components(n_components, n_positions)
+    components = _check_components(components)
+    seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
+    of_grades, of_pages, of_clicks = np.random.default_rng(seeds).spawn(3)
+
+    grade = of_grades.integers(max_grade + 1, size=n_documents)
+    relevance = relevance_probability(grade, noise=noise, max_grade=max_grade)
+    curve = PositionBasedUser(examination).examination_at(sum(map(len, components)))
+    doc = _fill_pages(components, n_documents, n_queries, of_pages)
+    probability = pbm_click_probability(relevance[doc], curve).ravel()
+    truth = Bunch(
+        relevance_probability=pd.Series(relevance, name="relevance_probability").rename_axis(
+            "doc"
+        ),
+        relevance=pd.Series(grade, name="relevance").rename_axis("doc"),
+        examination=curve,
+        click_probability=probability,
+        components=components,
+    )
+    X = _log_frame(doc, grade, 1 if n_impressions is None else n_impressions)
+    if n_impressions is None:
+        return SimulatedLog(X, probability.copy(), truth)
+    return SimulatedLog(X, of_clicks.binomial(n_impressions, probability) / n_impressions, truth)
+
+
+def _by_doc(values, name):
+    return pd.Series(values, name=name).rename_axis("doc")
+
+
+def _log_frame(doc, grade, n_impressions):
+    n_queries, n_positions = doc.shape
+    return pd.DataFrame(
+        {
+            "qid": np.repeat(np.arange(n_queries), n_positions),
+            "doc": doc.ravel(),
+            "position": np.tile(np.arange(1, n_positions + 1), n_queries),
+            "impressions": n_impressions,
+            "relevance": grade[doc.ravel()],
+        }
+    )
+
+
+# --------------------------------------------------------------------------------------
+# Components
+# --------------------------------------------------------------------------------------
+def _default_components(n_components, n_positions):
+    if n_components > n_positions:
+        raise ValueError(
+            f"n_components={n_components} positions cannot be drawn from n_positions="
+            f"{n_positions}: each component has at least one. Show more positions."
+        )
+    if n_positions == 10 and n_components in _OF_THE_PAPER:
+        return _OF_THE_PAPER[n_components]
+    return np.array_split(np.arange(1, n_positions + 1), n_components)
+
+
+def _check_components(components):
+    """The components as a tuple of tuples of int; an error unless they cut up 1, ..., n."""
+    try:
+        found = tuple(tuple(sorted(map(index, part))) for part in components)
+    except TypeError:
+        raise ValueError(
+            "components must hold the positions of each component, such as "
+            f"[[1, 2, 3], [4, 5]]; got {components!r}."
+        ) from None
+    positions = sorted(position for part in found for position in part)
+    if not positions or not all(found) or positions != list(range(1, len(positions) + 1)):
+        raise ValueError(
+            f"components={components!r} is not a partition of positions: expected each of "
+            "1, ..., n_positions in exactly one component, and no component empty."
+        )
+    return found
+
+
+# --------------------------------------------------------------------------------------
+# Pages
+# --------------------------------------------------------------------------------------
+def _fill_pages(components, n_documents, n_queries, rng):
+    """Documents on the pages, (n_queries, n_positions), with exactly the given components."""
+    sizes = np.array([len(part) for part in components])
+    shares = _share(n_documents, sizes)
+    for part, n_own in zip(components, shares, strict=True):
+        _check_room(part, int(n_own), n_queries, n_documents)
+    # Shuffled, so that neither the id nor the order of the ids says to which component it belongs.
+    documents = np.split(rng.permutation(n_documents), np.cumsum(shares)[:-1])
+    pages = np.empty((n_queries, sizes.sum()), dtype=np.int64)
+    for part, own in zip(components, documents, strict=True):
+        pages[:, np.array(part) - 1] = _connected_pages(own, n_queries, part, rng)
+    return pages
+
+
+def _share(n_documents, sizes):
+    """Documents of each component, in proportion to its positions (largest remainders)."""
+    exact = n_documents * sizes / sizes.sum()
+    shares = np.floor(exact).astype(np.int64)
+    missing = n_documents - shares.sum()
+    shares[np.argsort(shares - exact, kind="stable")[:missing]] += 1
+    return shares
+
+
+def _check_room(part, n_own, n_queries, n_documents):
+    """An error if these documents cannot fill the component, or cannot link its positions."""
+    width, n_slots = len(part), len(part) * n_queries
+    where = f"The component of positions {', '.join(map(str, part))}"
+    if n_own < width:
+        raise ValueError(
+            f"{where} has {n_own} of n_documents={n_documents} documents, but a page shows "
+            f"{width} different ones there. Pass more documents."
+        )
+    if n_own > n_slots - (width - 1):
+        raise ValueError(
+            f"{where} has {n_own} of n_documents={n_documents} documents for {n_slots} slots "
+            f"(n_queries={n_queries} pages). Each is shown at least once, and documents shown "
+            f"again must link the positions: at most {n_slots - width + 1} fit. Pass fewer "
+            "documents or more queries."
+        )
+
+
+def _connected_pages(documents, n_queries, part, rng):
+    """Pages of one component whose positions hang together."""
+    factor = np.tile(np.arange(len(part)), n_queries)
+    for _ in range(_MAX_DEALS):
+        dealt = _deal(len(documents), n_queries, len(part), rng)
+        if factor_components(dealt.ravel(), factor, len(part))[0] == 1:
+            return documents[dealt]
+    raise ValueError(
+        f"In {_MAX_DEALS} draws the documents that recur never linked the positions "
+        f"{', '.join(map(str, part))}: {len(documents)} documents recur in only "
+        f"{n_queries * len(part) - len(documents)} of {n_queries * len(part)} slots. Pass fewer "
+        "documents or more queries."
+    )
+
+
+def _deal(n_documents, n_queries, width, rng):
+    """Deal documents to pages like shuffled decks, one after another: (n_queries, width).
+
+    Every document is shown equally often, to within one, and no page shows one twice: where a
+    page takes the end of a deck and the beginning of the next, the cards on it are put back.
+    """
+    n_slots, decks, dealt = n_queries * width, [], 0
+    while dealt < n_slots:
+        deck = rng.permutation(n_documents)
+        if begun := dealt % width:
+            on_page = np.isin(deck, decks[-1][-begun:])
+            top = np.flatnonzero(~on_page)[: width - begun]
+            deck = np.concatenate([deck[top], np.delete(deck, top)])
+        decks.append(deck)
+        dealt += n_documents
+    pages = np.concatenate(decks)[:n_slots].reshape(n_queries, width)
+    # The first pages hold the first deck: shuffled, a query's number says nothing about it.
+    return rng.permutation(pages)

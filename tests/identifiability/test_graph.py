@@ -1,0 +1,585 @@
+"""The graph against networkx and against identifiability itself; every engine; bad input."""
+
+import pickle
+import warnings
+
+import duckdb
+import networkx as nx
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skultr import aggregate_clicks
+from skultr._clicklog import make_click_log
+from skultr.exceptions import ClickDataWarning
+from skultr.identifiability import IdentifiabilityGraph
+from skultr.identifiability._pairs import read_pairs
+from skultr.simulation import SimulatedLog
+
+with warnings.catch_warnings():
+    # Raised within Dask on import for some versions of its dependencies.
+    warnings.simplefilter("ignore")
+    import dask
+    import dask.dataframe as dd
+
+rows = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), min_size=1, max_size=30)
+
+
+# --------------------------------------------------------------------------------------
+# The question itself
+# --------------------------------------------------------------------------------------
+@settings(max_examples=3000, deadline=None)
+@given(rows)
+def test_components_are_those_of_the_clique_graph(rows):
+    doc, factor = np.array(rows).T
+    graph = IdentifiabilityGraph(doc, factor)
+    oracle = nx.Graph()
+    oracle.add_nodes_from(factor.tolist())
+    for x in np.unique(doc):
+        members = np.unique(factor[doc == x]).tolist()
+        oracle.add_edges_from((a, b) for a in members for b in members if a < b)
+    values = graph.factors["bias"].to_numpy()
+    found = {frozenset(values[graph.labels == k].tolist()) for k in range(graph.n_components)}
+    assert found == set(map(frozenset, nx.connected_components(oracle)))
+    assert graph.is_connected == nx.is_connected(oracle)
+    assert graph.n_edges == oracle.number_of_edges()
+    assert graph.n_documents == len(set(doc.tolist()))
+    assert graph.n_pairs == len(set(rows))
+    impressions = graph.components["impressions"]
+    assert (impressions.diff().dropna() <= 0).all()
+    assert impressions.sum() == len(rows)
+    pairs = graph.pairs
+    np.testing.assert_array_equal(graph.document_labels[pairs.doc], graph.labels[pairs.factor])
+
+
+@settings(max_examples=1000, deadline=None)
+@given(rows, st.integers(0, 1000))
+def test_connected_is_identifiable(rows, seed):
+    graph = IdentifiabilityGraph(*np.array(rows).T)
+    doc, factor = graph.pairs.doc, graph.pairs.factor
+    rng = np.random.default_rng(seed)
+    relevance = rng.uniform(0.3, 0.7, graph.n_documents)
+    examination = rng.uniform(0.3, 0.7, graph.n_factors)
+    # Another truth with the same click probabilities: one scale a component is free ...
+    scale = rng.uniform(0.8, 1.2, graph.n_components)
+    other = relevance * scale[graph.document_labels]
+    other_examination = examination / scale[graph.labels]
+    np.testing.assert_allclose(
+        other[doc] * other_examination[factor], relevance[doc] * examination[factor], rtol=1e-12
+    )
+    ratio = other / relevance
+    assert (np.ptp(ratio) < 1e-12) == graph.is_connected
+    # ... and nothing else: log p = log r + log o has no further null space.
+    system = np.zeros((len(doc), graph.n_documents + graph.n_factors))
+    system[np.arange(len(doc)), doc] = 1
+    system[np.arange(len(doc)), graph.n_documents + factor] = 1
+    nullity = system.shape[1] - np.linalg.matrix_rank(system)
+    assert nullity == graph.n_components
+
+
+def test_never_shown_candidates_are_no_shared_document():
+    # A padding document without a position would join all queries.
+    log = pd.DataFrame(
+        {
+            "doc": ["a", "pad", "b", "pad", "pad"],
+            "position": [1, np.nan, 2, np.nan, 1],
+            "impressions": [1, 1, 1, 1, 0],
+        }
+    )
+    graph = IdentifiabilityGraph.from_log(log)
+    assert graph.n_components == 2
+    assert graph.n_documents == 2
+
+
+# --------------------------------------------------------------------------------------
+# Any log
+# --------------------------------------------------------------------------------------
+def to_arrow(log):
+    return pa.Table.from_pandas(log, preserve_index=False)
+
+
+ENGINES = {
+    "pandas": lambda log: log,
+    "pandas-nullable": lambda log: log.convert_dtypes(),
+    "pandas-category": lambda log: log.astype({"doc": "category", "device": "category"}),
+    "polars": pl.from_pandas,
+    "polars-nan": lambda log: pl.from_pandas(log, nan_to_null=False),
+    "polars-lazy": lambda log: pl.from_pandas(log).lazy(),
+    "polars-category": lambda log: pl.from_pandas(log).with_columns(
+        pl.col("device").cast(pl.Categorical)
+    ),
+    "pyarrow": to_arrow,
+    "duckdb": lambda log: duckdb.from_arrow(to_arrow(log)),
+    "dask": lambda log: dd.from_pandas(log.reset_index(drop=True), npartitions=3),
+}
+BIAS = (None, "device", ["position", "device"], ["phone", "slot", "position"])
+
+
+@pytest.fixture(autouse=True)
+def synchronous_dask():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def make_log(seed=0, n_rows=300):
+    rng = np.random.default_rng(seed)
+    position = rng.integers(1, 6, n_rows).astype(float)
+    impressions = rng.integers(0, 5, n_rows)
+    position[rng.random(n_rows) < 0.1] = np.nan
+    device = rng.choice(["desktop", "phone", "tablet"], n_rows)
+    log = pd.DataFrame(
+        {
+            "doc": [f"d{i}" for i in rng.integers(60, size=n_rows)],
+            "position": position,
+            "device": device,
+            "phone": device == "phone",
+            "slot": rng.choice([0.5, 1.5], n_rows),
+            "impressions": impressions,
+            "click": rng.binomial(impressions, 0.3),
+        }
+    )
+    return log.sample(frac=1, random_state=seed)  # row labels that are not 0, 1, 2, ...
+
+
+def assert_same_pairs(found, expected):
+    for name in ("doc", "factor", "impressions", "clicks"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    pd.testing.assert_frame_equal(found.factors, expected.factors)
+
+
+@pytest.mark.parametrize("bias", BIAS, ids=str)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_agree(engine, bias):
+    log = make_log()
+    shown = log[log["position"].notna() & (log["impressions"] > 0)]
+    columns = ["position"] if bias is None else [bias] if isinstance(bias, str) else bias
+    counts = shown.groupby(["doc", *columns])[["impressions", "click"]].sum()
+    pairs = read_pairs(ENGINES[engine](log), bias=bias)
+    np.testing.assert_array_equal(pairs.impressions, counts["impressions"])
+    np.testing.assert_array_equal(pairs.clicks, counts["click"])
+    values = counts.index.to_frame(index=False)
+    assert pairs.doc_ids[pairs.doc].tolist() == values["doc"].tolist()
+    for name in columns:
+        assert pairs.factors[name].iloc[pairs.factor].tolist() == values[name].tolist()
+    assert pairs.factors.equals(pairs.factors.sort_values(columns))
+    if "position" in columns:
+        assert pairs.factors["position"].dtype == np.int64
+
+
+def test_arrays_are_the_frame():
+    log = make_log()
+    log = log[log["position"].notna()]
+    frame = read_pairs(log, bias=["position", "device"])
+    arrays = {"impressions": log["impressions"], "clicks": log["click"]}
+    graph = IdentifiabilityGraph(log["doc"], log[["position", "device"]], **arrays)
+    assert_same_pairs(
+        graph.pairs, IdentifiabilityGraph(log["doc"], log[["position", "device"]], **arrays).pairs
+    )
+    np.testing.assert_array_equal(graph.pairs.clicks, frame.clicks)
+    np.testing.assert_array_equal(graph.pairs.factor, frame.factor)
+    two = IdentifiabilityGraph(log["doc"], log[["position", "phone"]].to_numpy(), **arrays)
+    assert two.factors.columns.tolist() == ["bias0", "bias1"]
+    assert IdentifiabilityGraph(["a"], pl.Series("slot", [1])).factors.columns.tolist() == ["slot"]
+    assert IdentifiabilityGraph(["a"], pl.DataFrame({"p": [1], "q": ["x"]})).n_factors == 1
+
+
+def test_order_of_rows_and_repeated_rows_do_not_matter():
+    log = make_log()
+    expected = read_pairs(log, bias=["position", "device"])
+    assert_same_pairs(read_pairs(log.sort_values("click"), bias=["position", "device"]), expected)
+    twice = read_pairs(pd.concat([log, log]), bias=["position", "device"])
+    np.testing.assert_array_equal(twice.impressions, 2 * expected.impressions)
+
+
+@pytest.mark.parametrize("engine", ["pandas", "polars", "pyarrow"])
+def test_clicks_as_an_array_are_rates(engine):
+    log = make_log()
+    rate = log["click"] / log["impressions"].clip(lower=1)
+    expected = read_pairs(log)
+    frame = ENGINES[engine](log.drop(columns="click"))
+    for values in (rate, rate.to_numpy(), rate.tolist(), pl.Series(rate.to_numpy())):
+        np.testing.assert_allclose(read_pairs(frame, click=values).clicks, expected.clicks)
+    assert read_pairs(frame).clicks is None
+    thirds = read_pairs(frame, click=np.full(len(log), 1 / 3))
+    np.testing.assert_allclose(thirds.clicks, expected.impressions / 3)
+    grades = read_pairs(frame, click=4 * rate)  # as of fit: graded relevance over its maximum
+    np.testing.assert_allclose(grades.clicks, expected.clicks / rate.max())
+
+
+@pytest.mark.parametrize("engine", ["pandas", "polars", "pyarrow"])
+def test_equal_features_are_one_document(engine):
+    log = make_log()
+    number = log["doc"].str[1:].astype(int)
+    features = log.drop(columns="doc").assign(f=number // 10, g=number % 10, qid="q")
+    frame = ENGINES[engine](features.drop(columns=["phone", "slot"]))
+    pairs = read_pairs(frame, bias=["position", "device"])
+    expected = read_pairs(log, bias=["position", "device"])
+    assert pairs.doc_ids is None
+    assert (pairs.n_pairs, pairs.n_documents) == (expected.n_pairs, expected.n_documents)
+    # Documents are numbered by hash; through their rows they are those of the ids.
+    ids = log["doc"].to_numpy()[pairs.doc_rows]
+    found = set(zip(ids[pairs.doc], pairs.factor, pairs.clicks, strict=True))
+    wanted = expected.doc_ids[expected.doc]
+    assert found == set(zip(wanted, expected.factor, expected.clicks, strict=True))
+    graph = IdentifiabilityGraph.from_log(frame, bias=["position", "device"])
+    assert graph.bridges().columns[0] == "row"
+
+
+def test_features_may_have_names_that_are_no_strings():
+    log = pd.DataFrame([[1.0, 2.0, 1], [1.0, 2.0, 2], [3.0, 2.0, 2]], columns=[0, 1, "position"])
+    pairs = read_pairs(log)
+    assert (pairs.n_documents, pairs.n_pairs, pairs.n_factors) == (2, 3, 2)
+
+
+def test_log_objects():
+    log = make_log()
+    log = log[log["position"].notna()].assign(qid="q")
+    log["session"] = np.arange(len(log))
+    rate = (log["click"] / log["impressions"].clip(lower=1)).to_numpy()
+    expected = read_pairs(log)
+    frame = log[["qid", "session", "doc", "position", "impressions"]]
+    simulated = read_pairs(SimulatedLog(frame, rate, None))
+    np.testing.assert_allclose(simulated.clicks, expected.clicks)
+    features = np.unique(log["doc"], return_inverse=True)[1][:, None].astype(np.float32)
+    click_log = make_click_log(frame, features, rate)
+    for pairs in (simulated, read_pairs(click_log)):
+        np.testing.assert_array_equal(pairs.factor, expected.factor)
+        np.testing.assert_allclose(pairs.clicks, expected.clicks)
+    graph = IdentifiabilityGraph.from_log(click_log)
+    assert graph.n_components == IdentifiabilityGraph.from_log(log).n_components
+    with pytest.raises(ValueError, match="leave bias out"):
+        read_pairs(click_log, bias="position")
+
+
+def test_an_aggregated_log_has_the_same_graph():
+    rng = np.random.default_rng(0)
+    log = pd.DataFrame(
+        {
+            "qid": np.repeat(np.arange(40) % 7, 3),
+            "session": np.repeat(np.arange(40), 3),
+            "doc": (np.repeat(np.arange(40) % 7, 3) * 10 + np.tile(np.arange(3), 40)),
+            "position": np.concatenate([rng.permutation(3) + 1 for _ in range(40)]),
+            "click": rng.integers(2, size=120),
+        }
+    )
+    X, rate = aggregate_clicks(log)
+    found, expected = read_pairs(X, click=rate), read_pairs(log)
+    for name in ("doc", "factor", "impressions"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    np.testing.assert_allclose(found.clicks, expected.clicks)
+
+
+def test_bias_column_comes_before_position():
+    log = pd.DataFrame({"doc": ["a", "a", "b"], "position": [1, 2, 3], "bias": [7, 7, 9]})
+    assert IdentifiabilityGraph.from_log(log).factors["bias"].tolist() == [7, 9]
+    assert IdentifiabilityGraph.from_log(log, bias="position").n_factors == 3
+
+
+def test_mixed_and_large_values():
+    bias = [1, "1", (1, 2), 2**62]
+    graph = IdentifiabilityGraph([2**63, 1, 2**63, 5], bias)
+    assert graph.n_factors == 4
+    assert graph.n_documents == 3
+    assert graph.n_components == 3
+    columns = {f"c{i}": np.arange(3) * 10**15 for i in range(8)}  # combinations beyond int64
+    assert IdentifiabilityGraph([0, 0, 1], pd.DataFrame(columns)).n_factors == 3
+
+
+# --------------------------------------------------------------------------------------
+# Its tables
+# --------------------------------------------------------------------------------------
+def weak_log():
+    """Positions 1 to 3 firmly linked, 4 and 5 too, and both through one document of 8 clicks."""
+    doc = ["a", "a", "a", "b", "b", "b", "c", "c", "d", "d", "e", "e"]
+    position = [1, 2, 3, 1, 2, 3, 4, 5, 4, 5, 3, 4]
+    clicks = [500.0] * 10 + [4.0] * 2
+    return doc, position, {"impressions": [1000.0] * 12, "clicks": clicks}
+
+
+def test_components_table():
+    graph = IdentifiabilityGraph(
+        ["a", "a", "b", "c"],
+        pd.DataFrame({"position": [3, 4, 4, 1], "device": ["x", "x", "x", "y"]}),
+        impressions=[1, 1, 1, 7],
+        clicks=[1, 0, 1, 2],
+    )
+    table = graph.components
+    assert graph.labels.tolist() == [0, 1, 1]
+    assert graph.document_labels.tolist() == [1, 1, 0]
+    assert table["n_factors"].tolist() == [1, 2]
+    assert table["n_documents"].tolist() == [1, 2]
+    assert table["impressions_share"].tolist() == [0.7, 0.3]
+    assert table["clicks_share"].tolist() == [0.5, 0.5]
+    assert table["examples"].tolist() == ["(1, y)", "(3, x), (4, x)"]
+    assert IdentifiabilityGraph([1, 2], [1, 2]).components["clicks_share"].isna().all()
+
+
+def test_bridges_table():
+    doc, position, counts = weak_log()
+    bridges = IdentifiabilityGraph(doc, position, **counts).bridges()
+    expected = pd.DataFrame(
+        {"doc": ["e"], "n_parts": [2], "impressions": [2000.0], "clicks": [8.0]}
+    )
+    pd.testing.assert_frame_equal(bridges, expected, check_dtype=False)
+
+
+def test_weak_links_table():
+    doc, position, counts = weak_log()
+    graph = IdentifiabilityGraph(doc, position, **counts)
+    links = graph.weak_links()
+    first = links.iloc[0]
+    assert {first["factor_a"], first["factor_b"]} == {3, 4}
+    assert first["standard_error"] == pytest.approx(np.sqrt(1 / 4 + 1 / 4))
+    assert first["factor_95"] == pytest.approx(np.exp(1.96 * np.sqrt(0.5)))
+    assert first["n_factors"] == 2
+    assert len(links) == 4
+    assert len(graph.weak_links(2)) == 2
+    two = IdentifiabilityGraph(doc, pd.DataFrame({"p": position, "q": "x"}), **counts)
+    assert set(two.weak_links().iloc[0, :2]) == {(3, "x"), (4, "x")}
+    # As if everything were clicked.
+    unknown = IdentifiabilityGraph(doc, position, impressions=counts["impressions"])
+    assert unknown.weak_links()["standard_error"].max() < 0.05
+    with pytest.raises(ValueError, match="whole number from 0"):
+        graph.weak_links(-1)
+
+
+def test_connection_probability_is_the_formula():
+    graph = IdentifiabilityGraph(np.arange(50) % 40, np.arange(50) % 7)
+    for n in (10, 200, 500):
+        apart = (1 - (1 - np.exp(-n / (40 * 7))) ** 2) ** 40
+        expected = np.clip(1 - 7 * apart**6, 0, 1)
+        assert graph.connection_probability(n) == pytest.approx(expected, abs=1e-12)
+    assert graph.connection_probability() == graph.connection_probability(50)
+    assert graph.connection_probability([0, 1e9]).tolist() == [0.0, 1.0]
+    assert IdentifiabilityGraph(["a"], [1]).connection_probability(5) == 1.0
+    with pytest.raises(ValueError, match="at least 0"):
+        graph.connection_probability(-1)
+
+
+def test_connection_probability_of_uniform_logs():
+    rng = np.random.default_rng(0)
+    n_docs, n_factors, n_samples, n_logs = 60, 8, 130, 400
+    connected = 0
+    for _ in range(n_logs):
+        doc, factor = rng.integers(n_docs, size=n_samples), rng.integers(n_factors, size=n_samples)
+        graph = IdentifiabilityGraph(doc, factor)
+        connected += graph.is_connected and graph.n_factors == n_factors
+    everything = IdentifiabilityGraph(
+        np.repeat(np.arange(n_docs), n_factors), np.tile(np.arange(n_factors), n_docs)
+    )
+    # An approximation for large graphs; here within 5 points.
+    assert connected / n_logs == pytest.approx(
+        everything.connection_probability(n_samples), abs=0.05
+    )
+
+
+def test_subsample_connectivity():
+    rng = np.random.default_rng(0)
+    graph = IdentifiabilityGraph(rng.integers(20, size=200), rng.integers(5, size=200))
+    fractions = [0.01, 0.1, 0.3, 1.0]
+    table = graph.subsample_connectivity(fractions, 50, random_state=0)
+    assert table["fraction"].tolist() == fractions
+    assert table["connected"].is_monotonic_increasing
+    assert table["n_components"].is_monotonic_decreasing
+    assert table["connected"].iloc[-1] == float(graph.is_connected)
+    again = graph.subsample_connectivity(fractions, 50, random_state=0)
+    pd.testing.assert_frame_equal(table, again)
+    # As by dropping impressions one by one.
+    counts = []
+    for _ in range(400):
+        keep = rng.random(200) < 0.1
+        pairs = graph.pairs
+        doc, factor = (
+            np.repeat(pairs.doc, pairs.impressions.astype(int))[keep],
+            np.repeat(pairs.factor, pairs.impressions.astype(int))[keep],
+        )
+        part = IdentifiabilityGraph(doc, factor)
+        counts.append(part.n_components + graph.n_factors - part.n_factors)
+    many = graph.subsample_connectivity([0.1], 400, random_state=1)
+    error = np.std(counts) * np.sqrt(2 / 400)
+    assert many["n_components"].iloc[0] == pytest.approx(np.mean(counts), abs=4 * error)
+    for bad in ([0.0], [1.1], [np.nan], [[0.1]]):
+        with pytest.raises(ValueError, match="fractions"):
+            graph.subsample_connectivity(bad)
+    with pytest.raises(ValueError, match="n_repeats"):
+        graph.subsample_connectivity([0.5], 0)
+
+
+# --------------------------------------------------------------------------------------
+# Its words
+# --------------------------------------------------------------------------------------
+def test_summary_of_a_disconnected_log():
+    n = 12
+    graph = IdentifiabilityGraph(np.arange(n), np.arange(n))
+    text = graph.summary()
+    assert text.startswith("NOT identifiable: 12 bias factors fall into 12 components.")
+    assert "6 more, with 50.0 % of impressions" in text
+    assert "plans 11 swaps" in text
+
+
+def test_summary_of_a_firmly_connected_log():
+    doc, position, counts = weak_log()
+    counts["clicks"] = np.full(12, 500)
+    text = IdentifiabilityGraph(doc, position, **counts).summary()
+    assert text.startswith("Identifiable: 5 bias factors form one component")
+    assert "connected through one document alone (doc e)" in text
+    assert "only to a factor" not in text
+    assert "Clicks are unknown" in IdentifiabilityGraph(doc, position).summary()
+
+
+def test_summary_of_a_barely_connected_log():
+    doc, position, counts = weak_log()
+    graph = IdentifiabilityGraph(doc, position, **counts)
+    text = graph.summary()
+    assert text.startswith("Identifiable, but barely")
+    assert "The examination of {4, 5} relative to the rest is known only to a factor of 4 " in text
+    assert "collect clicks" in text
+    counts["clicks"][-1] = 0.0
+    assert (
+        "is not known: no clicked document"
+        in IdentifiabilityGraph(doc, position, **counts).summary()
+    )
+
+
+def test_a_rare_factor_does_not_make_a_weak_log():
+    doc, position, counts = weak_log()
+    counts["clicks"][-2:] = [400, 400]
+    doc, position = [*doc, "a"], [*position, 9]
+    counts = {"impressions": counts["impressions"] + [5.0], "clicks": counts["clicks"] + [1.0]}
+    text = IdentifiabilityGraph(doc, position, **counts).summary()
+    assert text.startswith("Identifiable: 6 bias factors")
+    assert "The examination of {9}" in text
+    assert "1 factor (0.042 % of impressions)" in text
+
+
+def test_summary_of_a_single_factor():
+    text = IdentifiabilityGraph(["a", "b"], [1, 1]).summary()
+    assert (
+        text == "Identifiable: there is one bias factor, so click rates compare documents fairly."
+    )
+
+
+def test_html_and_repr():
+    graph = IdentifiabilityGraph(["a", "b"], ["<b>", "y"])
+    html = graph._repr_html_()
+    assert "NOT identifiable" in html
+    assert "<b>" not in html
+    assert repr(graph) == "IdentifiabilityGraph(n_factors=2, n_documents=2, n_components=2)"
+    doc, position, counts = weak_log()
+    assert "barely" in IdentifiabilityGraph(doc, position, **counts)._repr_html_()
+
+
+def test_pickle():
+    graph = IdentifiabilityGraph(["a", "b", "b"], [1, 1, 2])
+    copy = pickle.loads(pickle.dumps(graph))
+    assert copy.labels.tolist() == graph.labels.tolist()
+    assert copy.summary() == graph.summary()
+
+
+# --------------------------------------------------------------------------------------
+# Bad input
+# --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        ({}, {"bias": ["position", "browser"]}, r"lacks the bias columns \['browser'\]"),
+        ({}, {"bias": []}, "expected the name of a column"),
+        ({}, {"bias": 0}, "expected the name of a column"),
+        ({}, {"bias": ["device", "device"]}, "different names"),
+        ({}, {"bias": "doc"}, "its own bias factor"),
+        ({}, {"click": "clicked"}, "lacks the column of clicks 'clicked'"),
+        ({}, {"click": "device"}, "'device' holds strings"),
+        ({"position": "1"}, {}, "'position' holds strings"),
+        ({"position": np.nan}, {}, "No row of X was shown"),
+        ({"impressions": 0}, {}, "No row of X was shown"),
+        ({"impressions": np.nan}, {}, "impressions that are missing"),
+        ({"impressions": -1}, {}, "impressions that are missing, negative"),
+        ({"impressions": np.inf}, {}, "impressions that are missing, negative"),
+        ({"click": 2}, {}, "outside of 0 to the impressions"),
+        ({"click": -1}, {}, "outside of 0"),
+        ({"click": np.nan}, {}, "missing or outside of 0"),
+        ({"device": None}, {"bias": "device"}, "'device' is missing in shown rows"),
+        ({"doc": None}, {}, "'doc' is missing in shown rows"),
+        ({"position": 0}, {}, "whole number from 1"),
+        ({"position": 1.5}, {}, "whole number from 1"),
+        ({"position": np.inf}, {}, "whole number from 1"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["pandas", "polars", "duckdb"])
+def test_bad_columns(engine, change, arguments, message):
+    log = pd.DataFrame(
+        {
+            "doc": ["a", "b"],
+            "position": [1, 2],
+            "device": ["x", "y"],
+            "impressions": [1.0, 1.0],
+            "click": [1.0, 0.0],
+        }
+    ).assign(**change)
+    if log["doc"].isna().all():
+        log["doc"] = ["a", None]
+    if log["device"].isna().all():
+        log["device"] = ["x", None]
+    with pytest.raises(ValueError, match=message):
+        read_pairs(ENGINES[engine](log), **arguments)
+
+
+def test_bad_logs():
+    log = pd.DataFrame({"position": [1, 2], "qid": [1, 1]})
+    with pytest.raises(ValueError, match="neither a column 'doc' nor feature columns"):
+        read_pairs(log)
+    with pytest.raises(ValueError, match=r"lazy frame .* without a column 'doc'"):
+        read_pairs(pl.from_pandas(log).lazy())
+    log["doc"] = ["a", "b"]
+    with pytest.raises(ValueError, match="click is an array and X is a lazy frame"):
+        read_pairs(pl.from_pandas(log).lazy(), click=[0, 1])
+    with pytest.raises(ValueError, match=r"click has shape \(3,\)"):
+        read_pairs(log, click=[0, 1, 1])
+    with pytest.raises(ValueError, match="got -1 in row 1"):
+        read_pairs(log, click=[0, -1])
+    with pytest.raises(ValueError, match=r"lacks the bias columns \['position'\]"):
+        read_pairs(log[["doc"]])
+    with pytest.raises(ValueError, match="No row of X was shown"):
+        read_pairs(log.iloc[:0])
+    with pytest.raises(TypeError, match="expected a frame"):
+        read_pairs(np.zeros((2, 2)))
+    with pytest.warns(ClickDataWarning, match="look like click rates"):
+        read_pairs(log.assign(impressions=10, click=0.5))
+
+
+@pytest.mark.parametrize(
+    ("doc", "bias", "counts", "message"),
+    [
+        ([], [], {}, "no row that was shown"),
+        (["a"], [1], {"impressions": [0]}, "no row that was shown"),
+        (["a", "b"], [1], {}, "bias has 1 rows and doc has 2"),
+        (["a", None], [1, 2], {}, "doc is missing in 1 rows"),
+        (["a", "b"], [1, np.nan], {}, "bias is missing in 1 rows, first in row 1"),
+        ([["a"]], [1], {}, r"doc has shape"),
+        (["a"], np.zeros((1, 1, 1)), {}, r"bias has shape \(1, 1, 1\)"),
+        (["a"], np.zeros((1, 0)), {}, r"bias has shape \(1, 0\)"),
+        (["a"], [1], {"impressions": [-1]}, "impressions must be finite"),
+        (["a"], [1], {"impressions": [np.inf]}, "impressions must be finite"),
+        (["a"], [1], {"impressions": [1, 2]}, r"impressions has shape \(2,\)"),
+        (["a"], [1], {"clicks": [2]}, "clicks must be finite numbers between 0"),
+        (["a"], [1], {"clicks": [np.nan]}, "clicks must be finite numbers between 0"),
+    ],
+)
+def test_bad_arrays(doc, bias, counts, message):
+    doc = np.array(doc) if np.ndim(doc) > 1 else doc
+    with pytest.raises(ValueError, match=message):
+        IdentifiabilityGraph(doc, bias, **counts)
+
+
+def test_every_document_its_own_component():
+    n = 50_000
+    graph = IdentifiabilityGraph(np.arange(n), np.arange(n))
+    assert graph.n_components == n
+    assert graph.n_edges == 0
+    assert graph.bridges().empty
+    assert np.isinf(graph.weak_links(3)["standard_error"]).all()
+    assert "50,000 components" in graph.summary()

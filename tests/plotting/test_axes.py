@@ -1,0 +1,38 @@
+import subprocess
+import sys
+
+import pytest
+from matplotlib import pyplot
+
+from skultr.plotting import _axes
+
+
+def test_importing_does_not_import_matplotlib_or_torch():
+    code = (
+        "import sys, skultr.plotting; "
+        "sys.exit(any(name in sys.modules for name in ('matplotlib', 'torch')))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"ADisplay draws with matplotlib.*`pip install"):
+        _axes.make_axes(None, "ADisplay")
+
+
+def test_axes_are_taken_or_made():
+    figure, ax = pyplot.subplots()
+    assert _axes.make_axes(ax, "ADisplay", (2, 2)) is ax
+    made = _axes.make_axes(None, "ADisplay", (2, 3))
+    assert made.figure is not figure
+    assert made.figure.get_size_inches().tolist() == [2, 3]
+
+
+def test_methods_keep_their_colors():
+    colors = _axes.colors_of(["IPSRanker", "mine", "DLA", "naive", "yours"])
+    assert colors["DLA"] == _axes.colors_of(["DLARanker"])["DLARanker"]
+    assert len(set(colors.values())) == 5
+    many = _axes.colors_of([f"model {i}" for i in range(30)])
+    assert colors["DLA"] not in many.values()
+    assert len(_axes.palette(100)) == 100
