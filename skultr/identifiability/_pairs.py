@@ -31,11 +31,11 @@ class Pairs:
     impressions : ndarray of shape (n_pairs,), float
     clicks : ndarray of shape (n_pairs,), float, or None
         Number of clicks; None where the log has none.
-    doc_ids : ndarray of shape (nread_documents,) or None
+    doc_ids : ndarray of shape (n_documents,) or None
         The ids that the codes stand for, sorted; None where documents are equal feature rows.
     factors : pandas.DataFrame of shape (n_factors, n_columns)
         The values that the codes of factors stand for, one column a bias column, sorted.
-    doc_rows : ndarray of shape (nread_documents,), int, or None
+    doc_rows : ndarray of shape (n_documents,), int, or None
         Without ids: the first row of the log that has the features of each document.
     """
 
@@ -58,7 +58,7 @@ class Pairs:
         return len(self.factors)
 
     @property
-    def nread_documents(self):
+    def n_documents(self):
         """Number of documents that were shown."""
         return int(self.doc[-1]) + 1
 
@@ -461,7 +461,9 @@ def _check_positions(bias):
 
 
 def _warn_about_rates(weight, clicks):
-    if weight.max() > 1 and not (weight % 1).any() and (clicks % 1).any():
+    # A count that was a rate times impressions is whole but for rounding.
+    whole = np.abs(clicks - np.rint(clicks)) <= 1e-6 * np.maximum(clicks, 1.0)
+    if weight.max() > 1 and not (weight % 1).any() and not whole.all():
         warn_user(
             "impressions are whole numbers and the clicks are not: they look like click rates. "
             "Expected the number of clicks; multiply the rates by the impressions.",

@@ -131,7 +131,7 @@ class ServedLists:
         Parameters
         ----------
         doc, start, to : ndarray of shape (n_interventions,), int
-        doc_ids : ndarray of shape (nread_documents,)
+        doc_ids : ndarray of shape (n_documents,)
 
         Returns
         -------

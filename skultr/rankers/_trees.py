@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from lightgbm import LGBMRegressor
 from sklearn.base import clone
+from sklearn.utils import check_random_state
 
 from .._constraints import HasMethods
 from ._alternating import DLARanker
@@ -29,6 +30,8 @@ class DistilledRanker(BaseRanker):
     student : regressor, default=None
         Any scikit-learn regressor whose ``fit`` takes ``sample_weight``; by default LightGBM with
         500 trees of up to 255 leaves and a learning rate of 0.1, the setting of the paper.
+    random_state : int, RandomState instance or None, default=None
+        Seeds teacher and student where they have no ``random_state`` of their own.
 
     Attributes
     ----------
@@ -64,16 +67,19 @@ class DistilledRanker(BaseRanker):
 
     teacher: object = None
     student: object = None
+    random_state: object = None
 
     _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
         "teacher": [HasMethods(["fit", "predict", "rank"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
+        "random_state": ["random_state"],
     }
     _reads_users = True  # the teacher may
 
     def _fit(self, log, task):
+        random = check_random_state(self.random_state)
         teacher = DLARanker(relevance="embedding") if self.teacher is None else self.teacher
-        self.teacher_ = _fit_to_log(clone(teacher), log)
+        self.teacher_ = _fit_to_log(_seeded_clone(teacher, random), log)
         shown = np.unique(log.doc[log.shown])
         features = log.features[shown]
         if getattr(self.teacher_, "relevance", None) == "embedding":
@@ -81,8 +87,9 @@ class DistilledRanker(BaseRanker):
         else:
             relevance = self.teacher_.predict(features)
         impressions = np.bincount(log.doc, log.weight * log.shown, minlength=len(log.features))
-        student = _default_student() if self.student is None else clone(self.student)
-        self.student_ = student.fit(features, relevance, sample_weight=impressions[shown])
+        student = _default_student() if self.student is None else self.student
+        self.student_ = _seeded_clone(student, random)
+        self.student_.fit(features, relevance, sample_weight=impressions[shown])
 
     def _score(self, features):
         return np.asarray(self.student_.predict(features), dtype=float)
@@ -102,6 +109,14 @@ def _fit_to_log(ranker, log):
         propensity=log.propensity,
         impressions=log.weight,
     )
+
+
+def _seeded_clone(estimator, random):
+    """A clone, seeded if it can be and is not."""
+    estimator, seed = clone(estimator), int(random.randint(2**31 - 1))
+    if estimator.get_params().get("random_state", seed) is None:
+        estimator.set_params(random_state=seed)
+    return estimator
 
 
 def _default_student():
