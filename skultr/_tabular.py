@@ -128,8 +128,7 @@ class TabularFit:
         """
         if self.cells.n_factors > _MAX_DENSE:
             return np.full(self.cells.n_factors, np.nan)
-        with np.errstate(invalid="ignore"):
-            return _standard_error(self, reference)
+        return _standard_error(self, reference)
 
 
 def fit_tabular(
@@ -420,17 +419,20 @@ def _eliminated(coupling, inverse_a):
 # Standard errors ------------------------------------------------------------------------
 def _standard_error(fit, reference):
     cells = fit.cells
-    p = fit.click_probability(cells.doc, cells.factor)
+    p = np.clip(fit.click_probability(cells.doc, cells.factor), _SMALLEST, 1 - _SMALLEST)
     noise = cells.weight * p * (1 - p)  # variance of the clicks of a cell
-    slope = {  # of the gradient of a cell in its clicks, and its expected curvature
-        ("product", "likelihood"): (1 / np.maximum(1 - p, 1e-12), cells.weight * p / (1 - p)),
-        ("product", "squares"): (p, cells.weight * p**2),
-        ("additive", "likelihood"): (np.ones_like(p), noise),
-    }[fit.link, fit.loss]
-    variance = noise * slope[0] ** 2
-    curvature = cells.matrix(slope[1])
-    inverse_a = 1 / np.maximum(cells.by_doc(slope[1]), 1e-300)
-    system = np.diag(cells.by_factor(slope[1])) - _eliminated(curvature, inverse_a)
+    # Of each cell: how its gradient depends on its clicks, and the mean curvature.
+    if fit.link == "additive":
+        slope, bend = np.ones_like(p), noise
+    elif fit.loss == "squares":
+        slope, bend = p, cells.weight * p**2
+    else:
+        slope, bend = 1 / (1 - p), cells.weight * p / (1 - p)
+    variance = noise * slope**2
+    curvature = cells.matrix(bend)
+    total = cells.by_doc(bend)
+    inverse_a = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+    system = np.diag(cells.by_factor(bend)) - _eliminated(curvature, inverse_a)
     labels = factor_components(cells.doc, cells.factor, cells.n_factors)[1]
     joined = np.flatnonzero(labels == labels[reference])
     joined = joined[joined != reference]  # grounded: the others relative to it
@@ -438,10 +440,17 @@ def _standard_error(fit, reference):
     error[reference] = 0.0
     if len(joined):
         place = np.ix_(joined, joined)
-        half = np.linalg.solve(system[place], _meat(cells, curvature, inverse_a, variance)[place])
-        covariance = np.linalg.solve(system[place], half.T)
-        error[joined] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        meat = _meat(cells, curvature, inverse_a, variance)[place]
+        error[joined] = _sandwich_errors(system[place], meat)
     return error
+
+
+def _sandwich_errors(bread, meat):
+    try:
+        covariance = np.linalg.solve(bread, np.linalg.solve(bread, meat).T)
+    except np.linalg.LinAlgError:  # tied together by documents that were never clicked alone
+        return np.full(len(bread), np.inf)
+    return np.sqrt(np.maximum(np.diag(covariance), 0.0))
 
 
 def _meat(cells, curvature, inverse_a, variance):

@@ -11,12 +11,12 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skultr import DLARanker
+from skultr import DLARanker, IdentifiabilityRepair
 from skultr.datasets import make_ltr
 from skultr.metrics import RankingScorer
 from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
-from skultr.simulation import simulate_clicks
+from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
 GRID = {"dlaranker__learning_rate": [0.001, 0.05]}
 
@@ -24,12 +24,18 @@ GRID = {"dlaranker__learning_rate": [0.001, 0.05]}
 @pytest.fixture(scope="module")
 def world():
     documents = make_ltr(n_queries=30, n_documents=8, n_features=12, random_state=0)
-    log, clicks, _ = simulate_clicks(documents, n_sessions=300, random_state=0)
+    policy = PlackettLucePolicy(temperature=3.0)  # every fold must determine relevance
+    log, clicks, _ = simulate_clicks(documents, n_sessions=600, policy=policy, random_state=0)
+    log["device"] = np.where(log["session"] % 2, "phone", "desktop")
     return documents, log, clicks
 
 
 def _search(**settings):
-    ranker = make_pipeline(OnFeatures(StandardScaler()), DLARanker(max_epochs=3, random_state=0))
+    ranker = make_pipeline(
+        IdentifiabilityRepair(bias=["position", "device"]),
+        OnFeatures(StandardScaler()),
+        DLARanker(max_epochs=3, random_state=0),
+    )
     return GridSearchCV(
         ranker, GRID, cv=QueryKFold(3), scoring=RankingScorer(), error_score="raise", **settings
     )
@@ -66,7 +72,7 @@ def test_every_frame_gives_the_same_search(world):
 
 
 def test_arrays_with_keywords_and_routing(world):
-    _, log, clicks = world
+    log, clicks = world[1].drop(columns="device"), world[2]
     features = [name for name in log if name.startswith("feature")]
     roles = {
         name: log[name].to_numpy() for name in ("qid", "session", "doc", "position", "relevance")
@@ -86,7 +92,7 @@ def test_arrays_with_keywords_and_routing(world):
 
 
 def test_several_scorers_and_cross_validation(world):
-    _, log, clicks = world
+    log, clicks = world[1].drop(columns="device"), world[2]
     ranker = DLARanker(learning_rate=0.01, max_epochs=2, random_state=0)
     search = GridSearchCV(
         ranker,
@@ -107,6 +113,14 @@ def test_progress_bar_nests_under_the_search(world, capsys):
     shown = capsys.readouterr().out
     assert "GridSearchCV" in shown
     assert "DLARanker" in shown
+
+
+def test_scoring_needs_no_document_ids(world):
+    _, log, clicks = world
+    ranker = _search().estimator.fit(log, clicks)
+    # Text columns, such as a bias factor's, do not tell documents apart.
+    anonymous = RankingScorer()(ranker, log.drop(columns="doc"))
+    np.testing.assert_allclose(anonymous, RankingScorer()(ranker, log))
 
 
 def test_scoring_without_annotations_says_what_is_missing(world):
@@ -135,7 +149,7 @@ def test_search_through_the_dask_backend_of_joblib(world):
 
 
 def test_ranker_with_pandas_index_that_is_not_a_range(world):
-    _, log, clicks = world
+    log, clicks = world[1].drop(columns="device"), world[2]
     odd = log.set_index(pd.Index(np.arange(len(log))[::-1] * 3))
     a = DLARanker(max_epochs=2, random_state=0).fit(odd, clicks)
     b = DLARanker(max_epochs=2, random_state=0).fit(log, clicks)

@@ -2,12 +2,13 @@
 
 import inspect
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from .._hashing import equal_rows
-from .._roles import read_features, read_role
+from .._roles import ROLES, is_frame, read_features, read_role
 from .._segments import encode
 from ._ranking import (
     average_precision_score,
@@ -42,7 +43,8 @@ class RankingScorer:
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
     default (``enable_metadata_routing=True``). Rows with equal features in a query are one
-    document where there is no ``doc``.
+    document where there is no ``doc``; text columns, such as a bias factor's, tell no documents
+    apart, but columns of numbers do: with bias factors among them, name the documents.
 
     Parameters
     ----------
@@ -162,10 +164,22 @@ def _document_codes(X, query, doc, rows):
 
 
 def _dense_features(X, rows):
-    features = read_features(X)
+    features = read_features(_without_text(X) if is_frame(X) else X)
     if sparse.issparse(features):
         return features.tocsr()[rows].toarray().astype(np.float32)
     return np.asarray(features, dtype=np.float32)[rows]
+
+
+def _without_text(X):
+    """A frame without the feature columns that hold text: no model reads them as they are."""
+    frame = nw.from_native(X, eager_only=True)
+    text = (nw.String, nw.Categorical, nw.Enum)
+    keep = [
+        place
+        for place, (name, dtype) in enumerate(frame.schema.items())
+        if name in ROLES or not isinstance(dtype, text)
+    ]
+    return frame[:, keep].to_native()
 
 
 def _first_rows(document, relevance, rows):

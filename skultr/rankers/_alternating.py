@@ -100,9 +100,11 @@ class DLARanker(ClickRanker):
     --------
     >>> from skultr import DLARanker
     >>> from skultr.datasets import make_ltr
-    >>> from skultr.simulation import simulate_clicks
+    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
     >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
-    >>> log, clicks, truth = simulate_clicks(documents, n_sessions=500, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents, n_sessions=500, policy=PlackettLucePolicy(), random_state=0
+    ... )
     >>> ranker = DLARanker(max_epochs=2, random_state=0).fit(log, clicks)
     >>> ranker.predict(documents).shape
     (1000,)
