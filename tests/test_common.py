@@ -7,7 +7,6 @@ from skultr.testing import check_ranker
 
 from ._discovery import public_estimators, public_rankers
 
-
 _LISTWISE = (
     "the check drops and repeats rows of one list: a list with a row less or more shows other "
     "documents at other positions and is another list; training is stochastic besides"

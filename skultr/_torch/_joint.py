@@ -15,7 +15,7 @@ from ._networks import ListScores
 __all__ = [
     "DualLoss",
     "DualModule",
-    "Expectation",
+    "ExaminationStep",
     "TowersLoss",
     "TowersModule",
     "likeliest_examination",
@@ -132,13 +132,10 @@ class TowersLoss(nn.Module):
     ----------
     scale : float
         One constant for the whole log.
-    link : {"product", "additive", "expected"}
-        With "expected" the training targets are the expected relevant impressions, of which only
-        :math:`\sigma(g)` is told (the M-step of regression-EM); held-out lists are judged by the
-        clicks under the product.
+    link : {"product", "additive"}
     """
 
-    def __init__(self, scale, link):
+    def __init__(self, scale, link="product"):
         super().__init__()
         self.scale = scale
         self.link = link
@@ -148,8 +145,6 @@ class TowersLoss(nn.Module):
         relevance, examination = outputs
         if self.link == "additive":
             hit, miss = _log_sigmoids(relevance + examination)
-        elif self.link == "expected" and self.training:
-            hit, miss = _log_sigmoids(relevance)
         else:
             hit = logsigmoid(relevance) + logsigmoid(examination)
             miss = _log_of_neither(relevance, examination)
@@ -167,41 +162,24 @@ def _log_of_neither(g, h):
     return torch.logsumexp(torch.stack([-g, -h, -g - h]), dim=0) - both
 
 
-class Expectation(Callback):
-    """The E-step of regression-EM before every epoch, and the closed M-step of examination.
-
-    Replaces the targets of the training lists by the expected number of impressions in which the
-    document was found relevant, looked at or not (Wang et al. 2018).
-    """
-
-    def on_train_begin(self, net, X=None, **kwargs):
-        self.clicks_ = X.clicks.clone()
+class ExaminationStep(Callback):
+    """Before every epoch, examination at its best given relevance: an M-step in closed form."""
 
     def on_epoch_begin(self, net, dataset_train=None, **kwargs):
         data, module = dataset_train, net.module_
         module.eval()
         with torch.inference_mode():
             logits = module.network[1](data.features).reshape(-1)[data.doc]
-        relevance = torch.sigmoid(logits.double()).cpu().numpy()
-        bias, clicks = data.bias.cpu().numpy(), self.clicks_.double().cpu().numpy()
-        weight = data.weight.double().cpu().numpy()
-        examination = np.exp(
-            fit_factors(np.log(relevance), bias, clicks, weight, n_factors=len(module.examination))
-        )[bias]
-        missed = relevance * (1 - examination) / np.maximum(1 - relevance * examination, 1e-12)
-        expected = clicks + (weight - clicks) * missed
-        data.clicks.copy_(torch.from_numpy(expected))
-        self._set(module.examination, examination, bias)
-
-    def on_train_end(self, net, **kwargs):
-        self.clicks_ = None
-
-    @staticmethod
-    def _set(table, examination, bias):
-        values = np.full(len(table), 0.5)
-        values[bias] = np.clip(examination, 1e-6, 1 - 1e-6)
+        best = fit_factors(
+            logsigmoid(logits.double()).cpu().numpy(),
+            data.bias.cpu().numpy(),
+            data.clicks.double().cpu().numpy(),
+            data.weight.double().cpu().numpy(),
+            n_factors=len(module.examination),
+        )
+        best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))
         with torch.no_grad():
-            table.copy_(torch.from_numpy(np.log(values) - np.log1p(-values)))
+            module.examination.copy_(torch.from_numpy(best - np.log(-np.expm1(best))))
 
 
 def likeliest_examination(log, relevance, start):
