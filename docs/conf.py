@@ -35,7 +35,18 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"__init__\.py|quickstart\.py",
     "within_subsection_order": ExplicitOrder(
-        ["plot_naive_against_debiased.py", "plot_examination_curve.py", "*"]
+        [
+            "plot_naive_against_debiased.py",
+            "plot_examination_curve.py",
+            "plot_is_my_log_identifiable.py",
+            "plot_quality_against_clicks.py",
+            "plot_repairs_compared.py",
+            "plot_which_factors_to_merge.py",
+            "plot_cost_of_interventions.py",
+            "plot_how_likely_identifiable.py",
+            "plot_bias_factors_of_a_real_log.py",
+            "*",
+        ]
     ),
     "min_reported_time": 0,
     "show_memory": False,

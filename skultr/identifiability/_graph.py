@@ -151,7 +151,10 @@ class IdentifiabilityGraph:
         )
         impressions = np.bincount(of_factor[pairs.factor], pairs.impressions)
         self.n_components = len(impressions)
-        order = np.argsort(-impressions, kind="stable")
+        # The first factor decides between components of equal size.
+        first = np.full(self.n_components, self.n_factors)
+        np.minimum.at(first, of_factor, np.arange(self.n_factors))
+        order = np.lexsort((first, -impressions))
         number = np.empty(len(order), dtype=np.intp)
         number[order] = np.arange(len(order))
         self.labels, self.document_labels = number[of_factor], number[of_doc]

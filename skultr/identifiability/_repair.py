@@ -122,7 +122,8 @@ class IdentifiabilityRepair(
         ``qid``, ``doc``, ``position`` and the other bias columns. The most frequent list that
         shows the document under ``from``, with the document at the position of ``to`` in its
         place; a bias column that is constant on the page (such as a device) takes the value of
-        ``to`` on the whole page. None if there are no interventions, or the rows of X are no
+        ``to`` on the whole page. Give each served page a ``session`` of its own before its rows
+        are appended to the log. None if there are no interventions, or the rows of X are no
         lists (see ``qid``, ``session`` and ``position``).
     n_features_in_ : int
         Number of columns of X that have no role and are no bias columns.

@@ -99,7 +99,7 @@ def _bridges(graph):
     if not graph.is_connected or graph.n_factors == 1:
         return []
     if graph.n_pairs > _MAX_PAIRS:
-        return ["Not looked for in a log of this size: see bridges()."]
+        return ["Bridges were not looked for in a log of this size: see bridges()."]
     bridges = graph.bridges()
     if bridges.empty:
         return []
@@ -113,7 +113,7 @@ def _links(graph, weak):
     if not graph.is_connected or graph.n_factors == 1:
         return []
     if not _is_small(graph):
-        return ["Not looked for in a log of this size: see weak_links()."]
+        return ["Weak links were not looked for in a log of this size: see weak_links()."]
     unknown = graph.pairs.clicks is None
     lines = ["Clicks are unknown; how firmly the factors are linked is a best case."] * unknown
     if weak is None:

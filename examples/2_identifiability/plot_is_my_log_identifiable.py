@@ -1,0 +1,102 @@
+"""
+Ask a click log what it can tell, before training on it
+=======================================================
+
+**Claim.** Whether clicks determine relevance can be read off a log in one line. It depends on
+which documents were seen under which bias factors, not on the number of clicks. The same million
+clicks say everything, or nothing, or fall in two halves that cannot be compared.
+
+**Limit.** The verdict is about models in which a click is relevance times examination. It says
+what the log supports if such a model holds, not that it does. A network that reads features can
+still find its way in a log that determines nothing (see the page on trust), but then the log
+cannot confirm what it found.
+"""
+
+# %%
+# Three logs of the same documents
+# --------------------------------
+#
+# A ranker that never varies shows each document in one place. One that adds a little randomness
+# shows it in several. In the third log half of the queries come from phones, the others from
+# desktops: no document was seen on both.
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from skultr.datasets import make_ltr
+from skultr.exceptions import NotIdentifiableWarning
+from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair
+from skultr.plotting import IdentifiabilityDisplay
+from skultr.simulation import PlackettLucePolicy, simulate_clicks
+
+documents = make_ltr(n_queries=200, n_features=10, random_state=0)
+
+
+def serve(policy=None):
+    """A frame with one row an impression, as a service would log it."""
+    X, clicks, _ = simulate_clicks(
+        documents, n_sessions=20_000, policy=policy, features=False, random_state=0
+    )
+    return X[["session", "qid", "doc", "position"]].assign(click=clicks)
+
+
+always_the_same = serve()
+varied = serve(PlackettLucePolicy(temperature=0.5))
+device = np.where(varied["qid"] % 2, "phone", "desktop")
+by_device = varied.assign(device=device)
+print(by_device.head(3).to_string(index=False))
+
+# %%
+# The verdict
+# -----------
+#
+# Each log is asked whether its clicks can tell relevance from position; the last one, whether
+# they can if users examine a position differently on a phone.
+POSITION_AND_DEVICE = ["position", "device"]
+graphs = {
+    "a ranker that never varies": IdentifiabilityGraph.from_log(always_the_same),
+    "a ranker that varies": IdentifiabilityGraph.from_log(varied),
+    "a ranker that varies, users by device": IdentifiabilityGraph.from_log(
+        by_device, bias=POSITION_AND_DEVICE
+    ),
+}
+for name, graph in graphs.items():
+    print(f"--- {name}\n{graph.summary()}\n")
+
+# %%
+# The same as pictures
+# --------------------
+#
+# Each island has a scale of its own: double the relevance of its documents, halve the examination
+# of its factors, and all click probabilities stay what they are.
+figure, panels = plt.subplots(
+    3, 1, figsize=(8.5, 13), height_ratios=[0.7, 1, 1.5], layout="constrained"
+)
+for axes, (name, graph) in zip(panels, graphs.items(), strict=True):
+    IdentifiabilityDisplay.from_graph(graph, ax=axes)
+    axes.set_title(f"{name}\n{axes.get_title(loc='left')}", loc="left")
+plt.show()
+
+# %%
+# What to do
+# ----------
+#
+# The third log needs one link between its islands. Merging assumes that the two most similar
+# factors (here: the same position on the other device) are examined alike. ``transform`` writes
+# the column ``bias``, which every ranker reads; all other positions stay free on each device.
+repair = IdentifiabilityRepair(bias=POSITION_AND_DEVICE)
+repaired = repair.fit_transform(by_device, by_device["click"])
+print(repair.merges_.round(2).to_string(index=False))
+print(IdentifiabilityGraph.from_log(repaired).summary())
+
+# %%
+# Or it says which page to serve once more, with which two documents swapped or on which device:
+# no assumption is needed, but some traffic.
+swaps = IdentifiabilityRepair(bias=POSITION_AND_DEVICE, strategy="intervene")
+with warnings.catch_warnings():
+    # It says that the log stays in pieces until then.
+    warnings.simplefilter("ignore", NotIdentifiableWarning)
+    swaps.fit(by_device, by_device["click"])
+print(swaps.interventions_.round(2).to_string(index=False))
+print(swaps.intervened_lists_.to_string(index=False))
