@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator, cg
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, xlogy
 
 from ._components import bipartite_components, factor_components
 
@@ -300,11 +300,25 @@ class _Problem:
     def bounds(self):
         return _BOUNDS[self.link, self.loss]
 
+    @cached_property
+    def saturated(self):
+        """The smallest value of each cell by itself.
+
+        What is above it has the size of the noise; with billions of impressions, the whole value
+        would hide in its last digits what a weak link says.
+        """
+        if self.loss == "squares":
+            return 0.0
+        clicks, weight = self.cells.clicks, self.cells.weight
+        off = weight - clicks
+        return -xlogy(clicks, clicks / weight) - xlogy(off, off / weight)
+
     def at(self, a, b):
         """Value, gradient and curvature of each cell."""
         cells = self.cells
         function = _LOSSES[self.link, self.loss]
-        return function(a[cells.doc] + b[cells.factor], cells.clicks, cells.weight)
+        value, *slopes = function(a[cells.doc] + b[cells.factor], cells.clicks, cells.weight)
+        return value - self.saturated, *slopes
 
     def best_documents(self, b, a):
         """The best value of each document given the factors; ``a`` is where to begin."""

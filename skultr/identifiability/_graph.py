@@ -261,7 +261,7 @@ class IdentifiabilityGraph:
         Parameters
         ----------
         n_samples : float or array-like, default=None
-            Number of impressions |D|; by default those of this log.
+            Number of impressions :math:`|D|`; by default those of this log.
 
         Returns
         -------

@@ -224,6 +224,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         unseen = place < 0
         if unseen.any():
             example = names[unseen][0]
+            example = example.item() if isinstance(example, np.generic) else example
             raise ValueError(
                 f"{int(unseen.sum())} of {len(place)} rows hold a document that was not shown in "
                 f"the training log (first: {'row' if self._features is not None else 'doc'} "

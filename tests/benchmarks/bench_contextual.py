@@ -51,8 +51,7 @@ def world(seed, n_queries, n_contexts, n_impressions, twice):
     relevance = relevance_probability(train["relevance"])
     examination = user.examination_table(10)
     probability = (
-        relevance[rows["row"]]
-        * examination[context[rows["row"]], rows["position"].to_numpy() - 1]
+        relevance[rows["row"]] * examination[context[rows["row"]], rows["position"].to_numpy() - 1]
     )
     rate = rng.binomial(n_impressions, probability) / n_impressions
     log = train.iloc[rows["row"]].reset_index(drop=True)
@@ -87,13 +86,15 @@ def evaluate(log, rate, relevance, probability, test, seed):
     start = time.perf_counter()
     ranker = DistilledRanker(teacher, student, random_state=seed).fit(log, rate)
     seconds = time.perf_counter() - start
-    # The same teacher, by the log's own ids, for what it says of the training documents.
-    teacher.fit(log[["qid", "session", "doc", "position", "bias", "impressions"]], rate)
-    learned, unique = teacher.predict(log), ~log["doc"].duplicated()
+    # The student's teacher knows documents by number, in the order of their ids.
+    codes = np.unique(log["doc"], return_inverse=True)[1]
+    rows = log[features].to_numpy()
+    learned, unique = ranker.teacher_.predict(rows, doc=codes), ~log["doc"].duplicated()
+    expected = ranker.teacher_.predict_click(rows, doc=codes, bias=log["bias"])
     score = ranker.predict(test[features])
     return {
         "MCC": np.corrcoef(learned[unique], relevance[unique])[0, 1],
-        "click MSE": np.mean((teacher.predict_click(log) - probability) ** 2),
+        "click MSE": np.mean((expected - probability) ** 2),
         "nDCG@5": ndcg_score(test["relevance"], score, qid=test["qid"], k=5),
         "nDCG@10": ndcg_score(test["relevance"], score, qid=test["qid"], k=10),
         "seconds": seconds,
@@ -133,14 +134,14 @@ def main():
     parser.add_argument("--queries", type=int, default=12_500, help="a fifth is held out")
     parser.add_argument("--twice", type=float, default=1.0, help="share of queries served twice")
     parser.add_argument("--contexts", type=int, default=5_000)
-    parser.add_argument("--impressions", type=int, default=1_000)
+    parser.add_argument("--impressions", type=int, default=100_000, help="of every list")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
     for seed in range(args.seeds):
         for name, values in run(seed, args):
             rows.append({"method": name, **values})
-            print("  ", name, {key: round(value, 4) for key, value in values.items()}, flush=True)
+            print("  ", name, {key: round(float(v), 5) for key, v in values.items()}, flush=True)
     table = pd.DataFrame(rows).groupby("method", sort=False)
     print("\nmean over seeds\n", table.mean().round(4).to_string())
     print("\nstandard deviation\n", table.std().round(4).to_string())
