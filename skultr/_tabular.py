@@ -25,7 +25,7 @@ _SMALLEST = 1e-6
 _MAX_LOGIT = 20.0
 #: Factors up to which the system that is left is solved densely, and has standard errors.
 _MAX_DENSE = 1_500
-_LEAST_DAMPING, _MOST_DAMPING = 1e-10, 1e4
+_LEAST_DAMPING, _SLIGHT_DAMPING, _MOST_DAMPING = 1e-10, 1e-2, 1e6
 #: Relative gain below which a step is lost in rounding.
 _LEAST_GAIN = {"likelihood": 1e-9, "squares": 1e-7}
 _MAX_INNER = 40
@@ -236,9 +236,9 @@ def _product_likelihood(logit, clicks, weight):
         miss = np.where(off > 0, np.log(-np.expm1(logit)), 0.0)
     value = -clicks * logit - off * miss
     rest = np.maximum(-np.expm1(logit), 1e-12)
-    # The curvature itself, which is 0 where every impression was clicked, or a part of its mean.
-    curvature = np.maximum(off / rest, 0.01 * weight) * p / rest
-    return value, (weight * p - clicks) / rest, curvature
+    missed = off * p / rest
+    # The curvature is 0 where every impression was clicked: a part of the weight stands in.
+    return value, missed - clicks, np.maximum(missed / rest, 0.01 * weight * p)
 
 
 def _product_squares(logit, clicks, weight):
@@ -365,13 +365,15 @@ def _newton(problem, b, max_iter, tol):
         new_a = problem.best_documents(new_b, a)
         new_value = problem.at(new_a, new_b)[0].sum()
         if not new_value <= value:
-            if np.abs(new_b - b).max() <= tol or damping > _MOST_DAMPING:
+            if damping > _MOST_DAMPING:
                 return a, b, n_iter, True  # no descent that rounding lets us see
             damping *= 100.0
             continue
         moved, gained = np.abs(new_b - b).max(), value - new_value
         a, b, value = new_a, new_b, new_value
-        if moved <= tol or gained <= _LEAST_GAIN[problem.loss] * abs(value):
+        # A step that damping has shortened may gain little anywhere.
+        ended = moved <= tol or gained <= _LEAST_GAIN[problem.loss] * abs(value)
+        if ended and damping <= _SLIGHT_DAMPING:
             return a, b, n_iter, True
         damping = max(damping / 10.0, _LEAST_DAMPING)
     return a, b, max_iter, False

@@ -1,0 +1,175 @@
+"""Losses of two towers, checked by enumeration of what is hidden."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+
+from skultr._torch._joint import ExaminationStep, TowersLoss, TowersModule
+
+LINKS = ["product", "additive"]
+
+
+class _Batch:
+    """Two lists of three and two rows; the last place of the second is padding."""
+
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    weight = torch.tensor([[4.0, 3.0, 7.0], [1.0, 2.0, 0.0]], dtype=torch.float64)
+    clicks = torch.tensor([[1.0, 0.0, 7.0], [0.5, 2.0, 0.0]], dtype=torch.float64)
+
+    def __len__(self):
+        return 2
+
+
+def _logits(seed=0, scale=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        (scale * torch.randn(2, 3, generator=generator, dtype=torch.float64)).requires_grad_()
+        for _ in range(2)
+    ]
+
+
+def _probability(link, g, h):
+    """P(click), summed over whether the row was examined and found relevant."""
+    if link == "additive":
+        return expit(g + h)
+    hidden = itertools.product((0, 1), (0, 1))
+    return sum(
+        e * r * (expit(h) if e else expit(-h)) * (expit(g) if r else expit(-g)) for e, r in hidden
+    )
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_value_by_enumeration_of_impressions(link):
+    g, h = _logits()
+    expected = 0.0
+    for place in zip(*np.nonzero(_Batch.mask.numpy()), strict=True):
+        p = _probability(link, g[place].item(), h[place].item())
+        clicks, weight = _Batch.clicks[place].item(), _Batch.weight[place].item()
+        expected -= clicks * np.log(p) + (weight - clicks) * np.log(1 - p)
+    loss = TowersLoss(3.0, link)((g, h), _Batch())
+    assert loss.item() == pytest.approx(expected * 3.0 / 2)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_gradient_is_right(link):
+    loss = TowersLoss(1.0, link)
+    assert torch.autograd.gradcheck(lambda g, h: loss((g, h), _Batch()), _logits())
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_padding_is_not_seen(link):
+    g, h = _logits()
+    loss = TowersLoss(1.0, link)
+    expected = loss((g, h), _Batch())
+    dirty = [x.detach().masked_fill(~_Batch.mask, 1e3).requires_grad_() for x in (g, h)]
+    found = loss(dirty, _Batch())
+    torch.testing.assert_close(found, expected)
+    found.backward()
+    for x in dirty:
+        assert (x.grad[~_Batch.mask] == 0).all()
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("scale", [0.0, 30.0, 1e3])
+def test_extreme_logits_keep_loss_and_gradient_finite(link, scale):
+    for signs in itertools.product((-1, 1), (-1, 1)):
+        g, h = (
+            torch.full((2, 3), sign * scale, dtype=torch.float64).requires_grad_()
+            for sign in signs
+        )
+        loss = TowersLoss(1.0, link)((g, h), _Batch())
+        loss.backward()
+        assert torch.isfinite(loss)
+        assert torch.isfinite(g.grad).all()
+        assert torch.isfinite(h.grad).all()
+
+
+def test_miss_has_no_cancellation_where_both_parts_are_certain():
+    """1 - σ(40)² is 8.5e-18, which the naive form in float64 rounds to 0."""
+    g = h = torch.full((2, 3), 40.0, dtype=torch.float64)
+    batch = _Batch()
+    batch.clicks, batch.weight = 0 * _Batch.clicks, _Batch.mask.double()
+    loss = TowersLoss(1.0, "product")((g, h), batch).item()
+    assert loss == pytest.approx(-5 * np.log(2 * np.exp(-40.0)) / 2)
+
+
+def test_gradient_is_that_of_the_expected_likelihood():
+    """Fisher's identity: one gradient step is a step of EM with expectations of its own."""
+    (g, h), batch = _logits(1), _Batch()
+    TowersLoss(1.0, "product")((g, h), batch).backward()
+    r, o = torch.sigmoid(g.detach()), torch.sigmoid(h.detach())
+    joint = {(e, k): (o if e else 1 - o) * (r if k else 1 - r) for e in (0, 1) for k in (0, 1)}
+    missed = joint[0, 0] + joint[0, 1] + joint[1, 0]  # what a missing click leaves open
+    off = batch.weight - batch.clicks
+    relevant = batch.clicks + off * joint[0, 1] / missed
+    examined = batch.clicks + off * joint[1, 0] / missed
+    for part, expected, chance in ((g, relevant, r), (h, examined, o)):
+        slope = (batch.weight * chance - expected) / len(batch)
+        torch.testing.assert_close(part.grad, slope.masked_fill(~batch.mask, 0.0))
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_table_of_examination_is_learned_where_it_shall_be(trained):
+    module = TowersModule(
+        torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(2, 1)), 3, trained
+    )
+    batch = _Batch()
+    batch.features, batch.bias = torch.ones(5, 2), torch.tensor([0, 1, 2, 0, 1])
+    batch.pad = lambda x: x.new_zeros(2, 3).masked_scatter(batch.mask, x)
+    relevance, examination = module(batch)
+    assert relevance.shape == examination.shape == (2, 3)
+    TowersLoss(1.0)((relevance, examination), batch).backward()
+    assert module.network[1].weight.grad.abs().sum() > 0
+    assert (module.examination.grad is not None) == trained
+
+
+def _net(network, n_factors=3, seed=0):
+    """What the callback sees of a net and its training lists."""
+    rng = np.random.default_rng(seed)
+    n_rows = 60
+
+    class Data:
+        features = torch.from_numpy(rng.normal(size=(10, 2))).float()
+        doc = torch.from_numpy(rng.integers(0, 10, n_rows))
+        bias = torch.from_numpy(rng.integers(0, n_factors, n_rows))
+        weight = torch.full((n_rows,), 5.0)
+        clicks = torch.from_numpy(rng.binomial(5, 0.3, n_rows)).float()
+
+    class Net:
+        module_ = TowersModule(torch.nn.Sequential(torch.nn.Identity(), network), n_factors, False)
+
+    return Net(), Data()
+
+
+def test_examination_step_is_where_no_change_of_a_factor_helps():
+    net, data = _net(torch.nn.Linear(2, 1))
+    ExaminationStep().on_epoch_begin(net, dataset_train=data)
+    table = net.module_.examination
+    g = net.module_.network[1](data.features).reshape(-1)[data.doc].detach().double()
+
+    class Rows:
+        mask = torch.ones(1, 60, dtype=torch.bool)
+        clicks, weight = data.clicks.double()[None], data.weight.double()[None]
+
+        def __len__(self):
+            return 1
+
+    def loss(logits):
+        return TowersLoss(1.0)((g[None], logits[data.bias][None]), Rows()).item()
+
+    best = table.detach().double()
+    for step in torch.cat([torch.eye(3), -torch.eye(3)]).double() * 0.05:
+        assert loss(best + step) > loss(best)
+
+
+@pytest.mark.parametrize("extreme", [-1e3, 1e3])
+def test_examination_step_bears_a_network_that_is_certain(extreme):
+    network = torch.nn.Linear(2, 1)
+    torch.nn.init.zeros_(network.weight)
+    torch.nn.init.constant_(network.bias, extreme)
+    net, data = _net(network)
+    ExaminationStep().on_epoch_begin(net, dataset_train=data)
+    assert torch.isfinite(net.module_.examination).all()

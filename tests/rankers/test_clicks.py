@@ -1,0 +1,378 @@
+"""What rankers with an embedding, and their predictions of clicks, promise."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.special import expit, logit
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import make_pipeline
+
+from skultr.exceptions import NotIdentifiableWarning
+from skultr.identifiability import IdentifiabilityRepair
+from skultr.metrics import RankingScorer
+from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker, TwoTowerRanker
+from skultr.simulation import PlackettLucePolicy, make_disconnected_log, simulate_clicks
+
+from .._worlds import FEATURES, random_lists, small_log
+
+EXAMINATION = np.array([1.0, 0.6, 0.3])
+EMBEDDINGS = [
+    DLARanker(relevance="embedding", random_state=0),
+    RegressionEMRanker(relevance="embedding", random_state=0),
+    TwoTowerRanker(relevance="embedding", random_state=0),
+    TwoTowerRanker(relevance="embedding", link="additive", random_state=0),
+]
+embeddings = pytest.mark.parametrize(
+    "ranker", EMBEDDINGS, ids=["DLA", "EM", "TwoTower", "TwoTower-additive"]
+)
+networks = pytest.mark.parametrize(
+    "ranker",
+    [
+        RegressionEMRanker(max_epochs=40, random_state=0),
+        TwoTowerRanker(max_epochs=40, random_state=0),
+        TwoTowerRanker(link="additive", max_epochs=40, random_state=0),
+    ],
+    ids=["EM", "TwoTower", "TwoTower-additive"],
+)
+ROLES = ["session", "qid", "doc", "position"]
+
+
+def _exact_world(link="product", seed=0):
+    """Click rates without noise; three positions; relevance and its bias by ``link``."""
+    log, _ = random_lists(seed=seed)
+    relevance = np.random.default_rng(seed).uniform(0.2, 0.8, 12)
+    truth = relevance[log["doc"]] * EXAMINATION[log["position"] - 1]
+    if link == "additive":
+        truth = expit(logit(relevance[log["doc"]]) - (log["position"].to_numpy() - 1))
+    return log, truth, relevance
+
+
+def _world_of(ranker):
+    return _exact_world(getattr(ranker, "link", "product"))
+
+
+# Relevance by document ------------------------------------------------------------------
+@embeddings
+def test_embedding_finds_clicks_relevance_and_examination(ranker):
+    log, rate, relevance = _world_of(ranker)
+    ranker = clone(ranker).fit(log, rate)
+    np.testing.assert_allclose(ranker.predict_click(log), rate, atol=1e-4)
+    assert ranker.relevance_.index.name == "doc"
+    assert ranker.relevance_.between(0, 1).all()
+    found = ranker.relevance_.loc[range(12)].to_numpy()
+    curve = ranker.examination_["examination"]
+    if ranker.link_ == "additive":
+        np.testing.assert_allclose(
+            logit(found) - logit(found[0]), logit(relevance) - logit(relevance[0]), atol=1e-3
+        )
+        np.testing.assert_allclose(curve, np.exp([0.0, -1, -2]), rtol=1e-3)
+    else:
+        np.testing.assert_allclose(found / found[0], relevance / relevance[0], rtol=1e-3)
+        np.testing.assert_allclose(curve, EXAMINATION, rtol=1e-3)
+    assert (ranker.examination_["standard_error"].iloc[1:] > 0).all()
+    np.testing.assert_array_equal(ranker.predict(log), ranker.relevance_[log["doc"]])
+
+
+@embeddings
+def test_features_change_nothing_and_may_be_absent(ranker):
+    log, rate, _ = _world_of(ranker)
+    expected = clone(ranker).fit(log, rate).predict(log)
+    bare = clone(ranker).fit(log[ROLES], rate)
+    np.testing.assert_allclose(bare.predict(log[["doc"]]), expected)
+    assert bare.n_features_in_ == 0
+    np.testing.assert_array_equal(bare.rank(log), bare.rank(log[["qid", "doc"]]))
+    noise = clone(ranker).fit(log.assign(f0=log["doc"] % 2, f1=0.0), rate)
+    np.testing.assert_allclose(noise.predict(log), expected)
+
+
+@embeddings
+def test_documents_without_ids_are_known_by_their_features(ranker):
+    log, rate, _ = _world_of(ranker)
+    expected = clone(ranker).fit(log, rate).predict_click(log)
+    roles = {name: log[name] for name in ROLES if name != "doc"}
+    array = log[FEATURES].to_numpy()
+    by_array = clone(ranker).fit(array, rate, **roles)
+    np.testing.assert_allclose(
+        by_array.predict_click(array, position=log["position"]), expected, atol=1e-4
+    )
+    by_frame = clone(ranker).fit(log.drop(columns="doc"), rate)
+    np.testing.assert_allclose(
+        by_frame.predict_click(log.drop(columns="doc")), expected, atol=1e-4
+    )
+    with pytest.raises(ValueError, match=r"3 of 3 rows hold a document.*DistilledRanker"):
+        by_array.predict(array[:3] + 1)
+
+
+@embeddings
+def test_documents_of_arrays_by_keyword(ranker):
+    log, rate, _ = _world_of(ranker)
+    array = log[FEATURES].to_numpy()
+    ranker = clone(ranker).fit(array, rate, **{name: log[name] for name in ROLES})
+    clicks = ranker.predict_click(array, doc=log["doc"], position=log["position"])
+    np.testing.assert_allclose(clicks, rate, atol=1e-4)
+    with pytest.raises(
+        ValueError, match=r"no column 'doc' and no doc was passed.*DistilledRanker"
+    ):
+        ranker.predict(array)
+
+
+def test_documents_of_a_frame_without_features_by_keyword():
+    log, rate, _ = _exact_world()
+    ranker = clone(EMBEDDINGS[0]).fit(log[["session", "qid", "position"]], rate, doc=log["doc"])
+    expected = clone(EMBEDDINGS[0]).fit(log, rate).predict(log)
+    np.testing.assert_allclose(ranker.predict(log[["qid"]], doc=log["doc"]), expected)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        lambda doc: "doc-" + doc.astype(str),
+        lambda doc: ("doc-" + doc.astype(str)).astype("category"),
+        lambda doc: doc + 2**62,
+        lambda doc: -doc,
+        lambda doc: pd.to_datetime(doc, unit="D"),
+        lambda doc: pd.Series([("a", i) for i in doc], dtype=object),
+        lambda doc: pd.Series([str(i) if i % 2 else i for i in doc], dtype=object),
+    ],
+    ids=["text", "category", "huge", "negative", "date", "tuple", "mixed"],
+)
+def test_ids_may_be_anything_hashable(ids):
+    log, rate, _ = _exact_world()
+    named = log.assign(doc=ids(log["doc"]).to_numpy())
+    found = clone(EMBEDDINGS[1]).fit(named, rate).predict_click(named)
+    np.testing.assert_allclose(found, rate, atol=1e-4)
+
+
+@embeddings
+def test_polars_and_pandas_agree(ranker):
+    log, rate, _ = _world_of(ranker)
+    expected = clone(ranker).fit(log, rate).predict_click(log)
+    frame = pl.from_pandas(log)
+    np.testing.assert_array_equal(clone(ranker).fit(frame, rate).predict_click(frame), expected)
+
+
+@embeddings
+def test_order_of_rows_does_not_matter(ranker):
+    log, clicks = random_lists()
+    order = np.random.default_rng(1).permutation(len(log))
+    expected = clone(ranker).fit(log, clicks).relevance_
+    found = clone(ranker).fit(log.iloc[order], clicks[order]).relevance_
+    pd.testing.assert_series_equal(found, expected)
+
+
+@embeddings
+def test_unseen_document_names_itself_and_the_way_out(ranker):
+    log, rate, _ = _world_of(ranker)
+    ranker = clone(ranker).fit(log, rate)
+    message = r"1 of 2 rows hold a document .*first: doc 99\).*only those 12 documents.*Distilled"
+    with pytest.raises(ValueError, match=message):
+        ranker.predict(pd.DataFrame({"doc": [3, 99]}))
+
+
+# Clicks ---------------------------------------------------------------------------------
+@embeddings
+def test_row_that_was_not_shown_is_not_clicked(ranker):
+    log, rate, _ = _world_of(ranker)
+    log = log.assign(position=log["position"].astype(float))
+    ranker = clone(ranker).fit(log, rate)
+    log.loc[3, "position"] = np.nan
+    assert ranker.predict_click(log)[3] == 0
+    assert (ranker.predict_click(log)[:3] > 0).all()
+
+
+def test_candidate_that_was_never_shown_is_not_clicked():
+    """A training log with such rows can be given back as it is."""
+    log, rate, _ = _exact_world()
+    never = log.iloc[:2].assign(doc=[100, 101], position=np.nan, f0=9.0)
+    log, rate = pd.concat([log, never], ignore_index=True), np.append(rate, [0, 0])
+    ranker = clone(EMBEDDINGS[0]).fit(log, rate)
+    np.testing.assert_allclose(ranker.predict_click(log), rate, atol=1e-4)
+
+
+def test_bias_factor_that_is_not_in_the_log():
+    log, rate, _ = _exact_world()
+    ranker = clone(EMBEDDINGS[0]).fit(log, rate)
+    with pytest.raises(ValueError, match=r"2 rows have a bias factor .* such as 7.*Repair"):
+        ranker.predict_click(log.iloc[:3].assign(position=[1, 7, 7]))
+    with pytest.raises(ValueError, match="neither a column 'bias' nor 'position'"):
+        ranker.predict_click(log.drop(columns="position"))
+
+
+def test_bias_column_wins_over_the_position():
+    log, rate, _ = _exact_world()
+    log = log.assign(bias=log["position"] + 2**40)
+    ranker = clone(EMBEDDINGS[0]).fit(log, rate)
+    np.testing.assert_allclose(ranker.predict_click(log), rate, atol=1e-4)
+    np.testing.assert_allclose(
+        ranker.predict_click(log.drop(columns="bias"), bias=log["bias"]), rate, atol=1e-4
+    )
+
+
+def test_dual_learning_with_a_network_predicts_no_clicks():
+    assert not hasattr(DLARanker(), "predict_click")
+    assert hasattr(DLARanker(relevance="embedding"), "predict_click")
+
+
+def _linear_world(seed=0):
+    """Aggregated random lists whose relevance is logistic in the features, without noise."""
+    log, _ = random_lists(n_sessions=400, n_queries=40, n_documents=5, n_shown=3, seed=seed)
+    score = log[FEATURES].to_numpy() @ [1.5, -1.0, 0.5] - 0.5
+    return log.assign(impressions=100), score
+
+
+@networks
+def test_network_learns_the_probabilities_of_clicks(ranker):
+    log, score = _linear_world()
+    bias = -1.2 * (log["position"].to_numpy() - 1)
+    if getattr(ranker, "link", "") == "additive":
+        rate, curve = expit(score + bias), np.exp([0, -1.2, -2.4])
+    else:
+        rate, curve = expit(score) * np.exp(bias), np.exp([0, -1.2, -2.4])
+    ranker = clone(ranker).set_params(
+        hidden_layer_sizes=(), learning_rate=0.05, scale_features=False
+    )
+    ranker.fit(log, rate)
+    np.testing.assert_allclose(ranker.predict_click(log), rate, atol=0.06)
+    np.testing.assert_allclose(ranker.examination_["examination"], curve, atol=0.05)
+    assert ((ranker.predict(log) > 0) & (ranker.predict(log) < 1)).all()
+
+
+# Identifiability ------------------------------------------------------------------------
+@pytest.mark.parametrize("relevance", ["network", "embedding"])
+@pytest.mark.parametrize("cls", [DLARanker, RegressionEMRanker, TwoTowerRanker])
+def test_log_that_does_not_determine_relevance_warns_and_can_be_told_not_to(cls, relevance):
+    log, clicks = small_log()
+    ranker = cls(relevance=relevance, max_epochs=1, random_state=0)
+    with pytest.warns(NotIdentifiableWarning, match="4 bias factors fall into 4 comp") as caught:
+        ranker.fit(log, clicks)
+    assert caught[0].filename == __file__
+    text = str(caught[0].message)
+    assert ("only the network" in text) == (relevance == "network")
+    assert "IdentifiabilityRepair" in text
+    ranker.set_params(check_identifiability=False).fit(log, clicks)  # warnings are errors here
+
+
+def test_never_shown_candidates_connect_nothing():
+    log, clicks = small_log()
+    log = log.assign(
+        doc=log["doc"] % 4, qid=log["qid"] * 0, position=log["position"].astype(float)
+    )
+    log = log.drop(columns=[*FEATURES, "relevance"])
+    log.loc[log["position"] > 2, "position"] = np.nan
+    with pytest.warns(NotIdentifiableWarning, match="2 bias factors fall into 2 components"):
+        clone(EMBEDDINGS[0]).fit(log, np.where(log["position"].isna(), 0, clicks))
+
+
+@embeddings
+def test_components_agree_within_and_not_between(ranker):
+    log, rate, truth = make_disconnected_log(
+        2, n_documents=400, n_queries=60, n_impressions=None, random_state=0
+    )
+    with pytest.warns(NotIdentifiableWarning, match="10 bias factors fall into 2 components"):
+        table = clone(ranker).fit(log, rate).examination_
+    assert np.isfinite(table["standard_error"]).tolist() == [True] * 4 + [False] * 6
+    if getattr(ranker, "link", "product") == "product":
+        for part in (slice(0, 4), slice(4, 10)):
+            ratio = table["examination"].to_numpy()[part] / truth.examination[part]
+            np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
+
+
+def test_repair_in_front_is_searched_like_any_parameter():
+    documents = _documents()
+    log, clicks, _ = simulate_clicks(
+        documents, n_sessions=300, policy=PlackettLucePolicy(), random_state=0
+    )
+    log["device"] = log["session"] % 2
+    pipeline = make_pipeline(
+        IdentifiabilityRepair(bias=["position", "device"]),
+        RegressionEMRanker(max_epochs=2, random_state=0),
+    )
+    search = GridSearchCV(
+        pipeline,
+        {"identifiabilityrepair__position_weight": [1.0, 10.0]},
+        scoring=RankingScorer(),
+        cv=GroupKFold(2),
+        error_score="raise",
+    ).fit(log, clicks, groups=log["qid"])
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def _documents():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(160, 3)), columns=FEATURES)
+    frame["qid"], frame["doc"] = np.repeat(np.arange(20), 8), np.arange(160)
+    grade = (frame[FEATURES].to_numpy() @ [1.5, -1.0, 0.5]).round().clip(-2, 2) + 2
+    return frame.assign(relevance=grade.astype(int))
+
+
+# As an estimator ------------------------------------------------------------------------
+@embeddings
+def test_pickle_keeps_predictions(ranker):
+    log, rate, _ = _world_of(ranker)
+    ranker = clone(ranker).fit(log, rate)
+    again = pickle.loads(pickle.dumps(ranker))
+    np.testing.assert_array_equal(again.predict_click(log), ranker.predict_click(log))
+
+
+@embeddings
+def test_weights_that_are_zero_leave_rows_out(ranker):
+    log, rate, _ = _world_of(ranker)
+    kept = (log["doc"] > 2).to_numpy()
+    weighted = clone(ranker).fit(log, rate * kept, sample_weight=kept.astype(float))
+    expected = clone(ranker).fit(log[kept], rate[kept])
+    assert weighted.relevance_.index.tolist() == list(range(3, 12))
+    np.testing.assert_allclose(
+        weighted.predict_click(log[kept]), expected.predict_click(log[kept]), atol=1e-5
+    )
+
+
+@embeddings
+def test_scale_of_impressions_does_not_matter(ranker):
+    log, clicks = random_lists()
+    expected = clone(ranker).fit(log, clicks).predict_click(log)
+    for scale in (1e-6, 2.0**40):
+        found = clone(ranker).fit(log.assign(impressions=scale), clicks).predict_click(log)
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@embeddings
+@pytest.mark.parametrize("click", [0.0, 1.0])
+def test_single_row(ranker, click):
+    log, _ = random_lists()
+    row = log.iloc[:1]
+    fit = clone(ranker)
+    if click:
+        fit.fit(row, [click])
+    else:
+        with pytest.warns(UserWarning, match="The log has no click"):
+            fit.fit(row, [click])
+    assert fit.predict_click(row) == pytest.approx(click, abs=1e-5)
+
+
+def test_refit_without_features_forgets_their_names():
+    log, rate, _ = _exact_world()
+    ranker = clone(EMBEDDINGS[0]).fit(log, rate).fit(log[ROLES], rate)
+    assert not hasattr(ranker, "feature_names_in_")
+
+
+def test_networks_beat_the_naive_ranker_on_served_randomness():
+    documents = _documents()
+    log, clicks, _ = simulate_clicks(
+        documents,
+        n_sessions=4_000,
+        policy=PlackettLucePolicy(),
+        random_state=0,
+    )
+    settings = {"hidden_layer_sizes": (), "learning_rate": 0.02, "max_epochs": 25}
+    ndcg = {
+        cls.__name__: cls(**settings, random_state=0)
+        .fit(log, clicks)
+        .score(documents, documents["relevance"])
+        for cls in (NaiveRanker, RegressionEMRanker, TwoTowerRanker)
+    }
+    assert ndcg["RegressionEMRanker"] > ndcg["NaiveRanker"]
+    assert ndcg["TwoTowerRanker"] > ndcg["NaiveRanker"]
