@@ -374,6 +374,8 @@ class _Islands:
         self.captions = []
         reach = radii + _RADIUS + name_room + 0.25
         self.centers = _lay_out(2 * reach, caption := 0.75)
+        # Captions of one row stand on one line, below the largest island of the row.
+        depth = pd.Series(reach).groupby(self.centers[:, 1]).transform("max").to_numpy()
         for part, (radius, center) in enumerate(zip(radii, self.centers, strict=True)):
             members = np.flatnonzero(labels == part)
             # Clockwise from the top, as on a clock.
@@ -381,7 +383,7 @@ class _Islands:
             self.angles[members] = np.pi / 2 - 2 * np.pi * turn if len(members) > 1 else 0.0
             ring = np.stack([np.cos(self.angles[members]), np.sin(self.angles[members])], axis=1)
             self.places[members] = center + radius * ring
-            self.captions.append(center - [0, reach[part] - 0.1])
+            self.captions.append(center - [0, depth[part] - 0.1])
         low, high = (self.centers.T - reach).min(axis=1), (self.centers.T + reach).max(axis=1)
         low[1] -= caption
         # At least some room around a few factors, which would be discs like plates.
