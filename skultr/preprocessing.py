@@ -152,6 +152,10 @@ class OnFeatures(
         -------
         self : OnFeatures
         """
+        if transform not in ("default", "pandas", "polars", None):
+            raise ValueError(
+                f"transform must be 'default', 'pandas', 'polars' or None, got {transform!r}."
+            )
         if transform is not None:
             self._sklearn_output_config = {"transform": transform}
         return self

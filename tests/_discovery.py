@@ -4,13 +4,18 @@ import importlib
 import inspect
 import pkgutil
 
+from lightgbm import LGBMRegressor
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 
 import skultr
 
 #: Constructor arguments for estimators that need some, or that should train briefly.
-_ARGUMENTS = {"OnFeatures": {"transformer": StandardScaler()}}
+_ARGUMENTS = {
+    # One thread: LightGBM's own would fight with those of parallel tests over two cores.
+    "DistilledRanker": {"student": LGBMRegressor(n_estimators=50, n_jobs=1, verbosity=-1)},
+    "OnFeatures": {"transformer": StandardScaler()},
+}
 
 
 def public_estimators():

@@ -178,8 +178,10 @@ class ExaminationStep(Callback):
             n_factors=len(module.examination),
         )
         best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))
+        best = torch.from_numpy(best - np.log(-np.expm1(best))).to(module.examination)
         with torch.no_grad():
-            module.examination.copy_(torch.from_numpy(best - np.log(-np.expm1(best))))
+            # A factor that only held-out lists show keeps what it has.
+            module.examination.copy_(torch.where(best.isnan(), module.examination, best))
 
 
 def likeliest_examination(log, relevance, start):

@@ -11,7 +11,7 @@ __all__ = ["merge_errors", "swap_estimates"]
 #: Estimates of relevance and examination are at least this.
 _SMALLEST = 1e-3
 #: Costs and errors of repairs are rough by nature, and nobody should wait for more digits.
-_ROUGHLY = {"tol": 1e-3, "max_iter": 30}
+_ROUGHLY = {"loss": "poisson", "tol": 1e-3, "max_iter": 30}
 #: Examined impressions of the mean document that each document's relevance is shrunk by, so that
 #: a document that was clicked in its single impression is not taken for the best of all.
 _PRIOR = 10.0
@@ -88,7 +88,6 @@ def _estimated(pairs, merged, required):
             )
         return np.full(pairs.n_documents, np.nan), np.full(pairs.n_factors, np.nan)
     factor = merged[pairs.factor]
-    # By the likelihood, which has one optimum: least squares end in poor ones on large logs.
     fit = fit_tabular(pairs.doc, factor, pairs.clicks, pairs.impressions, **_ROUGHLY)
     examination = fit.examination / fit.examination.max()
     looks = np.bincount(pairs.doc, pairs.impressions * examination[factor])

@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from .._components import bipartite_components, factor_components
+from ._bias_features import factor_labels
 from ._bridges import articulation_documents, n_clique_edges
 from ._pairs import pairs_from_arrays, read_pairs
 from ._resistance import weak_links
@@ -99,7 +100,8 @@ class IdentifiabilityGraph:
             here. A frame in memory without ``doc`` takes rows with equal features as one
             document. Rows without a position, or with 0 ``impressions``, were never shown.
             Note that ``doc`` names the pair of a query and a document: an id that recurs under
-            other queries counts as one document with one relevance, and links more factors.
+            other queries counts as one document with one relevance, and links more factors
+            (:meth:`summary` says how many do, where there is a column ``qid``).
         bias : str or list of str, default=None
             Columns whose values together are the bias factor; by default ``bias`` if there is
             one, else ``position``.
@@ -135,6 +137,11 @@ class IdentifiabilityGraph:
         >>> IdentifiabilityGraph.from_log(log, bias=["position", "device"])
         IdentifiabilityGraph(n_factors=4, n_documents=2, n_components=2)
         """
+        if not isinstance(click, str | None) and np.max(click, initial=0) > 1:
+            raise ValueError(
+                f"click holds values up to {np.max(click):g}; expected clicks (0 or 1) or click "
+                "rates of the rows. Divide counts by the impressions, or name their column."
+            )
         return cls._from_pairs(read_pairs(X, bias=bias, click=click))
 
     @classmethod
@@ -358,7 +365,8 @@ class IdentifiabilityGraph:
         If each document has a relevance and each factor an examination of its own, no unbiased
         estimate of log(examination of a / examination of b) has a standard error below the
         square root of the effective resistance between a and b, in the network of documents
-        and factors with the number of clicks of each pair as its conductance. The links are the
+        and factors whose conductances are what the clicks of each pair tell about its click
+        rate: their number, over the share of impressions without a click. The links are the
         minimum spanning tree of the factors under it: across a link, no two factors can be
         compared with a smaller standard error than that of the link.
 
@@ -380,9 +388,9 @@ class IdentifiabilityGraph:
 
         Notes
         -----
-        *Bound.* Clicks of a pair are taken as Poisson, whose Fisher information about log click
-        rate is the expected clicks; that of binomial clicks is larger by 1 / (1 - click rate).
-        The observed clicks stand in for the expected. Pairs without a click carry no
+        *Bound.* The Fisher information of c clicks in n impressions about the log click rate is
+        c / (1 - c / n); taken here is c n / (n - c + 1), which stays finite and a little below.
+        Observed clicks stand in for the expected ones. Pairs without a click carry no
         information: a log that hangs together through such pairs alone has infinite standard
         errors. A model that ties documents together through features can do better.
 
@@ -409,8 +417,8 @@ class IdentifiabilityGraph:
         ... )
         >>> graph.weak_links().round(2)
            factor_a  factor_b  standard_error  factor_95  n_factors
-        0         2         3            0.71       4.00          1
-        1         1         2            0.14       1.32          1
+        0         2         3            0.65       3.59          1
+        1         1         2            0.13       1.30          1
         """
         if n_links is not None and (not isinstance(n_links, Integral) or n_links < 0):
             raise ValueError(f"n_links must be a whole number from 0 or None, got {n_links!r}.")
@@ -431,7 +439,9 @@ class IdentifiabilityGraph:
 
     def _links(self, random_state=0):
         pairs = self.pairs
-        conductance = pairs.impressions if pairs.clicks is None else pairs.clicks
+        conductance = n = pairs.impressions
+        if pairs.clicks is not None:
+            conductance = pairs.clicks * n / (n - pairs.clicks + 1.0)
         rng = check_random_state(random_state)
         return weak_links(pairs.doc, pairs.factor, conductance, self.n_factors, rng)
 
@@ -470,12 +480,7 @@ class IdentifiabilityGraph:
     # Names of factors and documents ---------------------------------------------------
     def _factor_names(self):
         """A Series by factor code: its value, or a tuple where it has several columns."""
-        columns = [self.factors.iloc[:, i] for i in range(self.factors.shape[1])]
-        if len(columns) == 1:
-            return columns[0]
-        names = np.empty(self.n_factors, dtype=object)
-        names[:] = list(zip(*(column.tolist() for column in columns), strict=True))
-        return pd.Series(names)
+        return pd.Series(factor_labels(self.factors, np.arange(self.n_factors)))
 
     def _document_names(self):
         """Name of the column that names documents, and the name of each."""

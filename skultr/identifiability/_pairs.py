@@ -4,7 +4,7 @@ Whether a log identifies relevance depends on these pairs alone. They are what l
 a log of hundreds of millions of impressions has a few million of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -37,6 +37,8 @@ class Pairs:
         The values that the codes of factors stand for, one column a bias column, sorted.
     doc_rows : ndarray of shape (n_documents,), int, or None
         Without ids: the first row of the log that has the features of each document.
+    n_recurring : int
+        Documents whose id was shown by several queries.
     """
 
     doc: np.ndarray
@@ -46,6 +48,7 @@ class Pairs:
     doc_ids: np.ndarray | None
     factors: pd.DataFrame
     doc_rows: np.ndarray | None = None
+    n_recurring: int = 0
 
     @property
     def n_pairs(self):
@@ -290,7 +293,8 @@ def _check_lazy(X, schema, click):
 # The pairs, in the engine of X --------------------------------------------------------
 def _with_arrays(X, frame, columns, click):
     """The columns needed of a frame in memory, and what is computed from arrays: docs, clicks."""
-    names = [name for name in frame.columns if name in {"doc", "position", "impressions"}]
+    used = {"doc", "qid", "position", "impressions"}
+    names = [name for name in frame.columns if name in used]
     names += [name for name in columns if name not in names]
     if isinstance(click, str) and click in frame.columns and click not in names:
         names.append(click)
@@ -361,9 +365,23 @@ def _counted(frame, schema, columns, click):
         frame = frame.filter(shown)
     if isinstance(frame, nw.DataFrame) and frame.implementation.is_polars():
         frame = frame.lazy()
-    frame = frame.select(*(value.alias(name) for name, value in (keys | values).items()))
+    query = _query(frame, schema)
+    columns = keys | values | ({} if query is None else {"qid": query})
+    frame = frame.select(*(value.alias(name) for name, value in columns.items()))
     sums = [nw.col(name).sum() for name in values]
+    if query is not None:
+        sums += [query.min().alias("_first_qid"), query.max().alias("_last_qid")]
     return frame.group_by(*keys).agg(*sums)
+
+
+def _query(frame, schema):
+    """The column of query ids, where its least and greatest value can be asked for."""
+    if "doc" not in schema or "qid" not in schema:
+        return None
+    kind = frame.implementation
+    orders_text = kind.is_pandas() or kind.is_polars() or kind.is_duckdb()
+    text = isinstance(schema["qid"], nw.String) and orders_text
+    return nw.col("qid") if text or schema["qid"].is_integer() else None
 
 
 def _shown(schema):
@@ -422,17 +440,23 @@ def _as_pairs(table, columns, doc_rows):
     weight = table["_weight"].to_numpy().astype(float)
     clicks = table["_click"].to_numpy().astype(float) if "_click" in table.columns else None
     pairs = make_pairs(_plain(table["doc"].to_numpy()), bias, weight, clicks)
-    if doc_rows is None:
-        return pairs
-    return Pairs(
-        pairs.doc,
-        pairs.factor,
-        pairs.impressions,
-        pairs.clicks,
-        doc_ids=None,
-        factors=pairs.factors,
-        doc_rows=doc_rows[pairs.doc_ids],
-    )
+    if doc_rows is not None:
+        return replace(pairs, doc_ids=None, doc_rows=doc_rows[pairs.doc_ids])
+    return replace(pairs, n_recurring=_n_recurring(table))
+
+
+def _n_recurring(table):
+    """Number of documents that several queries have shown."""
+    if "_first_qid" not in table.columns:
+        return 0
+    first, last = table["_first_qid"].to_numpy(), table["_last_qid"].to_numpy()
+    doc, query = pd.factorize(table["doc"].to_numpy())[0], pd.factorize(first)[0]
+    several = np.zeros(doc.max() + 1, dtype=bool)
+    several[doc[first != last]] = True
+    some = np.empty(len(several), dtype=np.intp)
+    some[doc] = query
+    several[doc[some[doc] != query]] = True
+    return int(several.sum())
 
 
 def _plain(values):

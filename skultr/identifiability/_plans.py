@@ -26,6 +26,8 @@ __all__ = [
 
 #: Longest merge plan, in hours by :func:`_estimated_hours`, that is begun at all.
 MAX_HOURS = 2.0
+#: Added to the cost of what no list can show: above any cost of what can.
+_OUT_OF_REACH = 1e9
 #: Costs computed at a time.
 _CHUNK = 1 << 21
 
@@ -75,7 +77,7 @@ def merge_plan(vectors, labels):
     return a, b, np.sqrt(squared)
 
 
-def intervention_plan(doc, factor, labels, relevance, examination):
+def intervention_plan(doc, factor, labels, relevance, examination, *, reach=None, needed=None):
     """Documents to show once under another factor, which joins all components at the least cost.
 
     Showing document x, logged under factor t, under t' as well tells the ratio of their
@@ -94,6 +96,11 @@ def intervention_plan(doc, factor, labels, relevance, examination):
         Click probability if examined, in (0, 1].
     examination : ndarray of shape (n_factors,)
         Probability of examination, in (0, 1].
+    reach : ndarray of shape (n_pairs,), default=None
+        How far each candidate can be moved, such as the length of its list.
+    needed : ndarray of shape (n_factors,), default=None
+        How far a candidate must reach to be shown under each factor, such as its position. Those
+        that do not reach are taken only where no other joins two components.
 
     Returns
     -------
@@ -107,41 +114,53 @@ def intervention_plan(doc, factor, labels, relevance, examination):
        the hidden recoverable condition in unbiased learning to rank. ICML.
     """
     target, wait = _targets(labels, examination)
-    chosen, starts = _candidates(doc, factor, labels, relevance, examination)
-    slope = 1.0 / relevance[doc[chosen]]
-    level = slope / examination[factor[chosen]]
-    ends = np.append(starts[1:], len(chosen))
+    if reach is None:
+        reach, needed = np.zeros(len(doc)), np.zeros(len(labels))
+    component = labels[factor]
+    slope = 1.0 / relevance[doc]
+    level = slope / examination[factor]
+    # One set of candidates for every distance that some target needs, and one for the others.
+    tiers, tier = np.unique(needed[target], return_inverse=True)
+    senders = [
+        _Senders(np.flatnonzero(reach >= least), component, level, slope, len(target))
+        for least in tiers
+    ]
+    anyone = _Senders(np.arange(len(doc)), component, level + _OUT_OF_REACH, slope, len(target))
 
-    def sending(component, waits):
-        """Cost of the cheapest candidate of a component at each target, and which it is."""
-        lines = slice(starts[component], ends[component])
-        return _lowest(level[lines], slope[lines], waits)
+    def sending(sender, receivers):
+        """Cost of the cheapest candidate of a component at each of others, and which it is."""
+        cost, pair = anyone.lowest(sender, wait[receivers])
+        for number in np.unique(tier[receivers]):
+            place = np.flatnonzero(tier[receivers] == number)
+            near, which = senders[number].lowest(sender, wait[receivers[place]])
+            better = near < cost[place]
+            cost[place[better]], pair[place[better]] = near[better], which[better]
+        return cost, pair
 
     def prepare(outside):
-        some = outside[ends[outside] > starts[outside]]
-        lines = np.concatenate([np.arange(starts[c], ends[c]) for c in some] or [[]]).astype(int)
-        place = np.searchsorted(outside, some)
-        firsts = np.cumsum(ends[some] - starts[some]) - (ends[some] - starts[some])
-        levels, slopes, waits = level[lines], slope[lines], wait[outside]
+        others = [_Receiving(part, outside) for part in (*senders, anyone)]
 
-        def reach(component):
-            cost = sending(component, waits)[0]
-            if len(some):
-                receiving = np.minimum.reduceat(levels + slopes * wait[component], firsts)
-                cost[place] = np.minimum(cost[place], receiving)
-            return cost, component
+        def cost_of_joining(joined):
+            cost = sending(joined, outside)[0]
+            for lines in (others[tier[joined]], others[-1]):
+                lines.receive(wait[joined], cost)
+            return cost, joined
 
-        return reach
+        return cost_of_joining
 
     a, b, cost = _prim(np.arange(len(target)), prepare)
     out, to = np.empty(len(a), dtype=np.intp), np.empty(len(a), dtype=np.intp)
     for link, (left, right) in enumerate(zip(a, b, strict=True)):
-        there, back = sending(left, wait[[right]]), sending(right, wait[[left]])
+        there, back = sending(left, np.array([right])), sending(right, np.array([left]))
         forward = there[0][0] <= back[0][0]
-        sender, receiver, line = (left, right, there) if forward else (right, left, back)
-        out[link] = chosen[starts[sender] + line[1][0]]
-        to[link] = target[receiver]
-    return doc[out], factor[out], to, cost - 2.0
+        out[link] = (there if forward else back)[1][0]
+        to[link] = target[right if forward else left]
+    return (
+        doc[out],
+        factor[out],
+        to,
+        np.where(cost < _OUT_OF_REACH, cost, cost - _OUT_OF_REACH) - 2,
+    )
 
 
 def random_plan(doc, factor, labels, rng):
@@ -382,26 +401,52 @@ def _targets(labels, examination):
     return target, 1.0 / examination[target]
 
 
-def _candidates(doc, factor, labels, relevance, examination):
-    """Pairs that can be the cheapest of their component, by component, and where each begins.
+class _Senders:
+    """Candidates that can be the cheapest of their component.
 
-    At a target with wait z = 1 / o' a pair costs level + slope z. One that is beaten in both
-    by another is never the cheapest.
+    At a target with wait z = 1 / o' a pair costs level + slope z. One that is beaten in both by
+    another is never the cheapest.
     """
-    component = labels[factor].astype(np.int64)
-    slope = 1.0 / relevance[doc]
-    level = slope / examination[factor]
-    order = np.lexsort((level, slope, component))
-    component = component[order]
-    n = len(order)
-    rank = np.empty(n, dtype=np.int64)
-    rank[np.argsort(level[order], kind="stable")] = np.arange(n)
-    # Ranks fall from one component to the next, so that the running minimum begins anew.
-    lowest = np.minimum.accumulate(rank - component * n)
-    kept = np.ones(n, dtype=bool)
-    kept[1:] = lowest[1:] < lowest[:-1]
-    n_components = labels.max(initial=-1) + 1
-    return order[kept], np.searchsorted(component[kept], np.arange(n_components))
+
+    def __init__(self, pairs, component, level, slope, n_components):
+        order = pairs[np.lexsort((level[pairs], slope[pairs], component[pairs]))]
+        n = len(order)
+        rank = np.empty(n, dtype=np.int64)
+        rank[np.argsort(level[order], kind="stable")] = np.arange(n)
+        # Ranks fall from one component to the next, so that the running minimum begins anew.
+        lowest = np.minimum.accumulate(rank - component[order].astype(np.int64) * n)
+        kept = np.ones(n, dtype=bool)
+        kept[1:] = lowest[1:] < lowest[:-1]
+        self.pair = order[kept]
+        self.level, self.slope = level[self.pair], slope[self.pair]
+        bounds = np.searchsorted(component[self.pair], np.arange(n_components + 1))
+        self.starts, self.ends = bounds[:-1], bounds[1:]
+
+    def lowest(self, component, waits):
+        """Least cost of the candidates of a component at each wait, and which pair it is."""
+        lines = slice(self.starts[component], self.ends[component])
+        least, line = _lowest(self.level[lines], self.slope[lines], waits)
+        if lines.start == lines.stop:
+            return least, np.zeros(len(waits), dtype=np.intp)
+        return least, self.pair[lines][line]
+
+
+class _Receiving:
+    """What it costs to be sent a document by each of some components."""
+
+    def __init__(self, senders, components):
+        sizes = senders.ends[components] - senders.starts[components]
+        self.place = np.flatnonzero(sizes)
+        sizes, some = sizes[self.place], components[self.place]
+        self.firsts = np.cumsum(sizes) - sizes
+        lines = np.arange(sizes.sum()) + np.repeat(senders.starts[some] - self.firsts, sizes)
+        self.level, self.slope = senders.level[lines], senders.slope[lines]
+
+    def receive(self, wait, cost):
+        """Lower the costs to what the components can send to a target of some wait."""
+        if len(self.place):
+            least = np.minimum.reduceat(self.level + self.slope * wait, self.firsts)
+            cost[self.place] = np.minimum(cost[self.place], least)
 
 
 def _lowest(level, slope, waits):

@@ -39,12 +39,10 @@ from ._estimates import merge_errors, swap_estimates
 from ._graph import IdentifiabilityGraph
 from ._pairs import read_pairs
 from ._plans import intervention_plan, merge_plan, merged_codes, random_plan, tree_diameter
-from ._served import pairs_to_swap, read_lists, warn_about_impossible
+from ._served import read_lists, warn_about_impossible
+from ._verdict import MAX_NAMED
 
 __all__ = ["IdentifiabilityRepair"]
-
-#: Factors that a warning names before it counts.
-_MAX_NAMED = 3
 
 
 class IdentifiabilityRepair(
@@ -294,6 +292,10 @@ class IdentifiabilityRepair(
         -------
         self : IdentifiabilityRepair
         """
+        if transform not in ("default", "pandas", "polars", None):
+            raise ValueError(
+                f"transform must be 'default', 'pandas', 'polars' or None, got {transform!r}."
+            )
         if transform is not None:
             self._sklearn_output_config = {"transform": transform}
         return self
@@ -406,9 +408,11 @@ class IdentifiabilityRepair(
         ids = pairs.doc_rows if pairs.doc_ids is None else pairs.doc_ids
         lists = read_lists(X, graph, *self._shown_values(X))
         doc, factor = pairs.doc, pairs.factor
-        if lists is not None:
-            kept = pairs_to_swap(graph, lists, examination)
-            doc, factor = doc[kept], factor[kept]
+        reach = needed = None
+        if lists is not None and "position" in graph.factors:
+            # A list can show its document as far down as it is long.
+            reach = lists.longest(doc, factor)
+            needed = graph.factors["position"].to_numpy()
         if self.cost == "random":
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             rng = np.random.default_rng(seed)
@@ -416,7 +420,7 @@ class IdentifiabilityRepair(
             cost = (1 / examination[start] + 1 / examination[to]) / relevance[doc] - 2
         else:
             doc, start, to, cost = intervention_plan(
-                doc, factor, graph.labels, relevance, examination
+                doc, factor, graph.labels, relevance, examination, reach=reach, needed=needed
             )
         self.interventions_ = pd.DataFrame(
             {
@@ -493,9 +497,9 @@ class IdentifiabilityRepair(
         names = [
             f"{factor_label(factors, code)!r} as "
             f"{factor_label(self.graph_.factors, nearest[code])!r}"
-            for code in range(min(len(factors), _MAX_NAMED))
+            for code in range(min(len(factors), MAX_NAMED))
         ]
-        more = ", ..." if len(factors) > _MAX_NAMED else ""
+        more = ", ..." if len(factors) > MAX_NAMED else ""
         message = (
             f"{len(factors)} bias factors in {n_rows} rows were not in the log of fit; each is "
             f"treated as the nearest that was: {', '.join(names)}{more}. Fit on a log that has "

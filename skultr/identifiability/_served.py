@@ -8,11 +8,10 @@ from .._clicklog import make_click_log
 from ..exceptions import ClickDataWarning, warn_user
 from ._bias_features import column_values, factor_codes, plain
 from ._pairs import read_documents
+from ._verdict import MAX_NAMED
 
-__all__ = ["ServedLists", "pairs_to_swap", "read_lists", "warn_about_impossible"]
+__all__ = ["ServedLists", "read_lists", "warn_about_impossible"]
 
-#: Interventions that a warning names before it counts.
-_MAX_NAMED = 3
 #: What at most one shown row of a log may have.
 _LIST = ("qid", "session", "position")
 
@@ -55,31 +54,16 @@ def read_lists(X, graph, values, shown):
     return ServedLists(X, doc, factor, graph.factors)
 
 
-def pairs_to_swap(graph, lists, examination):
-    """Pairs whose document has a list that reaches the likely targets of interventions.
-
-    All of them where there is no such pair, or no position to reach.
-    """
-    pairs, factors = graph.pairs, graph.factors
-    if "position" not in factors:
-        return np.arange(pairs.n_pairs)
-    order = np.lexsort((-np.nan_to_num(examination), graph.labels))
-    target = order[np.searchsorted(graph.labels[order], np.arange(graph.n_components))]
-    needed = factors["position"].to_numpy()[target].max()
-    reaching = np.flatnonzero(lists.longest(pairs.doc, pairs.factor) >= needed)
-    return reaching if len(reaching) else np.arange(pairs.n_pairs)
-
-
 def warn_about_impossible(impossible, interventions):
     """Name the interventions that no list of the log can carry out."""
     if not impossible:
         return
-    table = interventions.iloc[impossible[:_MAX_NAMED]]
+    table = interventions.iloc[impossible[:MAX_NAMED]]
     named = [
         f"{plain(doc)!r} from {plain(start)!r} to {plain(to)!r}"
         for doc, start, to in zip(table["doc"], table["from"], table["to"], strict=True)
     ]
-    more = ", ..." if len(impossible) > _MAX_NAMED else ""
+    more = ", ..." if len(impossible) > MAX_NAMED else ""
     warn_user(
         f"{len(impossible)} of {len(interventions)} interventions cannot be carried out by "
         f"swapping two documents of a list of the log: {'; '.join(named)}{more}. They are not in "

@@ -37,6 +37,7 @@ def summary_lines(graph):
     return [
         *_verdict(graph, weak),
         *_components(graph),
+        *_recurring(graph),
         *_bridges(graph),
         *_links(graph, weak),
         *_remedy(graph, weak),
@@ -93,6 +94,17 @@ def _components(graph):
         share = graph.components["impressions_share"].iloc[len(table) :].sum()
         lines.append(f"  {others:,} more, with {100 * share:.1f} % of impressions together")
     return lines
+
+
+def _recurring(graph):
+    n = graph.pairs.n_recurring
+    if not n:
+        return []
+    return [
+        f"Note: {_count(n, 'document')} were shown by several queries, and count as one "
+        "relevance each. If 'doc' names",
+        "  a page and not the pair of query and page, the verdict is too good: join the two ids.",
+    ]
 
 
 def _bridges(graph):

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._constraints import StrOptions
+from .._constraints import StrOptions, safe_indexing
 from .._hashing import equal_rows
 from .._roles import feature_columns, is_frame, read_role
 from .._tabular import fit_factors, fit_tabular
@@ -37,11 +37,13 @@ class ClickRanker(NeuralEstimator, BaseRanker):
     """
 
     relevance: str = "network"
+    objective: str = "conditional"
     check_identifiability: bool = True
 
     _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
         **NeuralEstimator._parameter_constraints,
         "relevance": [StrOptions({"network", "embedding"})],
+        "objective": [StrOptions({"conditional", "published"})],
         "check_identifiability": ["boolean"],
     }
     #: Whether the network gives probabilities, and not only scores to compare.
@@ -105,13 +107,19 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         ValueError
             If a bias factor was not in the training log.
         """
-        relevance = self.predict(X, doc=doc)
+        check_is_fitted(self)
         factor = self._factor_codes(X, bias, position)
+        shown = np.flatnonzero(factor >= 0)
+        # Candidates that were never shown may be documents that an embedding does not know.
+        doc = read_role(X, "doc", doc) if self.relevance == "embedding" else None
+        relevance = self.predict(safe_indexing(X, shown), doc=None if doc is None else doc[shown])
+        logits = self._factor_logits[factor[shown]]
+        probability = np.zeros(len(factor))
         if self.link_ == "additive":
-            probability = expit(logit(relevance) + self._factor_logits[factor])
+            probability[shown] = expit(logit(relevance) + logits)
         else:
-            probability = relevance * np.exp(self._factor_logits[factor])
-        return np.where(factor >= 0, probability, 0.0)
+            probability[shown] = relevance * np.exp(logits)
+        return probability
 
     def _factor_codes(self, X, bias, position):
         """Code of the bias factor of each row, -1 where it has none."""
@@ -135,12 +143,21 @@ class ClickRanker(NeuralEstimator, BaseRanker):
 
     def _read_features(self, X, *, reset):
         # An embedding reads documents, not features: a log without a feature is complete.
-        lacks_features = is_frame(X) and not feature_columns(X)
-        if self.relevance == "embedding" and lacks_features and read_role(X, "doc") is not None:
+        bare = is_frame(X) and not feature_columns(X)
+        if self.relevance == "embedding" and bare and (reset or not self.n_features_in_):
             if reset:
                 self.n_features_in_ = 0
-            return np.empty((len(read_role(X, "doc")), 0), dtype=np.float32)
+                vars(self).pop("feature_names_in_", None)
+            return np.empty((X.shape[0], 0), dtype=np.float32)
         return super()._read_features(X, reset=reset)
+
+    def _complete_roles(self, X, y, sample_weight, roles):
+        if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
+            raise ValueError(
+                "X has 0 feature columns and no column 'doc', and no doc was passed: nothing "
+                "tells one document from another. Name the documents in a column 'doc'."
+            )
+        return super()._complete_roles(X, y, sample_weight, roles)
 
     # The network -----------------------------------------------------------------------
     def _score(self, features):
@@ -173,7 +190,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
             log.bias[rows],
             log.clicks[rows],
             log.weight[rows],
-            **self._tabular_model(),
+            **self._tabular_settings(),
             start=self._random_examination(random, len(log.bias_values)),
             n_docs=len(log.features),
             n_factors=len(log.bias_values),
@@ -189,6 +206,12 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         self.n_iter_ = fit.n_iter
         self._remember_documents(log, fit.relevance)
         self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
+
+    def _tabular_settings(self):
+        model = self._tabular_model()
+        if self.objective == "published" or model.get("link") == "additive":
+            return model
+        return {"loss": "poisson", "relevance_loss": model["loss"]}
 
     def _random_examination(self, random, n_factors):
         """Where the table begins; it decides the answer where the log does not."""

@@ -35,6 +35,10 @@ class TwoTowerRanker(ClickRanker):
         epochs: the optimum of the binomial likelihood, found by Newton's method.
     examination_learning_rate : float, default=0.05
         Step size of the examination logits.
+    objective : {"conditional", "published"}, default="conditional"
+        What an embedding estimates examination by: the likelihood of where the clicks of each
+        document fell, given their number, or the published objective, which is biased where
+        documents have few clicks (see :ref:`embedding`).
     check_identifiability : bool, default=True
         Warn where the log does not determine relevance.
 

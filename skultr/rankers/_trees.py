@@ -6,6 +6,7 @@ import numpy as np
 from lightgbm import LGBMRegressor
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import has_fit_parameter
 
 from .._constraints import HasMethods
 from ._alternating import DLARanker
@@ -78,6 +79,12 @@ class DistilledRanker(BaseRanker):
 
     def _fit(self, log, task):
         random = check_random_state(self.random_state)
+        student = _default_student() if self.student is None else self.student
+        if not has_fit_parameter(student, "sample_weight"):
+            raise ValueError(
+                f"The fit of {type(student).__name__} takes no sample_weight; the student needs "
+                "it, because documents weigh as much as their impressions. Use another regressor."
+            )
         teacher = DLARanker(relevance="embedding") if self.teacher is None else self.teacher
         self.teacher_ = _fit_to_log(_seeded_clone(teacher, random), log)
         shown = np.unique(log.doc[log.shown])
@@ -87,7 +94,6 @@ class DistilledRanker(BaseRanker):
         else:
             relevance = self.teacher_.predict(features)
         impressions = np.bincount(log.doc, log.weight * log.shown, minlength=len(log.features))
-        student = _default_student() if self.student is None else self.student
         self.student_ = _seeded_clone(student, random)
         self.student_.fit(features, relevance, sample_weight=impressions[shown])
 

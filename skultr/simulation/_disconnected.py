@@ -164,10 +164,6 @@ default='eye-tracking'
     return SimulatedLog(X, of_clicks.binomial(n_impressions, probability) / n_impressions, truth)
 
 
-def _by_doc(values, name):
-    return pd.Series(values, name=name).rename_axis("doc")
-
-
 def _log_frame(doc, grade, n_impressions):
     n_queries, n_positions = doc.shape
     return pd.DataFrame(

@@ -34,7 +34,7 @@ BIAS = ["position", "context"]
 
 
 def world(seed, n_queries, n_contexts, n_impressions, twice):
-    """A log with one row a (list, position), its click rates, the truth, and held-out documents."""
+    """A log with one row a (list, position), click rates, the truth, and held-out documents."""
     rng = np.random.default_rng(seed)
     documents = make_ltr(n_queries, n_documents=12, n_features=30, random_state=seed)
     train, test = train_test_queries(documents, test_size=0.2, random_state=seed)

@@ -333,8 +333,10 @@ def test_weak_links_table():
     links = graph.weak_links()
     first = links.iloc[0]
     assert {first["factor_a"], first["factor_b"]} == {3, 4}
-    assert first["standard_error"] == pytest.approx(np.sqrt(1 / 4 + 1 / 4))
-    assert first["factor_95"] == pytest.approx(np.exp(1.96 * np.sqrt(0.5)))
+    # What 4 clicks in 1,000 impressions tell, twice.
+    variance = 2 * (1000 - 4 + 1) / (4 * 1000)
+    assert first["standard_error"] == pytest.approx(np.sqrt(variance))
+    assert first["factor_95"] == pytest.approx(np.exp(1.96 * np.sqrt(variance)))
     assert first["n_factors"] == 2
     assert len(links) == 4
     assert len(graph.weak_links(2)) == 2
@@ -436,7 +438,9 @@ def test_summary_of_a_barely_connected_log():
     graph = IdentifiabilityGraph(doc, position, **counts)
     text = graph.summary()
     assert text.startswith("Identifiable, but barely")
-    assert "The examination of {4, 5} relative to the rest is known only to a factor of 4 " in text
+    assert (
+        "The examination of {4, 5} relative to the rest is known only to a factor of 3.99 " in text
+    )
     assert "collect clicks" in text
     counts["clicks"][-1] = 0.0
     assert (
@@ -583,3 +587,19 @@ def test_every_document_its_own_component():
     assert graph.bridges().empty
     assert np.isinf(graph.weak_links(3)["standard_error"]).all()
     assert "50,000 components" in graph.summary()
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda log: log, pl.from_pandas, lambda log: pl.from_pandas(log).lazy()]
+)
+@pytest.mark.parametrize("name", [int, str])
+def test_documents_of_several_queries_are_noted(convert, name):
+    log = pd.DataFrame({"qid": [1, 1, 2, 2], "doc": list("uvvu"), "position": [1, 2, 1, 2]})
+    log["qid"] = log["qid"].map(name)
+    graph = IdentifiabilityGraph.from_log(convert(log))
+    assert graph.is_connected
+    assert "2 documents were shown by several queries" in graph.summary()
+    log["doc"] = log["qid"].astype(str) + "/" + log["doc"]
+    graph = IdentifiabilityGraph.from_log(convert(log))
+    assert graph.n_components == 2
+    assert "several queries" not in graph.summary()

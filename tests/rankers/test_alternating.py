@@ -161,3 +161,40 @@ def test_factors_without_any_clicked_list_are_unknown():
         ranker = DLARanker(random_state=0, max_epochs=3).fit(log, clicks * (1 - device))
     known = np.isfinite(ranker.examination_["examination"])
     assert known.index[known].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("examination", [[1.0, 0.5, 0.25], [0.25, 0.5, 1.0]])
+def test_embedding_is_the_fixed_point_of_alternating_least_squares(examination):
+    log, clicks = random_lists()
+    rng = np.random.default_rng(0)
+    chance = rng.uniform(0.3, 0.9, 12)[log["doc"]] * np.take(examination, log["position"] - 1)
+    clicks = (rng.random(len(log)) < chance).astype(float)
+    ranker = DLARanker(relevance="embedding", objective="published", random_state=0)
+    ranker.fit(log, clicks)
+    o = ranker.examination_["examination"].to_numpy()[log["position"] - 1]
+    r = ranker.relevance_.loc[log["doc"]].to_numpy()
+    # Each part is determined up to one constant, which both formulas share.
+    frame = log.assign(cr=clicks * r, rr=r**2, co=clicks * o, oo=o**2)
+    by_position = frame.groupby("position")[["cr", "rr"]].sum()
+    curve = (by_position["cr"] / by_position["rr"]).to_numpy()
+    np.testing.assert_allclose(curve / curve[0], ranker.examination_["examination"], rtol=1e-3)
+    by_doc = frame.groupby("doc")[["co", "oo"]].sum()
+    relevance = by_doc["co"] / by_doc["oo"]
+    np.testing.assert_allclose(
+        relevance / relevance.iloc[0], ranker.relevance_ / ranker.relevance_.iloc[0], rtol=1e-3
+    )
+
+
+def test_embedding_needs_no_epochs_and_no_network():
+    log, clicks = random_lists()
+    ranker = DLARanker(relevance="embedding", max_epochs=1, random_state=0).fit(log, clicks)
+    assert not hasattr(ranker, "network_")
+    assert ranker.n_iter_ > 1
+    other = DLARanker(relevance="embedding", max_epochs=50, random_state=0).fit(log, clicks)
+    pd.testing.assert_series_equal(ranker.relevance_, other.relevance_)
+
+
+@pytest.mark.parametrize("value", ["table", None])
+def test_relevance_is_checked(value):
+    with pytest.raises(ValueError, match="'relevance' parameter of DLARanker"):
+        DLARanker(relevance=value).fit(*random_lists())

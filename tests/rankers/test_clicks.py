@@ -274,8 +274,8 @@ def test_components_agree_within_and_not_between(ranker):
     )
     with pytest.warns(NotIdentifiableWarning, match="10 bias factors fall into 2 components"):
         table = clone(ranker).fit(log, rate).examination_
-    assert np.isfinite(table["standard_error"]).tolist() == [True] * 4 + [False] * 6
     if getattr(ranker, "link", "product") == "product":
+        assert np.isinf(table["standard_error"]).tolist() == [False] * 4 + [True] * 6
         for part in (slice(0, 4), slice(4, 10)):
             ratio = table["examination"].to_numpy()[part] / truth.examination[part]
             np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
