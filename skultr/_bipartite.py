@@ -4,7 +4,7 @@ The Hessian of such a sum is that of a bipartite graph: documents are eliminated
 is left has the size of the bias factors.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -59,6 +59,11 @@ class Cells:
             n_docs=n_docs,
             n_factors=n_factors,
         )
+
+    def take(self, rows):
+        """Some of the cells, of the same documents and factors."""
+        names = ("doc", "factor", "clicks", "weight")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def by_doc(self, values):
         """Sums of a value a cell by document."""
@@ -173,7 +178,7 @@ def newton(problem, b, max_iter, tol):
         moved, gained = np.abs(new_b - b).max(initial=0.0), value - new_value
         # A step that damping has shortened may move and gain little anywhere.
         bold = damping <= _SLIGHT_DAMPING
-        if not gained >= 0:
+        if not gained > 0:
             if damping > _MOST_DAMPING or (bold and moved <= tol):
                 return a, b, n_iter, True  # no descent that rounding lets us see
             damping *= 100.0

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-__all__ = ["bipartite_components", "factor_components"]
+__all__ = ["bipartite_components", "comparable_components", "factor_components"]
 
 
 def factor_components(doc, factor, n_factors):
@@ -42,4 +42,31 @@ def bipartite_components(doc, factor, n_docs, n_factors):
     # Floats, because repeated pairs are added up: small integers would overflow to no edge.
     graph = coo_array((np.ones(len(doc)), (doc, n_docs + factor)), (size, size))
     labels = connected_components(graph, directed=False)[1]
+    return labels[:n_docs], labels[n_docs:]
+
+
+def comparable_components(doc, factor, clicked, n_docs, n_factors):
+    """Components in which clicks bound every ratio of examinations from both sides.
+
+    A document that was clicked under one factor and only shown under another says that the first
+    is not infinitely worse, and nothing of the other direction: ratios have a finite likeliest
+    value exactly within the strong components of "was shown under" and "was clicked under" (the
+    condition of Ford 1957 for paired comparisons).
+
+    Parameters
+    ----------
+    doc, factor : ndarray of shape (n_pairs,), int
+    clicked : ndarray of shape (n_pairs,), bool
+    n_docs, n_factors : int
+
+    Returns
+    -------
+    document_labels : ndarray of shape (n_docs,)
+    factor_labels : ndarray of shape (n_factors,)
+    """
+    size = n_docs + n_factors
+    node = n_docs + factor
+    start, end = np.concatenate([node, doc[clicked]]), np.concatenate([doc, node[clicked]])
+    graph = coo_array((np.ones(len(start)), (start, end)), (size, size))
+    labels = connected_components(graph, connection="strong")[1]
     return labels[:n_docs], labels[n_docs:]

@@ -15,7 +15,7 @@ from scipy.sparse import diags_array
 from scipy.special import expit
 
 from ._bipartite import MAX_DENSE, SMALLEST, Cells, Problem, eliminated, newton
-from ._components import bipartite_components, factor_components
+from ._components import bipartite_components, comparable_components
 
 __all__ = ["TabularFit", "fit_factors", "fit_tabular"]
 
@@ -69,7 +69,7 @@ class TabularFit:
     def click_probability(self, doc, factor):
         """P(click) of rows given by codes."""
         logits = self.doc_logits[doc] + self.factor_logits[factor]
-        return np.exp(logits) if self.link == "product" else expit(logits)
+        return np.exp(np.minimum(logits, 0.0)) if self.link == "product" else expit(logits)
 
     def standard_error(self, reference):
         """Standard error of ``factor_logits`` relative to that of the factor ``reference``.
@@ -103,7 +103,6 @@ def fit_tabular(
     *,
     loss="likelihood",
     link="product",
-    relevance_loss=None,
     start=None,
     rng=None,
     n_docs=None,
@@ -130,9 +129,6 @@ def fit_tabular(
         Poisson likelihood.
     link : {"product", "additive"}, default="product"
         The additive link knows the likelihood only.
-    relevance_loss : {"likelihood", "squares"}, default=None
-        What relevance minimises, given examination; by default ``loss``, or the binomial
-        likelihood if that is the Poisson likelihood, which knows no bound of 1.
     start : ndarray of shape (n_factors,), default=None
         Examination to begin with, in (0, 1); by default drawn uniformly by ``rng``. Where the log
         determines relevance it does not matter; where it does not, it decides the answer.
@@ -166,6 +162,8 @@ def fit_tabular(
     if start is None:
         rng = np.random.default_rng(0) if rng is None else rng
         start = rng.uniform(size=cells.n_factors)
+    if loss == "poisson":  # the others have bounds that hold them
+        cells = _without_one_way_links(cells)
     start = np.log(np.clip(start, SMALLEST, 1 - 1e-3))
     n_iter, b = 0, start
     for step in _STEPS[link]:
@@ -177,10 +175,6 @@ def fit_tabular(
     bounded = problem.pressed(a, b)
     if link == "product":
         a, b = _on_one_scale(cells, a, b)
-        if loss == "poisson":
-            last = Problem(cells, link, relevance_loss or "likelihood")
-            b = np.clip(b, last.bounds[0], -1e-9)
-            a = last.best_documents(b, np.minimum(a, -1e-3))
     a = np.where(cells.by_doc(cells.weight) > 0, a, np.nan)
     return TabularFit(a, b, n_iter, converged, loss, link, cells, *bounded)
 
@@ -212,19 +206,35 @@ def fit_factors(logits, factor, clicks, weight, *, link="product", n_factors):
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
 
 
-def _on_one_scale(cells, a, b):
-    """The same products as probabilities: each component moved by as little as that takes.
+def _without_one_way_links(cells):
+    """The cells without those that only ever say that one side is worse than another.
 
-    Where all factors are one component, the best examined one is at 1.
+    Their likelihood has its greatest value at infinity: the fewer clicks the model expects there,
+    the better, however far apart that drives the two sides.
+    """
+    docs, factors = comparable_components(
+        cells.doc, cells.factor, cells.clicks > 0, cells.n_docs, cells.n_factors
+    )
+    both = (cells.by_doc(cells.clicks) > 0)[cells.doc]
+    both &= (cells.by_factor(cells.clicks) > 0)[cells.factor]
+    keep = ~both | (docs[cells.doc] == factors[cells.factor])
+    return cells if keep.all() else cells.take(keep)
+
+
+def _on_one_scale(cells, a, b):
+    """The same products, with relevance (and examination, where noise lets both) at most 1.
+
+    Each component moves by as little as that takes; where all factors are one component, the
+    best examined one is at 1.
     """
     docs, factors = bipartite_components(cells.doc, cells.factor, cells.n_docs, cells.n_factors)
     highest = np.full((2, max(docs.max(initial=0), factors.max(initial=0)) + 1), -np.inf)
     np.maximum.at(highest[0], docs, a)
     np.maximum.at(highest[1], factors, b)
     # Moving a up and b down by any value between the two keeps both below 0.
-    low, high = highest[1], np.maximum(-highest[0], highest[1])
-    shift = low if (factors == factors[0]).all() else np.clip(0.0, low, high)
-    shift = np.where(np.isfinite(highest).all(axis=0), shift, 0.0)
+    low, high = highest[1], -highest[0]
+    shift = low if (factors == factors[0]).all() else np.maximum(low, 0.0)
+    shift = np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
     return a + shift[docs], b - shift[factors]
 
 
@@ -246,11 +256,13 @@ def _standard_error(fit, reference):
         slope = np.ones_like(p)
     else:
         slope, bend = 1 / (1 - p), cells.weight * p / (1 - p)
-    # A document that was never clicked (or always, where that says as little) ties nothing.
     telling = cells.clicks > 0
     if fit.link == "additive":
+        # A document that was always clicked says as little as one that never was.
         telling &= cells.clicks < cells.weight
-    labels = factor_components(cells.doc[telling], cells.factor[telling], cells.n_factors)[1]
+    _, labels = comparable_components(
+        cells.doc, cells.factor, telling, cells.n_docs, cells.n_factors
+    )
     joined = np.flatnonzero(labels == labels[reference])
     joined = joined[joined != reference]  # grounded: the others relative to it
     error = np.full(cells.n_factors, np.inf)

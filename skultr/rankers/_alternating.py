@@ -47,10 +47,11 @@ class DLARanker(ClickRanker):
         epochs: the fixed point of alternating least squares,
         :math:`r_d \leftarrow \sum c\,o / \sum o^2` and :math:`o_t \leftarrow \sum c\,r / \sum
         r^2` over impressions, found by Newton's method.
-    objective : {"conditional", "published"}, default="conditional"
-        What an embedding estimates examination by: the likelihood of where the clicks of each
-        document fell, given their number, or the published objective, which is biased where
-        documents have few clicks (see :ref:`embedding`).
+    objective : {"auto", "conditional", "published"}, default="auto"
+        What an embedding is fitted by: the likelihood of where the clicks of each document fell,
+        given their number (the same for all rankers), or the published objective, which is biased
+        where documents have few clicks; by default the first below 30 clicks a document, on
+        average (see :ref:`embedding`).
     check_identifiability : bool, default=True
         Warn where the log does not determine relevance.
     examination_learning_rate : float, default=0.05
@@ -190,10 +191,11 @@ class RegressionEMRanker(ClickRanker):
         A network of the features, or one number a document, which needs neither features nor
         epochs: the fixed point of EM is the optimum of the binomial likelihood, which is convex
         in the logarithms and found by Newton's method.
-    objective : {"conditional", "published"}, default="conditional"
-        What an embedding estimates examination by: the likelihood of where the clicks of each
-        document fell, given their number, or the published objective, which is biased where
-        documents have few clicks (see :ref:`embedding`).
+    objective : {"auto", "conditional", "published"}, default="auto"
+        What an embedding is fitted by: the likelihood of where the clicks of each document fell,
+        given their number (the same for all rankers), or the published objective, which is biased
+        where documents have few clicks; by default the first below 30 clicks a document, on
+        average (see :ref:`embedding`).
     check_identifiability : bool, default=True
         Warn where the log does not determine relevance.
 

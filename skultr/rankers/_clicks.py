@@ -22,6 +22,8 @@ __all__ = ["ClickRanker"]
 
 #: Newton steps at most; logs of thousands of sparse factors need the most.
 _MAX_ITER = 300
+#: Clicks of the mean clicked document below which the published objectives are biased.
+_FEW_CLICKS = 30.0
 
 
 def _knows_click_probability(ranker):
@@ -37,13 +39,13 @@ class ClickRanker(NeuralEstimator, BaseRanker):
     """
 
     relevance: str = "network"
-    objective: str = "conditional"
+    objective: str = "auto"
     check_identifiability: bool = True
 
     _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
         **NeuralEstimator._parameter_constraints,
         "relevance": [StrOptions({"network", "embedding"})],
-        "objective": [StrOptions({"conditional", "published"})],
+        "objective": [StrOptions({"auto", "conditional", "published"})],
         "check_identifiability": ["boolean"],
     }
     #: Whether the network gives probabilities, and not only scores to compare.
@@ -118,7 +120,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         if self.link_ == "additive":
             probability[shown] = expit(logit(relevance) + logits)
         else:
-            probability[shown] = relevance * np.exp(logits)
+            probability[shown] = np.minimum(relevance * np.exp(logits), 1.0)
         return probability
 
     def _factor_codes(self, X, bias, position):
@@ -190,7 +192,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
             log.bias[rows],
             log.clicks[rows],
             log.weight[rows],
-            **self._tabular_settings(),
+            **self._tabular_settings(log),
             start=self._random_examination(random, len(log.bias_values)),
             n_docs=len(log.features),
             n_factors=len(log.bias_values),
@@ -207,11 +209,13 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         self._remember_documents(log, fit.relevance)
         self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
 
-    def _tabular_settings(self):
+    def _tabular_settings(self, log):
         model = self._tabular_model()
-        if self.objective == "published" or model.get("link") == "additive":
-            return model
-        return {"loss": "poisson", "relevance_loss": model["loss"]}
+        n_clicked = np.count_nonzero(np.bincount(log.doc, log.clicks))
+        few = log.clicks.sum() < _FEW_CLICKS * n_clicked
+        conditional = self.objective == "conditional" or (self.objective == "auto" and few)
+        # The additive link has no such form.
+        return {"loss": "poisson"} if conditional and "link" not in model else model
 
     def _random_examination(self, random, n_factors):
         """Where the table begins; it decides the answer where the log does not."""

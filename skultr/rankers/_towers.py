@@ -35,10 +35,11 @@ class TwoTowerRanker(ClickRanker):
         epochs: the optimum of the binomial likelihood, found by Newton's method.
     examination_learning_rate : float, default=0.05
         Step size of the examination logits.
-    objective : {"conditional", "published"}, default="conditional"
-        What an embedding estimates examination by: the likelihood of where the clicks of each
-        document fell, given their number, or the published objective, which is biased where
-        documents have few clicks (see :ref:`embedding`).
+    objective : {"auto", "conditional", "published"}, default="auto"
+        What an embedding is fitted by: the likelihood of where the clicks of each document fell,
+        given their number (the same for all rankers), or the published objective, which is biased
+        where documents have few clicks; by default the first below 30 clicks a document, on
+        average (see :ref:`embedding`).
     check_identifiability : bool, default=True
         Warn where the log does not determine relevance.
 
@@ -104,7 +105,8 @@ class TwoTowerRanker(ClickRanker):
     }
 
     def _tabular_model(self):
-        return {"loss": "likelihood", "link": self.link}
+        model = {"loss": "likelihood"}
+        return model if self.link == "product" else {**model, "link": self.link}
 
     def _random_examination(self, random, n_factors):
         return expit(random.normal(size=n_factors))  # random logits, as gradient descent begins

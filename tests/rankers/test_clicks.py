@@ -332,11 +332,33 @@ def test_weights_that_are_zero_leave_rows_out(ranker):
 
 @embeddings
 def test_scale_of_impressions_does_not_matter(ranker):
+    # By the number of clicks, "auto" would choose.
+    ranker = clone(ranker).set_params(objective="published")
     log, clicks = random_lists()
     expected = clone(ranker).fit(log, clicks).predict_click(log)
     for scale in (1e-6, 2.0**40):
         found = clone(ranker).fit(log.assign(impressions=scale), clicks).predict_click(log)
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("n_impressions", [5, 400])
+def test_objective_is_chosen_by_clicks_a_document(n_impressions):
+    """Below 30 clicks a document the published objective would be biased."""
+    rng = np.random.default_rng(0)
+    n_docs = 8_000 // n_impressions
+    log = pd.DataFrame({"doc": np.repeat(np.arange(n_docs), n_impressions)})
+    log = log.assign(qid=0, session=np.arange(len(log)), position=rng.integers(1, 5, len(log)))
+    chance = rng.beta(2, 4, n_docs)[log["doc"]] / log["position"]
+    clicks = (rng.random(len(log)) < chance).astype(float)
+
+    def curve(objective):
+        ranker = DLARanker(relevance="embedding", objective=objective, random_state=0)
+        return ranker.fit(log, clicks).examination_["examination"].to_numpy()
+
+    chosen = "conditional" if n_impressions == 5 else "published"
+    np.testing.assert_array_equal(curve("auto"), curve(chosen))
+    if n_impressions == 5:
+        np.testing.assert_allclose(curve("auto"), 1 / np.arange(1, 5), atol=0.12)
 
 
 @embeddings
