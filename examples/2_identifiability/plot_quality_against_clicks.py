@@ -79,10 +79,11 @@ print(table.round(3).to_string())
 # ----------
 #
 # Thin lines are the single seeds, thick lines their means. Around a thousand servings some logs in
-# pieces look repaired: chance makes documents so lucky that only a relevance of 1, the largest there
-# is, explains them, and that ties the scales of the pieces together. It is a crutch (it takes
-# the luckiest documents of all pieces for equally good), and more clicks take it away. With fewer
-# clicks (below 30 a document) the embedding is fitted without that bound, which would bias it.
+# pieces look repaired: chance makes documents so lucky that only a relevance of 1, the largest
+# there is, explains them, and that ties the scales of the pieces together. It is a crutch (it
+# takes the luckiest documents of all pieces for equally good), and more clicks take it away. With
+# fewer clicks (below 30 a document) the embedding is fitted without that bound, which would bias
+# it.
 COLORS = {1: "#1b998b", 2: "#2e86ab", 3: "#edae49", 4: "#d1495b"}
 figure, panels = plt.subplots(
     2, 2, figsize=(9, 6.5), sharex=True, sharey="row", layout="constrained"
