@@ -168,14 +168,15 @@ def newton(problem, b, max_iter, tol):
     """Newton's method in the factors; returns documents, factors, steps, and whether it ended."""
     b = np.clip(b, *problem.bounds)
     a = problem.best_documents(b, np.full(problem.cells.n_docs, -1.0))
-    damping, value = _LEAST_DAMPING, problem.at(a, b)[0].sum()
+    damping, here = _LEAST_DAMPING, problem.at(a, b)
     # Values have the size of the noise, one half a cell in all; noise-free clicks have none.
     least_gain = _LEAST_GAIN * min(1.0, problem.cells.weight.max(initial=0.0))
     for n_iter in range(1, max_iter + 1):
-        new_b = np.clip(b + _step(problem, a, b, damping), *problem.bounds)
+        new_b = np.clip(b + _step(problem, a, b, here, damping), *problem.bounds)
         new_a = problem.best_documents(new_b, a)
-        new_value = problem.at(new_a, new_b)[0].sum()
-        moved, gained = np.abs(new_b - b).max(initial=0.0), value - new_value
+        there = problem.at(new_a, new_b)
+        value = there[0].sum()
+        moved, gained = np.abs(new_b - b).max(initial=0.0), here[0].sum() - value
         # A step that damping has shortened may move and gain little anywhere.
         bold = damping <= _SLIGHT_DAMPING
         if not gained > 0:
@@ -183,17 +184,17 @@ def newton(problem, b, max_iter, tol):
                 return a, b, n_iter, True  # no descent that rounding lets us see
             damping *= 100.0
             continue
-        a, b, value = new_a, new_b, new_value
+        a, b, here = new_a, new_b, there
         if bold and (moved <= tol or gained <= max(least_gain, _LEAST_SHARE * abs(value))):
             return a, b, n_iter, True
         damping = max(damping / 10.0, _LEAST_DAMPING)
     return a, b, max_iter, False
 
 
-def _step(problem, a, b, damping):
-    """The Newton step of the factors, documents following them."""
+def _step(problem, a, b, here, damping):
+    """The Newton step of the factors, documents following them; ``here`` is the problem's at."""
     cells = problem.cells
-    _, gradient, curvature = problem.at(a, b)
+    _, gradient, curvature = here
     low, high = problem.bounds
     gradient_b, diagonal_b = cells.by_factor(gradient), cells.by_factor(curvature)
     # A document at a bound stays there, and a factor does that is pressed against one.
@@ -255,6 +256,7 @@ def _solve_factors(coupling, inverse_a, diagonal, right, damping):
 
 
 def eliminated(coupling, inverse_a):
+    """What documents leave among the factors: C' A^-1 C as a dense matrix."""
     return (coupling.T @ (diags_array(inverse_a) @ coupling)).toarray()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ._hashing import equal_rows, hash_columns, mix
 from ._roles import CHUNK, FIT_ROLES, read_role
 from ._segments import encode, offsets_from_sorted, rank_in_segment
-from .exceptions import ClickDataWarning, MissingRoleWarning, warn_user
+from .exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 
 __all__ = ["ClickLog", "make_click_log"]
 
@@ -403,7 +403,7 @@ def _check_one_row_a_position(log, has_session):
     if not same.any():
         return
     row = int(np.argmax(same))
-    query = _plain(log.query_ids[log.query[row]])
+    query = python_value(log.query_ids[log.query[row]])
     remedy = (
         "Each (qid, session) must be one result page."
         if has_session
@@ -414,11 +414,6 @@ def _check_one_row_a_position(log, has_session):
         f"Two rows of one list stand at position {log.position[row]} (query {query!r}); expected "
         f"one row a position. {remedy}"
     )
-
-
-def _plain(value):
-    """A NumPy scalar as the Python value that a message should show."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 # --------------------------------------------------------------------------------------
@@ -439,7 +434,7 @@ def _documents(doc, features):
         if differs.any():
             row = start + int(np.argmax(differs))
             raise ValueError(
-                f"The document {_plain(ids[codes[row]])!r} has different features in rows "
+                f"The document {python_value(ids[codes[row]])!r} has different features in rows "
                 f"{first[codes[row]]} and {row}; expected one feature vector a doc. 'doc' names a "
                 "query-document pair: make it unique by query, or drop the column, and rows with "
                 "equal features are taken as one document."

@@ -18,6 +18,7 @@ __all__ = [
     "read_features",
     "read_role",
     "role_columns",
+    "without_columns",
 ]
 
 ROLES = (
@@ -130,14 +131,21 @@ def read_features(X):
             f"X has 0 feature columns: its columns {_columns(X)} all have a role. Expected at "
             "least one column to rank by; join the documents' features to the log first."
         )
-    # By number, because pandas columns may have names that are no strings.
-    frame = frame[:, [i for i, name in enumerate(frame.columns) if name not in ROLES]]
+    frame = without_columns(frame, ROLES)
     _check_numeric_columns(frame)
     values = np.empty((X.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
         rows = slice(start, start + CHUNK)
         _copy_rows(frame[rows, :], values[rows], start)
     return pd.DataFrame(values, columns=names, copy=False)
+
+
+def without_columns(frame, names):
+    """A frame of Narwhals without some of its columns.
+
+    By place, because names of pandas columns need not be strings.
+    """
+    return frame[:, [i for i, name in enumerate(frame.columns) if name not in names]]
 
 
 def _copy_rows(frame, out, start):

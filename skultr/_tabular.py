@@ -17,7 +17,7 @@ from scipy.special import expit
 from ._bipartite import MAX_DENSE, SMALLEST, Cells, Problem, eliminated, newton
 from ._components import bipartite_components, comparable_components
 
-__all__ = ["TabularFit", "fit_factors", "fit_tabular"]
+__all__ = ["TabularFit", "fit_factors", "fit_tabular", "has_few_clicks"]
 
 #: Clicks of the mean document from which on standard errors cover what they should.
 _LEAST_CLICKS = {"likelihood": 10.0, "squares": 30.0, "poisson": 0.0}
@@ -86,8 +86,7 @@ class TabularFit:
         standard_error : ndarray of shape (n_factors,)
         """
         cells = self.cells
-        n_clicked = np.count_nonzero(cells.by_doc(cells.clicks))
-        few = cells.clicks.sum() < _LEAST_CLICKS[self.loss] * n_clicked
+        few = has_few_clicks(cells.doc, cells.clicks, _LEAST_CLICKS[self.loss])
         if few or cells.n_factors > MAX_DENSE:
             error = np.full(cells.n_factors, np.nan)
             error[reference] = 0.0
@@ -104,7 +103,6 @@ def fit_tabular(
     loss="likelihood",
     link="product",
     start=None,
-    rng=None,
     n_docs=None,
     n_factors=None,
     max_iter=200,
@@ -130,10 +128,9 @@ def fit_tabular(
     link : {"product", "additive"}, default="product"
         The additive link knows the likelihood only.
     start : ndarray of shape (n_factors,), default=None
-        Examination to begin with, in (0, 1); by default drawn uniformly by ``rng``. Where the log
-        determines relevance it does not matter; where it does not, it decides the answer.
-    rng : numpy.random.Generator, default=None
-        A fixed one by default.
+        Examination to begin with, in (0, 1); by default drawn uniformly, the same every time.
+        Where the log determines relevance it does not matter; where it does not, it decides the
+        answer.
     n_docs, n_factors : int, default=None
         By default the largest code plus one.
     max_iter : int, default=200
@@ -160,8 +157,7 @@ def fit_tabular(
     """
     cells = Cells.from_rows(doc, factor, clicks, weight, n_docs, n_factors)
     if start is None:
-        rng = np.random.default_rng(0) if rng is None else rng
-        start = rng.uniform(size=cells.n_factors)
+        start = np.random.default_rng(0).uniform(size=cells.n_factors)
     if loss == "poisson":  # the others have bounds that hold them
         cells = _without_one_way_links(cells)
     start = np.log(np.clip(start, SMALLEST, 1 - 1e-3))
@@ -204,6 +200,11 @@ def fit_factors(logits, factor, clicks, weight, *, link="product", n_factors):
     start = np.full(n_factors, -1.0)
     best = Problem(rows, link, "likelihood").best_documents(logits, start)
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
+
+
+def has_few_clicks(doc, clicks, least):
+    """Whether documents that were clicked at all have fewer clicks than ``least`` on average."""
+    return clicks.sum() < least * np.count_nonzero(np.bincount(doc, clicks))
 
 
 def _without_one_way_links(cells):

@@ -4,6 +4,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import sklearn
 
 __all__ = [
@@ -31,6 +32,11 @@ class AssumptionWarning(UserWarning):
 
 class NotIdentifiableWarning(UserWarning):
     """The log does not determine relevance: its bias factors fall into several components."""
+
+
+def python_value(value):
+    """A NumPy scalar as the Python value that a message should show."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def warn_user(message, category):

@@ -4,19 +4,19 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._roles import ROLES, is_frame, role_columns
+from ._frame_output import FrameOutput
+from ._roles import ROLES, is_frame, role_columns, without_columns
 
 __all__ = ["OnFeatures"]
 
 
 class OnFeatures(
-    CallbackSupportMixin, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+    FrameOutput, CallbackSupportMixin, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 ):
     """Apply a transformer to the features and pass along whatever role columns there are.
 
@@ -139,27 +139,6 @@ class OnFeatures(
         check_is_fitted(self)
         return self.transformer_.get_feature_names_out(input_features)
 
-    def set_output(self, *, transform=None):
-        """Set the kind of frame that comes out.
-
-        Parameters
-        ----------
-        transform : {"default", "pandas", "polars"}, default=None
-            With ``"default"`` a frame stays of its kind, and an array an array. None changes
-            nothing.
-
-        Returns
-        -------
-        self : OnFeatures
-        """
-        if transform not in ("default", "pandas", "polars", None):
-            raise ValueError(
-                f"transform must be 'default', 'pandas', 'polars' or None, got {transform!r}."
-            )
-        if transform is not None:
-            self._sklearn_output_config = {"transform": transform}
-        return self
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         inner = get_tags(self.transformer)
@@ -172,8 +151,7 @@ class OnFeatures(
         """What the transformer sees; checks the number and names of the features."""
         if is_frame(X):
             frame = nw.from_native(X, eager_only=True)
-            # By place: names of pandas columns need not be strings.
-            frame = frame[:, [i for i, name in enumerate(frame.columns) if name not in ROLES]]
+            frame = without_columns(frame, ROLES)
             X = frame.to_pandas() if frame.implementation.is_pyarrow() else frame.to_native()
         elif getattr(X, "ndim", 2) == 1:
             raise ValueError(
@@ -184,8 +162,7 @@ class OnFeatures(
         return X
 
     def _output(self, X, values):
-        config = getattr(self, "_sklearn_output_config", {})
-        kind = config.get("transform", get_config()["transform_output"])
+        kind = self._output_kind()
         framed = is_frame(X)
         if kind == "default" and not framed:
             return values

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .._roles import ROLES
+from ..exceptions import python_value
 
 __all__ = [
     "FactorVectors",
@@ -276,5 +277,5 @@ def _numbers(factors, name):
 
 def plain(value):
     """What a message shows: whole floats, as positions are where some are missing, as integers."""
-    value = value.item() if isinstance(value, np.generic) else value
+    value = python_value(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

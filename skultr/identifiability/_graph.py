@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from .._components import bipartite_components, factor_components
+from .._segments import as_array
 from ._bias_features import factor_labels
 from ._bridges import articulation_documents, n_clique_edges
 from ._pairs import pairs_from_arrays, read_pairs
@@ -137,11 +138,13 @@ class IdentifiabilityGraph:
         >>> IdentifiabilityGraph.from_log(log, bias=["position", "device"])
         IdentifiabilityGraph(n_factors=4, n_documents=2, n_components=2)
         """
-        if not isinstance(click, str | None) and np.max(click, initial=0) > 1:
-            raise ValueError(
-                f"click holds values up to {np.max(click):g}; expected clicks (0 or 1) or click "
-                "rates of the rows. Divide counts by the impressions, or name their column."
-            )
+        if not isinstance(click, str | None):
+            click = as_array(click)
+            if click.max(initial=0) > 1:
+                raise ValueError(
+                    f"click holds values up to {click.max():g}; expected clicks (0 or 1) or click "
+                    "rates of the rows. Divide counts by the impressions, or name their column."
+                )
         return cls._from_pairs(read_pairs(X, bias=bias, click=click))
 
     @classmethod

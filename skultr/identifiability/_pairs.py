@@ -12,7 +12,7 @@ import pandas as pd
 
 from .._clicklog import ClickLog
 from .._hashing import equal_rows
-from .._roles import ROLES, is_frame, read_features
+from .._roles import ROLES, is_frame, read_features, without_columns
 from .._segments import as_array, encode
 from ..exceptions import ClickDataWarning, warn_user
 
@@ -316,16 +316,13 @@ def _with_arrays(X, frame, columns, click):
 
 def read_documents(frame, not_features):
     """Codes of equal feature rows, and the first row of each code."""
-    # By number, because pandas columns may have names that are no strings.
-    features = [
-        i for i, name in enumerate(frame.columns) if name not in not_features and name not in ROLES
-    ]
-    if not features:
+    features = without_columns(frame, {*ROLES, *not_features})
+    if not features.columns:
         raise ValueError(
             f"X has neither a column 'doc' nor feature columns; found {list(frame.columns)}. "
             "Rename the column that names the query-document pair to 'doc'."
         )
-    return equal_rows(read_features(frame[:, features].to_native()).to_numpy())
+    return equal_rows(read_features(features.to_native()).to_numpy())
 
 
 def _check_rates(click, n_rows):

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 from scipy.spatial import cKDTree
-from sklearn import get_config
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
@@ -20,7 +19,8 @@ from sklearn.utils.validation import (
 )
 
 from .._constraints import Interval, StrOptions, check_sample_weight
-from .._roles import ROLES, is_frame
+from .._frame_output import FrameOutput
+from .._roles import ROLES, is_frame, without_columns
 from ..exceptions import (
     ClickDataWarning,
     MissingRoleWarning,
@@ -46,6 +46,7 @@ __all__ = ["IdentifiabilityRepair"]
 
 
 class IdentifiabilityRepair(
+    FrameOutput,
     CallbackSupportMixin,
     OneToOneFeatureMixin,
     TransformerMixin,
@@ -279,27 +280,6 @@ class IdentifiabilityRepair(
             out = nw.from_native(out, eager_only=True).drop(own).to_native()
         return self._output(out)
 
-    def set_output(self, *, transform=None):
-        """Set the kind of frame that comes out.
-
-        Parameters
-        ----------
-        transform : {"default", "pandas", "polars"}, default=None
-            With ``"default"`` a frame stays of its kind, and an array an array. None changes
-            nothing.
-
-        Returns
-        -------
-        self : IdentifiabilityRepair
-        """
-        if transform not in ("default", "pandas", "polars", None):
-            raise ValueError(
-                f"transform must be 'default', 'pandas', 'polars' or None, got {transform!r}."
-            )
-        if transform is not None:
-            self._sklearn_output_config = {"transform": transform}
-        return self
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -320,17 +300,13 @@ class IdentifiabilityRepair(
                 self, X, reset=reset, accept_sparse=True, ensure_all_finite="allow-nan"
             )
         frame = nw.from_native(X, eager_only=True)
-        # By place: names of pandas columns need not be strings.
-        no_features = {*ROLES, *self._columns}
-        places = [i for i, name in enumerate(frame.columns) if name not in no_features]
-        head = frame[:1, places]
+        head = without_columns(frame[:1, :], {*ROLES, *self._columns})
         head = head.to_pandas() if frame.implementation.is_pyarrow() else head.to_native()
         validate_data(self, head, reset=reset, skip_check_array=True)
         return X
 
     def _output(self, X):
-        config = getattr(self, "_sklearn_output_config", {})
-        kind = config.get("transform", get_config()["transform_output"])
+        kind = self._output_kind()
         if kind == "default":
             return X
         if not is_frame(X):

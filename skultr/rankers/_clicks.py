@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from .._constraints import StrOptions, safe_indexing
 from .._hashing import equal_rows
 from .._roles import feature_columns, is_frame, read_role
-from .._tabular import fit_factors, fit_tabular
+from .._tabular import fit_factors, fit_tabular, has_few_clicks
 from .._torch._net import NeuralEstimator
-from ..exceptions import warn_user
+from ..exceptions import python_value, warn_user
 from ._base import BaseRanker, examination_table, warn_unless_identifiable
 
 __all__ = ["ClickRanker"]
@@ -57,7 +57,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         if self.relevance == "network":
             self._fit_network(log, task)
         else:
-            self._fit_embedding(log, task)
+            self._fit_embedding(log)
 
     def _n_subtasks(self):
         return super()._n_subtasks() if self.relevance == "network" else 0
@@ -184,7 +184,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         self._remember_factors(log, logits, link)
 
     # The embedding ---------------------------------------------------------------------
-    def _fit_embedding(self, log, task):
+    def _fit_embedding(self, log):
         rows = log.shown
         random = check_random_state(self.random_state)
         fit = fit_tabular(
@@ -211,8 +211,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
 
     def _tabular_settings(self, log):
         model = self._tabular_model()
-        n_clicked = np.count_nonzero(np.bincount(log.doc, log.clicks))
-        few = log.clicks.sum() < _FEW_CLICKS * n_clicked
+        few = has_few_clicks(log.doc, log.clicks, _FEW_CLICKS)
         conditional = self.objective == "conditional" or (self.objective == "auto" and few)
         # The additive link has no such form.
         return {"loss": "poisson"} if conditional and "link" not in model else model
@@ -250,8 +249,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
             place = self.relevance_.index.get_indexer(names)
         unseen = place < 0
         if unseen.any():
-            example = names[unseen][0]
-            example = example.item() if isinstance(example, np.generic) else example
+            example = python_value(names[unseen][0])
             raise ValueError(
                 f"{int(unseen.sum())} of {len(place)} rows hold a document that was not shown in "
                 f"the training log (first: {'row' if self._features is not None else 'doc'} "

@@ -1,11 +1,12 @@
 """What does the package cost over a bare torch loop, and over what the log holds?
 
-By hand: ``python tests/benchmarks/bench_training.py``. Three ratios:
+By hand: ``python tests/benchmarks/bench_training.py``. Four ratios:
 
 - an epoch through ``NaiveRanker`` against a bare torch loop over the same padded lists with the
   same network, batches, loss and optimizer;
 - a fit on 1,000,000 sessions of 20,000 distinct lists (aggregated first) against a fit on
   20,000 sessions, one a list;
+- the check of identifiability in a fit over the fit;
 - peak memory of a fit on a raw frame over the size of the frame.
 """
 
@@ -14,6 +15,7 @@ import resource
 import statistics
 import time
 import warnings
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -21,8 +23,13 @@ import torch
 
 from skultr import aggregate_clicks
 from skultr.datasets import make_ltr
-from skultr.rankers import DLARanker, NaiveRanker
-from skultr.simulation import simulate_clicks
+from skultr.rankers import DLARanker, NaiveRanker, _clicks
+from skultr.simulation import (
+    DeterministicPolicy,
+    PlackettLucePolicy,
+    production_scores,
+    simulate_clicks,
+)
 
 N_LISTS, WIDTH, N_FEATURES, BATCH, EPOCHS = 20_000, 10, 100, 64, 4
 
@@ -106,6 +113,31 @@ def fit_against_fewer_sessions():
     )
 
 
+def identifiability_check_share():
+    """Seconds of a fit, with the check that every fit makes and in the check alone."""
+    documents = make_ltr(2_000, random_state=0)
+    scores = production_scores(documents, random_state=0)
+    for policy, n_sessions in ((DeterministicPolicy(), 100_000), (PlackettLucePolicy(), 20_000)):
+        X, clicks, _ = simulate_clicks(
+            documents, n_sessions=n_sessions, scores=scores, policy=policy, random_state=0
+        )
+        in_check = []
+
+        def timed(log, network, check=_clicks.warn_unless_identifiable, spent=in_check):
+            start = time.perf_counter()
+            check(log, network)
+            spent.append(time.perf_counter() - start)
+
+        with mock.patch.object(_clicks, "warn_unless_identifiable", timed):
+            start = time.perf_counter()
+            DLARanker(random_state=0).fit(X, clicks)
+            seconds = time.perf_counter() - start
+        print(
+            f"identifiability check, {len(X)} rows, {type(policy).__name__}: {in_check[0]:.4f} s "
+            f"of a fit of {seconds:.2f} s, {in_check[0] / seconds:.2%}"
+        )
+
+
 def peak_memory(n_rows=1_000_000):
     """In a process of its own: the peak of a process never goes down."""
     rng = np.random.default_rng(0)
@@ -133,3 +165,4 @@ if __name__ == "__main__":
     torch.set_num_threads(2)
     epochs_against_bare_loop()
     fit_against_fewer_sessions()
+    identifiability_check_share()

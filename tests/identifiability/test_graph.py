@@ -603,3 +603,12 @@ def test_documents_of_several_queries_are_noted(convert, name):
     graph = IdentifiabilityGraph.from_log(convert(log))
     assert graph.n_components == 2
     assert "several queries" not in graph.summary()
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series])
+def test_clicks_may_be_any_column_of_values(kind):
+    log = pd.DataFrame({"doc": [0, 0, 1, 1], "position": [1, 2, 1, 2], "impressions": 10})
+    graph = IdentifiabilityGraph.from_log(log, click=kind([0.5, 0.1, 0.0, 1.0]))
+    assert graph.pairs.clicks.tolist() == [5.0, 1.0, 0.0, 10.0]
+    with pytest.raises(ValueError, match="click holds values up to 5"):
+        IdentifiabilityGraph.from_log(log, click=kind([5, 1, 0, 3]))
