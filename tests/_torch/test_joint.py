@@ -145,7 +145,11 @@ def _net(network, n_factors=3, seed=0):
 
 
 def test_examination_step_is_where_no_change_of_a_factor_helps():
-    net, data = _net(torch.nn.Linear(2, 1))
+    network = torch.nn.Linear(2, 1)
+    # More relevant than clicked, so that no factor's best lies at the bound.
+    torch.nn.init.constant_(network.weight, 0.2)
+    torch.nn.init.constant_(network.bias, 0.5)
+    net, data = _net(network)
     ExaminationStep().on_epoch_begin(net, dataset_train=data)
     table = net.module_.examination
     g = net.module_.network[1](data.features).reshape(-1)[data.doc].detach().double()
