@@ -7,6 +7,7 @@ this folder.
 
 from .._browsing import EYE_TRACKING
 from ._disconnected import make_disconnected_log
+from ._experiments import MixturePolicy, ShufflePolicy, SwapPolicy
 from ._generate import SimulatedLog, simulate_clicks
 from ._policies import (
     DeterministicPolicy,
@@ -14,6 +15,7 @@ from ._policies import (
     UniformPolicy,
     production_scores,
 )
+from ._population import UserPopulation
 from ._users import (
     ContextualPositionBasedUser,
     PositionBasedUser,
@@ -24,10 +26,14 @@ __all__ = [
     "EYE_TRACKING",
     "ContextualPositionBasedUser",
     "DeterministicPolicy",
+    "MixturePolicy",
     "PlackettLucePolicy",
     "PositionBasedUser",
+    "ShufflePolicy",
     "SimulatedLog",
+    "SwapPolicy",
     "UniformPolicy",
+    "UserPopulation",
     "make_disconnected_log",
     "production_scores",
     "relevance_probability",

@@ -12,6 +12,7 @@ from .._constraints import HasMethods, Interval, validate_params
 from .._roles import feature_columns, read_features, read_role
 from .._segments import encode, offsets_from_sorted
 from ._policies import DeterministicPolicy, production_scores
+from ._population import draw_sessions
 from ._users import PositionBasedUser, relevance_probability
 
 __all__ = ["SimulatedLog", "simulate_clicks"]
@@ -48,6 +49,7 @@ class SimulatedLog(NamedTuple):
         "user": [HasMethods(["click", "examination_at"]), None],
         "noise": "no_validation",
         "max_grade": "no_validation",
+        "gain": "no_validation",
         "query_weights": [Mapping, pd.Series, "array-like", None],
         "features": ["boolean"],
         "random_state": ["random_state"],
@@ -64,6 +66,7 @@ def simulate_clicks(
     user=None,
     noise=0.1,
     max_grade=4,
+    gain="exponential",
     query_weights=None,
     features=True,
     random_state=None,
@@ -84,60 +87,78 @@ def simulate_clicks(
         Documents shown in a session; all of them where a query has fewer.
     policy : policy, default=None
         Who ranks; by default ``DeterministicPolicy()``.
-    scores : array-like of shape (n_documents,), default=None
+    scores : array-like of shape (n_documents,) or (n_documents, n_rankers), default=None
         What the policy ranks by; by default those of :func:`production_scores`, a ranker trained
-        on the labels of 1 % of the queries.
+        on the labels of 1 % of the queries. Several columns are for :class:`MixturePolicy`.
     user : user, default=None
         Who clicks; by default ``PositionBasedUser()``. See Notes for your own.
     noise : float in [0, 1], default=0.1
         Probability that an examined document of grade 0 is found relevant.
     max_grade : float, default=4
         The best grade of the scale; see :func:`relevance_probability`.
+    gain : {'exponential', 'linear'}, default='exponential'
+        How relevance grows with the grade; see :func:`relevance_probability`.
     query_weights : mapping, Series or array-like of shape (n_queries,), default=None
         How often each query is asked, in any unit: by query id, or in the sorted order of the
-        query ids. By default all are asked equally often.
+        query ids. By default all are asked equally often. The weights that the users of a
+        :class:`UserPopulation` have for queries are multiplied by them.
     features : bool, default=True
         Whether the log carries the relevance and the features of each impression. Without them
         a log of a million sessions is small: reduce it with
         ``aggregate_clicks(X.assign(click=clicks), documents)``, which joins them afterwards.
     random_state : int, RandomState instance or None, default=None
         Pass an int for the same log in every call. Queries, rankings and clicks have streams of
-        their own: with the same int, another user meets the same sessions.
+        their own: with the same int, another user meets the same sessions (and another
+        :class:`UserPopulation` of the same size and habits).
 
     Returns
     -------
     X : pandas.DataFrame
         The log, one row an impression, sorted by session and position: ``session`` (int, from
-        0), ``qid``, ``doc``, ``position`` (int, from 1); ``context`` (int, from 0) if the user
-        has contexts; with ``features`` also ``relevance``, which no model reads in ``fit``, and
-        the features (float32).
+        0); ``user`` (int, from 0) if there are several; ``qid``, ``doc``, ``position`` (int, from
+        1); ``arm`` (float32) if the policy experiments, see :class:`SwapPolicy`; ``context``
+        (int, from 0) if the user has contexts; with ``features`` also ``relevance``, which no
+        model reads in ``fit``, and the features (float32).
     clicks : ndarray of shape (n_impressions,), int8
         1 where the user clicked, else 0.
     truth : Bunch
         ``examination``, ndarray of shape (n_positions,): P(examined) by position;
         ``relevance_probability``, ndarray of shape (n_documents,): P(found relevant | examined)
-        of each row of ``documents``; ``scores``, ndarray of shape (n_documents,): what the
-        policy ranked by. If the user has contexts, also ``context_vectors``, ndarray of shape
-        (n_contexts, n_context_features), and ``examination_table``, ndarray of shape
-        (n_contexts, n_positions); ``examination`` is then that of the neutral context.
+        of each row of ``documents``; ``scores``, ndarray of shape (n_documents,) or
+        (n_documents, n_rankers): what the policy ranked by. If the user has contexts, also
+        ``context_vectors``, ndarray of shape (n_contexts, n_context_features), and
+        ``examination_table``, ndarray of shape (n_contexts, n_positions); ``examination`` is then
+        that of the neutral context. If there are several users, ``examination_table`` has the
+        shape (n_users, n_positions) and ``examination`` is its mean over the sessions;
+        ``user_weights``, ndarray of shape (n_users,), is P(user) and ``query_weights``, ndarray
+        of shape (n_users, n_queries), P(query | user) in the sorted order of the query ids.
 
     Raises
     ------
     ValueError
         If a role is missing, a grade is missing or outside the scale, document ids recur, the
         examination is not known as deep as ``n_positions``, or the weights or scores do not fit
-        the documents. If the user has contexts and a feature is called ``context``.
+        the documents. If a feature is called ``context`` and the user has contexts, or ``arm``
+        and the policy experiments.
 
     Notes
     -----
+    A policy is any object with the method ``rank``, as :class:`DeterministicPolicy` describes it.
+    One that experiments also has ``rank_with_arms``, see :class:`SwapPolicy`; one that takes
+    ``scores`` of several rankers has an attribute ``several_rankers = True``.
+
     A user is any object with the methods ``examination_at(n_positions)`` and
     ``click(relevance_probability, rng)``, as :class:`PositionBasedUser` describes them. One with
     contexts has three things more: ``draw_contexts(shown, rng)``, called once for all sessions,
     whose draws then come as a third argument of ``click``; ``context_vectors``; and
-    ``examination_table(n_positions)``. See :class:`ContextualPositionBasedUser`.
+    ``examination_table(n_positions)``. See :class:`ContextualPositionBasedUser`. Several users in
+    one have ``user_weights``, ``examination_table(n_positions)`` and
+    ``draw_query_weights(query_weights, rng)``, and ``click`` gets the user of each session as its
+    third argument. See :class:`UserPopulation`.
 
-    The column ``context`` has no role: name it where bias factors are built, as
-    ``bias=["position", "context"]``, or a ranker takes it for a feature of the document.
+    The columns ``context`` and ``arm`` have no role: name them where they are read, as
+    ``bias=["position", "context"]``, or drop them, or a ranker takes them for features of the
+    document.
 
     Examples
     --------
@@ -157,26 +178,35 @@ def simulate_clicks(
     seeds = check_random_state(random_state).randint(2**31 - 1, size=5)
     of_queries, of_policy, of_user = np.random.default_rng(seeds[1:]).spawn(3)
     roles = _read_documents(documents)
+    if hasattr(policy, "rank_with_arms"):
+        _check_free(documents, "arm", "a policy that experiments")
+    if hasattr(user, "draw_contexts"):
+        _check_free(documents, "context", "a user with contexts")
     if scores is None:
         scores = production_scores(documents, random_state=int(seeds[0]))
     truth = Bunch(
         examination=np.asarray(user.examination_at(n_positions)),
         relevance_probability=relevance_probability(
-            roles["relevance"], noise=noise, max_grade=max_grade
+            roles["relevance"], noise=noise, max_grade=max_grade, gain=gain
         ),
-        scores=_check_scores(scores, len(roles["doc"])),
+        scores=_check_scores(scores, len(roles["doc"]), policy),
     )
     code, query_ids = encode(roles["qid"])
-    query = _draw_queries(query_ids, query_weights, n_sessions, of_queries)
-    shown = _rank(policy, code, truth.scores, query, n_positions, of_policy)
+    who, query, of_population = _draw_sessions(
+        user, query_ids, query_weights, n_sessions, of_queries
+    )
+    shown, arm = _rank(policy, code, truth.scores, query, n_positions, of_policy)
     context = None
     if hasattr(user, "draw_contexts"):
         # A stream of its own, so that contexts and clicks may be drawn in any order.
-        context = _draw_contexts(user, shown, documents, of_user.spawn(1)[0])
+        context = _draw_contexts(user, shown, of_user.spawn(1)[0])
         truth.context_vectors = np.asarray(user.context_vectors)
+    truth.update(of_population)
+    if who is not None or context is not None:
         truth.examination_table = np.asarray(user.examination_table(n_positions))
-    clicks = _click(user, shown, truth.relevance_probability, of_user, context)
-    return SimulatedLog(_log_frame(documents, roles, shown, context, features), clicks, truth)
+    clicks = _click(user, shown, truth.relevance_probability, of_user, who, context)
+    X = _log_frame(documents, roles, shown, who, {"arm": arm, "context": context}, features)
+    return SimulatedLog(X, clicks, truth)
 
 
 # --------------------------------------------------------------------------------------
@@ -209,19 +239,43 @@ def _read_documents(documents):
     return roles
 
 
-def _check_scores(scores, n_documents):
+def _check_scores(scores, n_documents, policy):
     scores = np.asarray(scores, dtype=float)
-    if scores.shape != (n_documents,) or not np.isfinite(scores).all():
+    several = getattr(policy, "several_rankers", False)
+    if scores.ndim != (2 if several else 1):
+        raise ValueError(
+            f"scores has the shape {scores.shape}, but {type(policy).__name__} ranks by "
+            + (
+                "those of several rankers: pass scores= with a column a ranker, such as "
+                "numpy.column_stack([production_scores(documents, random_state=seed) for seed in "
+                "range(3)])."
+                if several
+                else f"one ranker: expected ({n_documents},). Pass one column, or "
+                "policy=MixturePolicy(), which shares the sessions among the rankers."
+            )
+        )
+    fits = len(scores) == n_documents and scores.size
+    if not fits or not np.isfinite(scores).all():
         raise ValueError(
             f"scores must hold one finite number for each of the {n_documents} rows of "
-            f"documents, got the shape {scores.shape}"
-            + (" with missing or infinite values." if scores.shape == (n_documents,) else ".")
+            f"documents{' and each ranker' if several else ''}, got the shape {scores.shape}"
+            + (" with missing or infinite values." if fits else ".")
         )
     return scores
 
 
+def _check_free(documents, name, who):
+    if name in feature_columns(documents):
+        raise ValueError(
+            f"documents has a column {name!r}, and so has the log of {who}. Rename the column of "
+            "documents."
+        )
+
+
 def _query_probabilities(query_ids, weights):
     """P(query) in the order of the ids."""
+    if weights is None:
+        return np.full(len(query_ids), 1 / len(query_ids))
     if isinstance(weights, Mapping | pd.Series):
         absent = [query for query in query_ids if query not in weights]
         if absent:
@@ -244,6 +298,23 @@ def _query_probabilities(query_ids, weights):
 # --------------------------------------------------------------------------------------
 # Sessions
 # --------------------------------------------------------------------------------------
+def _draw_sessions(user, query_ids, query_weights, n_sessions, rng):
+    """User (or None) and query code of each session, and the truth about who asks what."""
+    if not hasattr(user, "draw_query_weights"):
+        return None, _draw_queries(query_ids, query_weights, n_sessions, rng), {}
+    base = _query_probabilities(query_ids, query_weights)
+    user_weights = np.asarray(user.user_weights)
+    # A stream of its own, so that the same users come in the same order, whatever they ask.
+    habits = np.asarray(user.draw_query_weights(base, rng.spawn(1)[0]))
+    if habits.shape != (len(user_weights), len(base)):
+        raise ValueError(
+            f"The user's draw_query_weights returned the shape {habits.shape}; expected "
+            f"P(query | user), {(len(user_weights), len(base))}."
+        )
+    who, query = draw_sessions(user_weights, habits, n_sessions, rng)
+    return who, query, {"user_weights": user_weights, "query_weights": habits}
+
+
 def _draw_queries(query_ids, weights, n_sessions, rng):
     """Query code of each session."""
     if weights is None:
@@ -253,12 +324,18 @@ def _draw_queries(query_ids, weights, n_sessions, rng):
 
 
 def _rank(policy, code, scores, query, n_positions, rng):
-    """Rows of documents that each session shows, (n_sessions, n_positions), -1 behind the end."""
+    """Rows of documents that each session shows, -1 behind the end of a list, and their arms.
+
+    Both of the shape (n_sessions, n_positions); the arms are None without an experiment.
+    """
     order = np.argsort(code, kind="stable").astype(np.int32)
     offsets = offsets_from_sorted(code[order])
     # No list is longer than the largest query: do not carry columns that are empty everywhere.
     width = min(n_positions, int(np.diff(offsets).max()))
-    place = policy.rank(scores[order], offsets, query, width, rng)
+    if hasattr(policy, "rank_with_arms"):
+        place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
+    else:
+        place, arm = policy.rank(scores[order], offsets, query, width, rng), None
     if place.shape != (len(query), width):
         raise ValueError(
             f"The policy returned the shape {place.shape}; expected one row of documents for "
@@ -268,16 +345,11 @@ def _rank(policy, code, scores, query, n_positions, rng):
     for start in range(0, len(place), _CHUNK):
         chunk = slice(start, start + _CHUNK)
         shown[chunk] = np.where(place[chunk] >= 0, order[place[chunk]], -1)
-    return shown
+    return shown, arm
 
 
-def _draw_contexts(user, shown, documents, rng):
+def _draw_contexts(user, shown, rng):
     """Context of each impression, (n_sessions, n_positions)."""
-    if "context" in feature_columns(documents):
-        raise ValueError(
-            "documents has a column 'context', and so has the log of a user with contexts. "
-            "Rename the column of documents."
-        )
     context = np.asarray(user.draw_contexts(shown, rng))
     if context.shape != shown.shape:
         raise ValueError(
@@ -287,32 +359,36 @@ def _draw_contexts(user, shown, documents, rng):
     return context
 
 
-def _click(user, shown, relevance, rng, context=None):
-    """Clicks of the rows that were shown, session by session."""
+def _click(user, shown, relevance, rng, *about):
+    """Clicks of the rows that were shown, session by session.
+
+    ``about`` is what the user's ``click`` gets to know of each session, None for nothing.
+    """
+    about = [values for values in about if values is not None]
     clicks = np.empty(int(np.count_nonzero(shown >= 0)), dtype=np.int8)
     start = 0
     for first in range(0, len(shown), _CHUNK):
         rows = shown[first : first + _CHUNK]
         there = rows >= 0
-        of_chunk = () if context is None else (context[first : first + _CHUNK],)
+        of_chunk = [values[first : first + _CHUNK] for values in about]
         drawn = user.click(np.where(there, relevance[rows], 0.0), rng, *of_chunk)[there]
         clicks[start : start + len(drawn)] = drawn
         start += len(drawn)
     return clicks
 
 
-def _log_frame(documents, roles, shown, context, features):
+def _log_frame(documents, roles, shown, who, about_rows, features):
     there = shown >= 0
     row = shown[there]
     n_sessions, width = shown.shape
-    log = {
-        "session": np.repeat(np.arange(n_sessions, dtype=np.int32), there.sum(axis=1)),
-        "qid": roles["qid"][row],
-        "doc": roles["doc"][row],
-        "position": np.broadcast_to(np.arange(1, width + 1, dtype=np.int32), shown.shape)[there],
-    }
-    if context is not None:
-        log["context"] = context[there]
+    lengths = there.sum(axis=1)
+    log = {"session": np.repeat(np.arange(n_sessions, dtype=np.int32), lengths)}
+    if who is not None:
+        log["user"] = np.repeat(who, lengths)
+    log["qid"] = roles["qid"][row]
+    log["doc"] = roles["doc"][row]
+    log["position"] = np.broadcast_to(np.arange(1, width + 1, dtype=np.int32), shown.shape)[there]
+    log |= {name: values[there] for name, values in about_rows.items() if values is not None}
     if not features:
         return pd.DataFrame(log, copy=False)
     log["relevance"] = roles["relevance"][row]

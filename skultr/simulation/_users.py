@@ -15,11 +15,12 @@ from .._browsing import (
 __all__ = ["ContextualPositionBasedUser", "PositionBasedUser", "relevance_probability"]
 
 
-def relevance_probability(grade, *, noise=0.1, max_grade=4):
+def relevance_probability(grade, *, noise=0.1, max_grade=4, gain="exponential"):
     """P(found relevant | examined) of a document of a grade.
 
     ε + (1 − ε) (2^y − 1) / (2^y_max − 1): the best grade is always found relevant, and the worst
-    with probability ε. With the defaults: 0.1, 0.16, 0.28, 0.52, 1.
+    with probability ε. With the defaults: 0.1, 0.16, 0.28, 0.52, 1. With linear gain
+    ε + (1 − ε) y / y_max: 0.1, 0.325, 0.55, 0.775, 1.
 
     Parameters
     ----------
@@ -29,6 +30,9 @@ def relevance_probability(grade, *, noise=0.1, max_grade=4):
         ε, the click noise.
     max_grade : float, default=4
         The best grade of the scale (of the scale, not of the documents at hand).
+    gain : {'exponential', 'linear'}, default='exponential'
+        How relevance grows with the grade. Studies of personalised bias take the linear one
+        (Niu et al., equation 12).
 
     Returns
     -------
@@ -37,13 +41,16 @@ def relevance_probability(grade, *, noise=0.1, max_grade=4):
     Raises
     ------
     ValueError
-        If a grade lies outside the scale, or ``noise`` outside [0, 1].
+        If a grade lies outside the scale, ``noise`` outside [0, 1], or ``gain`` is unknown.
 
     References
     ----------
     O. Chapelle, D. Metzler, Y. Zhang and P. Grinspan (2009). Expected reciprocal rank for graded
     relevance. CIKM. With the noise of Q. Ai, K. Bi, C. Luo, J. Guo and W. B. Croft (2018).
     Unbiased learning to rank with unbiased propensity estimation. SIGIR.
+
+    Z. Niu, L. Mei, L. Yang, Z. Zhao, Q. Yan, J. Mao and J.-R. Wen. Addressing personalized bias
+    for unbiased learning to rank.
 
     Examples
     --------
@@ -56,12 +63,16 @@ def relevance_probability(grade, *, noise=0.1, max_grade=4):
         raise ValueError(f"noise must be a number in [0, 1], got {noise!r}.")
     if not (isinstance(max_grade, Real) and 0 < max_grade < np.inf):
         raise ValueError(f"max_grade must be a finite number above 0, got {max_grade!r}.")
+    if gain not in ("exponential", "linear"):
+        raise ValueError(f"gain must be 'exponential' or 'linear', got {gain!r}.")
     bad = ~((grade >= 0) & (grade <= max_grade))
     if bad.any():
         raise ValueError(
             f"A grade is {grade[bad].flat[0]:g}; expected grades from 0 to max_grade="
             f"{max_grade:g}. Pass the largest grade of your scale as max_grade=."
         )
+    if gain == "linear":
+        return noise + (1 - noise) * grade / max_grade
     return noise + (1 - noise) * np.expm1(np.log(2) * grade) / np.expm1(np.log(2) * max_grade)
 
 

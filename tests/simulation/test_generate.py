@@ -1,3 +1,5 @@
+import hashlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -108,6 +110,46 @@ def test_same_seed_same_log_and_streams_apart(documents):
     assert not other.X["qid"].head(20).equals(one.X["qid"].head(20))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "digest"),
+    [
+        ({}, "0c8289f96a4b7a0c"),
+        ({"policy": PlackettLucePolicy(0.5)}, "d1aaa46033f65992"),
+        ({"policy": UniformPolicy()}, "5fe7ab965965512c"),
+        (
+            {"user": ContextualPositionBasedUser(n_contexts=5, random_state=0)},
+            "582f36dee11bd579",
+        ),
+        (
+            {"query_weights": np.arange(1, 13), "user": PositionBasedUser(1.0)},
+            "e10224d082aede94",
+        ),
+    ],
+)
+def test_published_logs_stay_as_they_are(arguments, digest):
+    # Studies name a seed: a new feature must not draw from the streams of the old ones.
+    sizes = np.arange(3, 15)
+    number = np.arange(sizes.sum())
+    documents = pd.DataFrame(
+        {"qid": np.repeat(np.arange(12), sizes), "doc": number, "relevance": number % 5}
+    )
+    X, clicks, _ = simulate_clicks(
+        documents,
+        scores=number * 37 % 101 / 101,
+        n_sessions=500,
+        features=False,
+        random_state=3,
+        **arguments,
+    )
+    log = np.column_stack([X, clicks]).astype("<i8")
+    assert hashlib.sha256(log.tobytes()).hexdigest()[:16] == digest
+
+
+def test_linear_gain(documents):
+    truth = simulate_clicks(documents, gain="linear", n_sessions=1, random_state=0).truth
+    np.testing.assert_allclose(truth.relevance_probability, 0.1 + 0.9 * documents["relevance"] / 4)
+
+
 def test_random_state_instance(documents):
     state = np.random.RandomState(0)
     one = simulate_clicks(documents, n_sessions=20, random_state=state)
@@ -216,6 +258,7 @@ def test_missing_role(documents, role):
         ({"user": object()}, "user"),
         ({"noise": 2}, "noise"),
         ({"max_grade": 2}, "max_grade"),
+        ({"gain": "log"}, "gain must be 'exponential' or 'linear'"),
         ({"scores": [1.0, 2.0]}, r"shape \(2,\)"),
         ({"query_weights": [1.0, 2.0]}, "one weight for each of the 60"),
         ({"query_weights": {0: 1.0}}, "no weight for 59 of 60"),

@@ -15,6 +15,9 @@ def test_relevance_probability_of_the_grades():
     expected = [0.1 + 0.9 * (2**y - 1) / 15 for y in range(5)]
     np.testing.assert_allclose(relevance_probability(range(5)), expected)
     np.testing.assert_allclose(relevance_probability([0, 1], noise=0, max_grade=1), [0, 1])
+    np.testing.assert_allclose(
+        relevance_probability(range(5), gain="linear"), [0.1, 0.325, 0.55, 0.775, 1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,7 @@ def test_relevance_probability_of_the_grades():
         ({"grade": [np.nan]}, "grade is nan"),
         ({"grade": [1], "noise": 1.5}, "noise"),
         ({"grade": [1], "max_grade": 0}, "max_grade"),
+        ({"grade": [1], "gain": "log"}, "gain"),
     ],
 )
 def test_bad_grades(arguments, message):

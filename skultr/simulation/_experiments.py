@@ -1,0 +1,316 @@
+"""Policies that experiment: swaps and shuffles on purpose, several rankers side by side."""
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+
+from ._policies import DeterministicPolicy
+
+__all__ = ["MixturePolicy", "ShufflePolicy", "SwapPolicy"]
+
+#: Lists shuffled at a time, so that memory does not grow with the number of sessions.
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True)
+class SwapPolicy:
+    """Documents by falling score, but in some sessions two of them may change places.
+
+    The experiment that measures examination at little cost to the users: the same documents are
+    seen at both positions of a pair, equally often, so that their click rates differ by the
+    examination alone. In each session of the experiment one pair of positions is drawn, and the
+    documents at the two change places with probability 1/2.
+
+    With this policy the log of :func:`simulate_clicks` has a column ``arm``: on the two rows of
+    the pair its deeper position, *whether or not they changed places*, and NaN on all other rows.
+    It says what was left to chance. The column has no role: it is for estimators that read the
+    experiment, and a ranker would take it for a feature of the document.
+
+    Parameters
+    ----------
+    swaps : {'pivot', 'adjacent'}, default='pivot'
+        Pairs to draw from. 'pivot': the first position and position k; 'adjacent': positions
+        k - 1 and k. k is uniform over 2, ..., n of the n documents shown, so that a list of one
+        document is never part of the experiment.
+    share : float in [0, 1], default=1.0
+        Probability that a session is part of the experiment.
+
+    References
+    ----------
+    T. Joachims, A. Swaminathan and T. Schnabel (2017). Unbiased learning-to-rank with biased
+    feedback. WSDM. (Swaps with the first position.)
+
+    N. Craswell, O. Zoeter, M. Taylor and B. Ramsey (2008). An experimental comparison of click
+    position-bias models. WSDM. (Swaps of neighbours.)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skultr.simulation import SwapPolicy
+    >>> scores, offsets, sessions = np.array([3.0, 2.0, 1.0]), np.array([0, 3]), np.zeros(3, int)
+    >>> rng = np.random.default_rng(1)
+    >>> rows, arm = SwapPolicy().rank_with_arms(scores, offsets, sessions, 3, rng)
+    >>> rows
+    array([[2, 1, 0],
+           [0, 1, 2],
+           [1, 0, 2]], dtype=int32)
+    >>> arm
+    array([[ 3., nan,  3.],
+           [ 3., nan,  3.],
+           [ 2.,  2., nan]], dtype=float32)
+
+    In the second session the first and the third document could have changed places, and did not.
+    """
+
+    swaps: str = "pivot"
+    share: float = 1.0
+
+    def __post_init__(self):
+        if self.swaps not in ("pivot", "adjacent"):
+            raise ValueError(f"swaps must be 'pivot' or 'adjacent', got {self.swaps!r}.")
+        _check_share(self.share)
+
+    def rank(self, scores, offsets, query, n_positions, rng):
+        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_documents,)
+        offsets : ndarray of shape (n_queries + 1,)
+        query : ndarray of shape (n_sessions,), int
+        n_positions : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int32
+        """
+        return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
+
+    def rank_with_arms(self, scores, offsets, query, n_positions, rng):
+        """What each session shows, and what of it was left to chance.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_documents,)
+        offsets : ndarray of shape (n_queries + 1,)
+        query : ndarray of shape (n_sessions,), int
+        n_positions : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int32
+            -1 behind the end of a list that is shorter.
+        arm : ndarray of shape (n_sessions, n_positions), float32
+            Deeper position of the pair on its two rows, else NaN.
+        """
+        rows = DeterministicPolicy().rank(scores, offsets, query, n_positions)
+        session = _draw_experiment(rows, self.share, rng)
+        length = np.count_nonzero(rows[session] >= 0, axis=1)
+        deeper = rng.integers(2, length, endpoint=True)
+        upper = deeper - 1 if self.swaps == "adjacent" else np.ones_like(deeper)
+        arm = np.full(rows.shape, np.nan, dtype=np.float32)
+        arm[session, upper - 1] = arm[session, deeper - 1] = deeper
+        swapped = rng.random(len(session)) < 0.5
+        session, upper, deeper = session[swapped], upper[swapped] - 1, deeper[swapped] - 1
+        first = rows[session, upper]
+        rows[session, upper] = rows[session, deeper]
+        rows[session, deeper] = first
+        return rows, arm
+
+
+@dataclass(frozen=True)
+class ShufflePolicy:
+    """Documents by falling score, but in some sessions those shown come in random order.
+
+    Examination is then proportional to the click rate by position, among lists of one length. It
+    costs users more than swaps do, and unlike :class:`UniformPolicy` it shows the documents that
+    score best.
+
+    With this policy the log of :func:`simulate_clicks` has a column ``arm``: 0 on all rows of a
+    shuffled list, NaN on lists left alone. See :class:`SwapPolicy` for what it is for. A list of
+    one document is never part of the experiment.
+
+    Parameters
+    ----------
+    share : float in [0, 1], default=1.0
+        Probability that a session is part of the experiment.
+
+    References
+    ----------
+    X. Wang, M. Bendersky, D. Metzler and M. Najork (2016). Learning to rank with selection bias
+    in personal search. SIGIR.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skultr.simulation import ShufflePolicy
+    >>> scores, offsets, sessions = np.arange(9.0), np.array([0, 9]), np.zeros(3, int)
+    >>> rng = np.random.default_rng(3)
+    >>> rows, arm = ShufflePolicy(share=0.5).rank_with_arms(scores, offsets, sessions, 3, rng)
+    >>> rows
+    array([[7, 6, 8],
+           [7, 8, 6],
+           [8, 7, 6]], dtype=int32)
+    >>> arm
+    array([[ 0.,  0.,  0.],
+           [ 0.,  0.,  0.],
+           [nan, nan, nan]], dtype=float32)
+    """
+
+    share: float = 1.0
+
+    def __post_init__(self):
+        _check_share(self.share)
+
+    def rank(self, scores, offsets, query, n_positions, rng):
+        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_documents,)
+        offsets : ndarray of shape (n_queries + 1,)
+        query : ndarray of shape (n_sessions,), int
+        n_positions : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int32
+        """
+        return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
+
+    def rank_with_arms(self, scores, offsets, query, n_positions, rng):
+        """What each session shows, and what of it was left to chance.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_documents,)
+        offsets : ndarray of shape (n_queries + 1,)
+        query : ndarray of shape (n_sessions,), int
+        n_positions : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int32
+            -1 behind the end of a list that is shorter.
+        arm : ndarray of shape (n_sessions, n_positions), float32
+            0 on shuffled rows, else NaN.
+        """
+        rows = DeterministicPolicy().rank(scores, offsets, query, n_positions)
+        session = _draw_experiment(rows, self.share, rng)
+        arm = np.full(rows.shape, np.nan, dtype=np.float32)
+        for start in range(0, len(session), _CHUNK):
+            chunk = session[start : start + _CHUNK]
+            there = rows[chunk] >= 0
+            order = np.where(there, rng.random(there.shape), np.inf).argsort(axis=1)
+            rows[chunk] = np.take_along_axis(rows[chunk], order, axis=1)
+            arm[chunk] = np.where(there, np.float32(0), np.float32(np.nan))
+        return rows, arm
+
+
+@dataclass(frozen=True, eq=False)
+class MixturePolicy:
+    """Several rankers share the traffic: each session is ranked by one of them.
+
+    A log of an A/B test, or of a product whose ranker was replaced now and then. Where rankers
+    disagree, a document is seen at several positions, and the disagreement is not the user's
+    doing: that is what intervention harvesting lives on.
+
+    Pass :func:`simulate_clicks` ``scores`` of shape (n_documents, n_rankers), a column a ranker;
+    every ranker shows documents by falling score. :func:`production_scores` with several seeds
+    (and, for rankers of different quality, several ``fraction``) makes different rankers.
+
+    Parameters
+    ----------
+    weights : array-like of shape (n_rankers,), default=None
+        Shares of the traffic, in any unit. By default all rankers have the same.
+
+    References
+    ----------
+    A. Agarwal, I. Zaitsev, X. Wang, C. Li, M. Najork and T. Joachims (2019). Estimating position
+    bias without intrusive interventions. WSDM.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import MixturePolicy, production_scores, simulate_clicks
+    >>> documents = make_ltr(200, random_state=0)
+    >>> scores = np.column_stack(
+    ...     [production_scores(documents, random_state=seed) for seed in range(3)]
+    ... )
+    >>> X, clicks, truth = simulate_clicks(
+    ...     documents,
+    ...     scores=scores,
+    ...     policy=MixturePolicy([0.5, 0.25, 0.25]),
+    ...     n_sessions=10_000,
+    ...     features=False,
+    ...     random_state=0,
+    ... )
+    >>> bool(X.groupby("doc")["position"].nunique().max() == 3)
+    True
+    """
+
+    #: Tells :func:`simulate_clicks` that ``rank`` takes scores with a column a ranker.
+    several_rankers: ClassVar[bool] = True
+
+    weights: object = None
+
+    def __post_init__(self):
+        if self.weights is None:
+            return
+        found = np.asarray(self.weights, dtype=float)
+        if found.ndim != 1 or not (np.isfinite(found) & (found >= 0)).all() or not found.any():
+            raise ValueError(
+                "weights must be the shares of the rankers in the traffic, one finite number of "
+                f"at least 0 a ranker and not all 0; got {self.weights!r}."
+            )
+
+    def rank(self, scores, offsets, query, n_positions, rng):
+        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_documents, n_rankers)
+        offsets : ndarray of shape (n_queries + 1,)
+        query : ndarray of shape (n_sessions,), int
+        n_positions : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int32
+        """
+        n_rankers = scores.shape[1]
+        shares = np.ones(n_rankers) if self.weights is None else np.array(self.weights, float)
+        if len(shares) != n_rankers:
+            raise ValueError(
+                f"MixturePolicy has {len(shares)} weights, but scores has {n_rankers} columns; "
+                "expected one weight a ranker."
+            )
+        ranker = rng.choice(n_rankers, size=len(query), p=shares / shares.sum())
+        queries = np.arange(len(offsets) - 1)
+        lists = [
+            DeterministicPolicy().rank(column, offsets, queries, n_positions)
+            for column in scores.T
+        ]
+        return np.stack(lists)[ranker, query]
+
+
+def _check_share(share):
+    if not (isinstance(share, Real) and 0 <= share <= 1):
+        raise ValueError(
+            f"share must be a number in [0, 1], the share of the sessions that are part of the "
+            f"experiment; got {share!r}."
+        )
+
+
+def _draw_experiment(rows, share, rng):
+    """Sessions that are part of the experiment; a list of one document has nothing to exchange."""
+    drawn = rng.random(len(rows)) < share
+    return np.flatnonzero(drawn & (np.count_nonzero(rows >= 0, axis=1) >= 2))
