@@ -12,6 +12,7 @@ __all__ = [
     "EYE_TRACKING",
     "contextual_examination",
     "pbm_click_probability",
+    "power_law_at",
     "power_law_examination",
 ]
 
@@ -66,7 +67,22 @@ def power_law_examination(n_positions, eta):
     >>> power_law_examination(4, 1.0)
     array([1.        , 0.5       , 0.33333333, 0.25      ])
     """
-    return np.arange(1, n_positions + 1, dtype=float) ** -eta
+    return power_law_at(np.arange(1, n_positions + 1), eta)
+
+
+def power_law_at(position, eta):
+    """Examination (1/k)^η at given positions k.
+
+    Parameters
+    ----------
+    position, eta : array-like
+        They broadcast against each other.
+
+    Returns
+    -------
+    examination : ndarray
+    """
+    return np.asarray(position, dtype=float) ** -np.asarray(eta, dtype=float)
 
 
 def contextual_examination(examination, effect):

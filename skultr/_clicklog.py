@@ -14,7 +14,18 @@ from ._roles import CHUNK, FIT_ROLES, read_role
 from ._segments import encode, offsets_from_sorted, rank_in_segment
 from .exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 
-__all__ = ["ClickLog", "make_click_log"]
+__all__ = [
+    "ClickLog",
+    "bias_codes",
+    "check_clicks",
+    "check_impressions",
+    "check_positions",
+    "check_propensity",
+    "list_codes",
+    "make_click_log",
+    "query_codes",
+    "warn_about_lost_clicks",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,11 +221,11 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
     given = roles or {}
     roles = {role: read_role(X, role, given.get(role)) for role in FIT_ROLES}
     n_rows = len(features)
-    rate = _check_clicks(y)
-    weight = _check_impressions(roles["impressions"], sample_weight, n_rows)
-    query, query_ids = _query_codes(roles["qid"], n_rows)
-    list_ = _list_codes(query, roles["session"])
-    position = _check_positions(roles["position"], list_)
+    rate = check_clicks(y)
+    weight = check_impressions(roles["impressions"], sample_weight, n_rows)
+    query, query_ids = query_codes(roles["qid"], n_rows)
+    list_ = list_codes(query, roles["session"])
+    position = check_positions(roles["position"], list_)
     doc, doc_features, doc_ids = _documents(roles["doc"], features)
     user, user_ids = _codes_or_zeros(roles["user"], n_rows)
     shown = (position > 0) & (weight > 0)
@@ -223,9 +234,9 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
             "No row was shown: every position is missing or every impression count is 0. "
             "Expected at least one shown row to learn from."
         )
-    _warn_about_lost_clicks(rate, shown)
-    bias, bias_values = _bias_codes(roles["bias"], position, shown)
-    propensity = _check_propensity(roles["propensity"], shown)
+    warn_about_lost_clicks(rate, shown)
+    bias, bias_values = bias_codes(roles["bias"], position, shown)
+    propensity = check_propensity(roles["propensity"], shown)
 
     order = np.lexsort((doc, np.where(shown, position, np.iinfo(np.int64).max), list_))
     offsets = offsets_from_sorted(list_[order])
@@ -260,7 +271,7 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
 # --------------------------------------------------------------------------------------
 # Checks of single roles
 # --------------------------------------------------------------------------------------
-def _check_clicks(y):
+def check_clicks(y):
     y = np.asarray(y, dtype=float)
     if not np.isfinite(y).all():
         bad = int(np.flatnonzero(~np.isfinite(y))[0])
@@ -287,7 +298,7 @@ def _check_clicks(y):
     return y
 
 
-def _warn_about_lost_clicks(rate, shown):
+def warn_about_lost_clicks(rate, shown):
     lost = np.flatnonzero((rate > 0) & ~shown)
     if len(lost):
         warn_user(
@@ -298,7 +309,7 @@ def _warn_about_lost_clicks(rate, shown):
         )
 
 
-def _check_impressions(impressions, sample_weight, n_rows):
+def check_impressions(impressions, sample_weight, n_rows):
     weight = np.ones(n_rows)
     for name, value in (("impressions", impressions), ("sample_weight", sample_weight)):
         if value is None:
@@ -313,7 +324,7 @@ def _check_impressions(impressions, sample_weight, n_rows):
     return weight
 
 
-def _query_codes(qid, n_rows):
+def query_codes(qid, n_rows):
     if qid is None:
         warn_user(
             "X has no column 'qid' and no qid was passed: all rows are taken as one query. "
@@ -329,15 +340,15 @@ def _codes_or_zeros(ids, n_rows):
     return encode(ids)
 
 
-def _list_codes(query, session):
+def list_codes(query, session):
     """One code a (query, session), in the order of the queries."""
     if session is None:
         return query
     code, ids = encode(session)
-    return np.unique(query * len(ids) + code, return_inverse=True)[1]
+    return encode(query * len(ids) + code)[0]
 
 
-def _check_positions(position, list_):
+def check_positions(position, list_):
     """Positions as int64, 0 where the row was not shown."""
     if position is None:
         warn_user(
@@ -359,7 +370,7 @@ def _check_positions(position, list_):
     return np.where(missing, 0, position).astype(np.int64)
 
 
-def _bias_codes(bias, position, shown):
+def bias_codes(bias, position, shown):
     """Code of the bias factor of each row (-1 where not shown) and the factors."""
     if bias is None:
         bias = position
@@ -380,7 +391,7 @@ def _bias_codes(bias, position, shown):
     return codes, values
 
 
-def _check_propensity(propensity, shown):
+def check_propensity(propensity, shown):
     if propensity is None:
         return None
     bad = np.flatnonzero(shown & ~((propensity > 0) & (propensity <= 1)))

@@ -13,11 +13,13 @@ __all__ = [
     "CHUNK",
     "FIT_ROLES",
     "ROLES",
+    "check_ids",
     "feature_columns",
     "is_frame",
     "read_features",
     "read_role",
     "role_columns",
+    "with_column",
     "without_columns",
 ]
 
@@ -103,7 +105,7 @@ def read_role(X, role, value=None):
             f"The role {role!r} has shape {value.shape}; expected one value for each row of X, "
             f"that is ({n_rows},)."
         )
-    return _numeric_role(role, value) if role in _NUMERIC_ROLES else _id_role(role, value)
+    return _numeric_role(role, value) if role in _NUMERIC_ROLES else check_ids(role, value)
 
 
 def read_features(X):
@@ -138,6 +140,21 @@ def read_features(X):
         rows = slice(start, start + CHUNK)
         _copy_rows(frame[rows, :], values[rows], start)
     return pd.DataFrame(values, columns=names, copy=False)
+
+
+def with_column(X, name, values):
+    """A frame with one column more, or another in its place; whole numbers where none misses."""
+    missing = np.isnan(values)
+    whole = name == "bias"
+    if whole and not missing.any():
+        values = values.astype(np.int64)
+    if isinstance(X, pd.DataFrame):
+        return X.assign(**{name: values})  # Narwhals would align by the index
+    frame = nw.from_native(X, eager_only=True)
+    column = nw.new_series(name, values, backend=frame.implementation)
+    if whole and missing.any():
+        column = column.to_frame().select(nw.col(name).fill_nan(None).cast(nw.Int64))[name]
+    return frame.with_columns(column).to_native()
 
 
 def without_columns(frame, names):
@@ -210,11 +227,12 @@ def _numeric_role(role, value):
     return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)
 
 
-def _id_role(role, value):
+def check_ids(name, value):
+    """Ids as they are; an error where one is missing."""
     missing = pd.isna(value)
     if missing.any():
         raise ValueError(
-            f"The role {role!r} is missing in {int(missing.sum())} of {len(value)} rows, first "
+            f"The role {name!r} is missing in {int(missing.sum())} of {len(value)} rows, first "
             f"in row {int(missing.argmax())}; expected an id in every row. Fill or drop them."
         )
     return value

@@ -17,8 +17,10 @@ from scipy.special import expit
 from ._bipartite import MAX_DENSE, SMALLEST, Cells, Problem, eliminated, newton
 from ._components import bipartite_components, comparable_components
 
-__all__ = ["TabularFit", "fit_factors", "fit_tabular", "has_few_clicks"]
+__all__ = ["TabularFit", "fit_factors", "fit_tabular", "loss_of_objective"]
 
+#: Clicks of the mean clicked document below which the published objectives are biased.
+_FEW_CLICKS = 30.0
 #: Clicks of the mean document from which on standard errors cover what they should.
 _LEAST_CLICKS = {"likelihood": 10.0, "squares": 30.0, "poisson": 0.0}
 #: Each loss is the start of the next, until the one that was asked for: least squares are not
@@ -86,12 +88,37 @@ class TabularFit:
         standard_error : ndarray of shape (n_factors,)
         """
         cells = self.cells
-        few = has_few_clicks(cells.doc, cells.clicks, _LEAST_CLICKS[self.loss])
+        few = _has_few_clicks(cells.doc, cells.clicks, _LEAST_CLICKS[self.loss])
         if few or cells.n_factors > MAX_DENSE:
             error = np.full(cells.n_factors, np.nan)
             error[reference] = 0.0
             return error
         return _standard_error(self, reference)
+
+    def own_error(self):
+        """Standard error of each of ``factor_logits`` if the other factors were known.
+
+        From the information about the factor that is left when the documents are estimated with
+        it, and the noise of that (the sandwich formula). It takes no factor for a reference and
+        no dense matrix; infinite for a factor that shares no clicked document with another.
+
+        Returns
+        -------
+        standard_error : ndarray of shape (n_factors,)
+        """
+        bend, variance = _bend_and_noise(self)
+        cells = self.cells
+        total = cells.by_doc(bend)[cells.doc]
+        share = np.divide(bend, total, out=np.ones_like(bend), where=total > 0)
+        information = cells.by_factor(bend * (1 - share))
+        others = cells.by_doc(variance)[cells.doc] - variance
+        noise = cells.by_factor((1 - share) ** 2 * variance + share**2 * others)
+        return np.divide(
+            np.sqrt(noise),
+            information,
+            out=np.full(cells.n_factors, np.inf),
+            where=information > 0,
+        )
 
 
 def fit_tabular(
@@ -202,7 +229,28 @@ def fit_factors(logits, factor, clicks, weight, *, link="product", n_factors):
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
 
 
-def has_few_clicks(doc, clicks, least):
+def loss_of_objective(objective, published, doc, clicks):
+    """The loss that an ``objective`` stands for.
+
+    Parameters
+    ----------
+    objective : {"auto", "conditional", "published"}
+    published : str
+        The loss of the published method.
+    doc : ndarray of shape (n_rows,), int
+    clicks : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    loss : str
+        "poisson", where the objective is conditional, or automatic and documents have few clicks.
+    """
+    if objective == "auto":
+        return "poisson" if _has_few_clicks(doc, clicks, _FEW_CLICKS) else published
+    return "poisson" if objective == "conditional" else published
+
+
+def _has_few_clicks(doc, clicks, least):
     """Whether documents that were clicked at all have fewer clicks than ``least`` on average."""
     return clicks.sum() < least * np.count_nonzero(np.bincount(doc, clicks))
 
@@ -242,6 +290,31 @@ def _on_one_scale(cells, a, b):
 # Standard errors ------------------------------------------------------------------------
 def _standard_error(fit, reference):
     cells = fit.cells
+    bend, variance = _bend_and_noise(fit)
+    telling = cells.clicks > 0
+    if fit.link == "additive":
+        # A document that was always clicked says as little as one that never was.
+        telling &= cells.clicks < cells.weight
+    _, labels = comparable_components(
+        cells.doc, cells.factor, telling, cells.n_docs, cells.n_factors
+    )
+    joined = np.flatnonzero(labels == labels[reference])
+    joined = joined[joined != reference]  # grounded: the others relative to it
+    error = np.full(cells.n_factors, np.inf)
+    if len(joined):
+        tied = np.bincount(cells.doc, telling, cells.n_docs)[cells.doc] > 0
+        bend = bend * tied
+        bread, meat = _bread_and_meat(cells, bend, variance * tied)
+        place = np.ix_(joined, joined)
+        error[joined] = _sandwich_errors(bread[place], meat[place])
+    error[_bound_decides(fit, bend)] = np.nan
+    error[reference] = 0.0
+    return error
+
+
+def _bend_and_noise(fit):
+    """Of each cell: the curvature of its loss, and the variance of its gradient."""
+    cells = fit.cells
     p = np.minimum(fit.click_probability(cells.doc, cells.factor), 1 - SMALLEST)
     noise = cells.weight * p * (1 - p)  # variance of the clicks of a cell
     # Of each cell: how its gradient depends on its clicks, and the mean curvature.
@@ -257,25 +330,7 @@ def _standard_error(fit, reference):
         slope = np.ones_like(p)
     else:
         slope, bend = 1 / (1 - p), cells.weight * p / (1 - p)
-    telling = cells.clicks > 0
-    if fit.link == "additive":
-        # A document that was always clicked says as little as one that never was.
-        telling &= cells.clicks < cells.weight
-    _, labels = comparable_components(
-        cells.doc, cells.factor, telling, cells.n_docs, cells.n_factors
-    )
-    joined = np.flatnonzero(labels == labels[reference])
-    joined = joined[joined != reference]  # grounded: the others relative to it
-    error = np.full(cells.n_factors, np.inf)
-    if len(joined):
-        tied = np.bincount(cells.doc, telling, cells.n_docs)[cells.doc] > 0
-        bend, variance = bend * tied, noise * slope**2 * tied
-        bread, meat = _bread_and_meat(cells, bend, variance)
-        place = np.ix_(joined, joined)
-        error[joined] = _sandwich_errors(bread[place], meat[place])
-    error[_bound_decides(fit, bend)] = np.nan
-    error[reference] = 0.0
-    return error
+    return bend, noise * slope**2
 
 
 def _bound_decides(fit, bend):

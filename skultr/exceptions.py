@@ -11,7 +11,9 @@ __all__ = [
     "AssumptionWarning",
     "ClickDataWarning",
     "MissingRoleWarning",
+    "NotIdentifiableError",
     "NotIdentifiableWarning",
+    "UnstableWeightsWarning",
 ]
 
 #: Frames of these folders are not the user's code.
@@ -32,6 +34,14 @@ class AssumptionWarning(UserWarning):
 
 class NotIdentifiableWarning(UserWarning):
     """The log does not determine relevance: its bias factors fall into several components."""
+
+
+class NotIdentifiableError(ValueError):
+    """The log determines nothing of what was asked for, such as examination without any swap."""
+
+
+class UnstableWeightsWarning(UserWarning):
+    """A handful of clicks carry an estimate, because their propensities are far below the rest."""
 
 
 def python_value(value):

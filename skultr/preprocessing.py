@@ -10,7 +10,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._frame_output import FrameOutput
-from ._roles import ROLES, is_frame, role_columns, without_columns
+from ._roles import ROLES, is_frame, without_columns
 
 __all__ = ["OnFeatures"]
 
@@ -29,6 +29,9 @@ class OnFeatures(
     transformer : transformer
         Any transformer of scikit-learn. It sees the columns without a role: as a pandas or Polars
         frame, as pandas for a PyArrow table. Its output must be dense if X is a frame.
+    passthrough : list of str, default=None
+        Columns without a role that are passed along like roles, because a later step reads them
+        by name, such as the ``arm`` of a :class:`~skultr.propensity.RandomizedPropensity`.
 
     Attributes
     ----------
@@ -61,8 +64,9 @@ class OnFeatures(
     0   0.0
     """
 
-    def __init__(self, transformer):
+    def __init__(self, transformer, *, passthrough=None):
         self.transformer = transformer
+        self.passthrough = passthrough
 
     @with_callbacks
     def fit(self, X, y=None, **params):
@@ -107,7 +111,7 @@ class OnFeatures(
         self.transformer_ = clone(self.transformer)
         values = self.transformer_.fit_transform(features, y, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self._output(X, values)
+        return self._with_roles(X, values)
 
     def transform(self, X):
         """Transform the features; role columns that X has are kept.
@@ -122,7 +126,7 @@ class OnFeatures(
         X_new : frame, ndarray or sparse matrix
         """
         check_is_fitted(self)
-        return self._output(X, self.transformer_.transform(self._features(X, reset=False)))
+        return self._with_roles(X, self.transformer_.transform(self._features(X, reset=False)))
 
     def get_feature_names_out(self, input_features=None):
         """Names of the transformed features, without the role columns.
@@ -151,7 +155,7 @@ class OnFeatures(
         """What the transformer sees; checks the number and names of the features."""
         if is_frame(X):
             frame = nw.from_native(X, eager_only=True)
-            frame = without_columns(frame, ROLES)
+            frame = without_columns(frame, {*ROLES, *(self.passthrough or ())})
             X = frame.to_pandas() if frame.implementation.is_pyarrow() else frame.to_native()
         elif getattr(X, "ndim", 2) == 1:
             raise ValueError(
@@ -161,7 +165,7 @@ class OnFeatures(
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
-    def _output(self, X, values):
+    def _with_roles(self, X, values):
         kind = self._output_kind()
         framed = is_frame(X)
         if kind == "default" and not framed:
@@ -175,8 +179,9 @@ class OnFeatures(
         backend = X.implementation if kind == "default" else kind
         parts = [_convert(_named(values, self), backend)]
         if framed:
-            roles = role_columns(X.to_native())
-            parts = [_convert(X.select(roles), backend), *parts] if roles else parts
+            kept = {*ROLES, *(self.passthrough or ())}
+            kept = [name for name in X.columns if name in kept]
+            parts = [_convert(X.select(kept), backend), *parts] if kept else parts
             # Rows that a transformer numbers anew would be aligned by pandas.
             parts = [nw.maybe_reset_index(part) for part in parts]
         out = nw.concat(parts, how="horizontal").to_native()

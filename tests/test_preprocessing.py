@@ -152,6 +152,17 @@ def test_inside_a_pipeline(log):
     assert not single[0].transformer_.with_mean
 
 
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.from_pandas], ids=["pandas", "polars"])
+def test_columns_that_a_later_step_reads_are_passed_through(log, frame):
+    X = frame(log.assign(market=["a", "b"] * (len(log) // 2) + ["a"] * (len(log) % 2)))
+    model = OnFeatures(StandardScaler(), passthrough=["market"]).fit(X)
+    out = model.transform(X)
+    assert list(out["market"]) == list(X["market"])
+    assert model.n_features_in_ == 2
+    served = frame(log[["f0", "f1"]])
+    assert list(model.transform(served).columns) == ["f0", "f1"]
+
+
 def test_unfitted(log):
     with pytest.raises(NotFittedError):
         OnFeatures(StandardScaler()).transform(log)

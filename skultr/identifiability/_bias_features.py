@@ -16,7 +16,6 @@ __all__ = [
     "factor_label",
     "factor_labels",
     "plain",
-    "with_column",
 ]
 
 #: Values of columns that are no numbers, each of which takes a dimension.
@@ -136,21 +135,6 @@ def factor_labels(factors, codes):
 def column_values(X, name):
     """A column of a frame as an array."""
     return nw.from_native(X, eager_only=True)[name].to_numpy()
-
-
-def with_column(X, name, values):
-    """A frame with one column more, or another in its place; whole numbers where none misses."""
-    missing = np.isnan(values)
-    whole = name == "bias"
-    if whole and not missing.any():
-        values = values.astype(np.int64)
-    if isinstance(X, pd.DataFrame):
-        return X.assign(**{name: values})  # Narwhals would align by the index
-    frame = nw.from_native(X, eager_only=True)
-    column = nw.new_series(name, values, backend=frame.implementation)
-    if whole and missing.any():
-        column = column.to_frame().select(nw.col(name).fill_nan(None).cast(nw.Int64))[name]
-    return frame.with_columns(column).to_native()
 
 
 def factor_codes(factors, values):

@@ -6,7 +6,6 @@ from numbers import Real
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
-from scipy.sparse import issparse
 from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -15,12 +14,11 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
-    validate_data,
 )
 
 from .._constraints import Interval, StrOptions, check_sample_weight
 from .._frame_output import FrameOutput
-from .._roles import ROLES, is_frame, without_columns
+from .._roles import ROLES, is_frame, with_column
 from ..exceptions import (
     ClickDataWarning,
     MissingRoleWarning,
@@ -33,7 +31,6 @@ from ._bias_features import (
     factor_codes,
     factor_label,
     factor_labels,
-    with_column,
 )
 from ._estimates import merge_errors, swap_estimates
 from ._graph import IdentifiabilityGraph
@@ -236,7 +233,7 @@ class IdentifiabilityRepair(
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         framed = is_frame(X)
         self._columns = self._bias_columns(X) if framed else []
-        X = self._check_features(X, reset=True)
+        X = self._checked(X, self._columns, reset=True)
         if y is not None:
             y = column_or_1d(y, warn=True, dtype=np.float64)
             check_consistent_length(X, y)
@@ -268,7 +265,7 @@ class IdentifiabilityRepair(
             If the bias factor of a shown row is missing.
         """
         check_is_fitted(self)
-        X = self._check_features(X, reset=False)
+        X = self._checked(X, self._columns, reset=False)
         if not is_frame(X):
             return self._output(X)
         present = nw.from_native(X, eager_only=True).columns
@@ -292,28 +289,6 @@ class IdentifiabilityRepair(
         if self.bias is not None:
             return [self.bias] if isinstance(self.bias, str) else list(self.bias)
         return next(([name] for name in ("bias", "position") if name in present), [])
-
-    def _check_features(self, X, reset):
-        """X, an array if it is no frame; its features have the number and names of ``fit``."""
-        if not is_frame(X):
-            return validate_data(
-                self, X, reset=reset, accept_sparse=True, ensure_all_finite="allow-nan"
-            )
-        frame = nw.from_native(X, eager_only=True)
-        head = without_columns(frame[:1, :], {*ROLES, *self._columns})
-        head = head.to_pandas() if frame.implementation.is_pyarrow() else head.to_native()
-        validate_data(self, head, reset=reset, skip_check_array=True)
-        return X
-
-    def _output(self, X):
-        kind = self._output_kind()
-        if kind == "default":
-            return X
-        if not is_frame(X):
-            X = X.toarray() if issparse(X) else X
-            X = pd.DataFrame(X, columns=self.get_feature_names_out(), copy=False)
-        frame = nw.from_native(X, eager_only=True)
-        return frame.to_pandas() if kind == "pandas" else frame.to_polars()
 
     # Fitting --------------------------------------------------------------------------
     def _begin(self):

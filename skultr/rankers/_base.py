@@ -28,6 +28,7 @@ __all__ = [
     "BaseRanker",
     "FitTask",
     "examination_table",
+    "fit_to_log",
     "lists_per_unit",
     "warn_unless_identifiable",
 ]
@@ -202,6 +203,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         """Roles with those that the ranker works out itself; a hook for subclasses."""
         return roles
 
+    def _before_folding(self, log):
+        """The log of single sessions as the ranker wants it; a hook for subclasses."""
+        return log
+
     def _read_log(self, X, y, sample_weight, roles):
         """The folded log. A method of its own, so that the rows' features do not outlive it."""
         features = self._read_features(X, reset=True)
@@ -214,8 +219,11 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         check_consistent_length(features, y)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, features)
+        if not is_frame(X):
+            X = features  # an array, whatever came
         roles = self._complete_roles(X, y, sample_weight, roles)
-        return make_click_log(X, features, y, sample_weight, roles).fold(self._reads_users)
+        log = make_click_log(X, features, y, sample_weight, roles)
+        return self._before_folding(log).fold(self._reads_users)
 
     def _read_features(self, X, *, reset):
         features = validate_data(
@@ -280,6 +288,22 @@ def warn_unless_identifiable(log, network):
         "See IdentifiabilityGraph.from_log(X).summary() in skultr.identifiability; repair the log "
         "with IdentifiabilityRepair, or set check_identifiability=False.",
         NotIdentifiableWarning,
+    )
+
+
+def fit_to_log(ranker, log):
+    """Fit a ranker to a log that was read already, with its codes for ids."""
+    return ranker.fit(
+        log.features[log.doc],
+        log.click_rate,
+        qid=log.query,
+        session=log.list_,
+        doc=log.doc,
+        position=np.where(log.shown, log.position, np.nan),
+        bias=np.where(log.shown, log.bias_values[log.bias], np.nan),
+        user=log.user,
+        propensity=log.propensity,
+        impressions=log.weight,
     )
 
 

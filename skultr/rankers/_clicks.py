@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._constraints import StrOptions, safe_indexing
 from .._hashing import equal_rows
 from .._roles import feature_columns, is_frame, read_role
-from .._tabular import fit_factors, fit_tabular, has_few_clicks
+from .._tabular import fit_factors, fit_tabular, loss_of_objective
 from .._torch._net import NeuralEstimator
 from ..exceptions import python_value, warn_user
 from ._base import BaseRanker, examination_table, warn_unless_identifiable
@@ -22,8 +22,6 @@ __all__ = ["ClickRanker"]
 
 #: Newton steps at most; logs of thousands of sparse factors need the most.
 _MAX_ITER = 300
-#: Clicks of the mean clicked document below which the published objectives are biased.
-_FEW_CLICKS = 30.0
 
 
 def _knows_click_probability(ranker):
@@ -211,10 +209,10 @@ class ClickRanker(NeuralEstimator, BaseRanker):
 
     def _tabular_settings(self, log):
         model = self._tabular_model()
-        few = has_few_clicks(log.doc, log.clicks, _FEW_CLICKS)
-        conditional = self.objective == "conditional" or (self.objective == "auto" and few)
-        # The additive link has no such form.
-        return {"loss": "poisson"} if conditional and "link" not in model else model
+        if "link" in model:  # the additive link has no conditional form
+            return model
+        loss = loss_of_objective(self.objective, model["loss"], log.doc, log.clicks)
+        return {**model, "loss": loss}
 
     def _random_examination(self, random, n_factors):
         """Where the table begins; it decides the answer where the log does not."""

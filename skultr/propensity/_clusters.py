@@ -1,0 +1,251 @@
+"""Thousands of users as a handful of groups that look at result pages alike."""
+
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.cluster import KMeans
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from .._constraints import HasMethods, Interval, check_sample_weight
+from .._frame_output import FrameOutput
+from .._roles import is_frame, read_role, role_columns, with_column
+from .._seeding import seeded_clone
+from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
+from ._learned import RegressionEMPropensity
+
+__all__ = ["UserClusters"]
+
+
+class UserClusters(
+    FrameOutput,
+    CallbackSupportMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    BaseEstimator,
+    auto_wrap_output_keys=None,
+):
+    r"""Group users by how they look at result pages.
+
+    Each user's examination curve is estimated, pulled toward the common curve as far as its
+    noise warrants, and the curves are grouped by k-means, weighted by impressions (as in
+    Figure 5(a) of [1]_). As a step of a pipeline, it replaces the role ``user`` by the number of
+    the user's cluster, so that what follows estimates few curves from many clicks each.
+
+    Parameters
+    ----------
+    n_clusters : int, default=10
+    propensity : estimator, default=None
+        Estimates the curves: an estimator of ``skultr.propensity`` with ``user="user"``, which
+        is cloned. By default ``RegressionEMPropensity(user="user")``.
+    random_state : int, RandomState instance or None, default=None
+        Where k-means starts.
+
+    Attributes
+    ----------
+    labels_ : Series
+        User to cluster. Clusters are numbered by the mean position that they examine,
+        :math:`\sum_k k\, o_k / \sum_k o_k`: the users of cluster 0 look least far down.
+    cluster_curves_ : DataFrame of shape (n_clusters, n_factors)
+        Mean examination of each cluster by bias factor, on the scale of ``propensity_``.
+    propensity_ : estimator
+        The fitted clone. None if X had no users.
+    n_features_in_ : int
+        Number of columns without a role.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Their names, if X has names that are strings.
+
+    Notes
+    -----
+    `transform` returns the kind of frame it is given; one without ``user``, as at serving time,
+    comes back unchanged. Users whom `fit` has not seen join the cluster nearest to the common
+    curve, with a warning. Arrays have no users: they are passed through.
+
+    Where an estimate lacks a position that a user never saw, the common curve stands in.
+
+    References
+    ----------
+    .. [1] Niu, Mei, Yang, Zhao, Yan, Mao & Wen (2025). Addressing personalized bias for unbiased
+       learning to rank.
+
+    Examples
+    --------
+    Two kinds of users, of whom the second ones look at everything:
+
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skultr.propensity import RegressionEMPropensity, UserClusters
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({
+    ...     "qid": 1, "session": np.arange(20_000) // 2, "user": np.arange(20_000) // 2 % 4,
+    ...     "doc": rng.permuted(np.tile([7, 8], (10_000, 1)), axis=1).ravel(),
+    ...     "position": np.tile([1, 2], 10_000),
+    ... })
+    >>> examined = np.where((X["position"] == 1) | (X["user"] >= 2), 1.0, 0.3)
+    >>> clicks = rng.random(20_000) < 0.5 * examined
+    >>> propensity = RegressionEMPropensity(user="user", relevance="embedding")
+    >>> clusters = UserClusters(2, propensity=propensity, random_state=0).fit(X, clicks)
+    >>> clusters.labels_.tolist()
+    [0, 0, 1, 1]
+    >>> clusters.transform(X.head(4))["user"].tolist()
+    [0, 0, 0, 0]
+    """
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "propensity": [HasMethods(["fit", "predict"]), None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, n_clusters=10, *, propensity=None, random_state=None):
+        self.n_clusters = n_clusters
+        self.propensity = propensity
+        self.random_state = random_state
+
+    @with_callbacks
+    def fit(self, X, y=None, sample_weight=None):
+        """Estimate the users' curves and group them.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+            The click log, with the role ``user``.
+        y : array-like of shape (n_rows,)
+            Clicks or click rates.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``.
+
+        Returns
+        -------
+        self : UserClusters
+
+        Raises
+        ------
+        ValueError
+            If there are fewer users than clusters, or ``propensity`` does not tell users apart.
+        """
+        self._validate_params()
+        task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        X = self._checked(X, reset=True)
+        if y is not None:
+            y = column_or_1d(y, warn=True, dtype=np.float64)
+            check_consistent_length(X, y)
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, X)
+        self.propensity_ = None
+        if is_frame(X) and "user" in role_columns(X):
+            self._fit_users(X, y, sample_weight)
+        else:
+            _warn_about_nothing(is_frame(X))
+        task.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def transform(self, X):
+        """Replace users by the numbers of their clusters.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        X_new : frame, ndarray or sparse matrix
+            X itself if it has no users.
+        """
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        if self.propensity_ is None or not is_frame(X) or "user" not in role_columns(X):
+            return self._output(X)
+        users = read_role(X, "user")
+        place = self.labels_.index.get_indexer(users)
+        self._warn_about_users(users[place < 0])
+        code = np.where(place < 0, self._nearest, self.labels_.to_numpy()[place])
+        return self._output(with_column(X, "user", code.astype(np.int64)))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # Fitting ------------------------------------------------------------------------------
+    def _fit_users(self, X, y, sample_weight):
+        if y is None:
+            raise ValueError(
+                "UserClusters requires y to be passed, but the target y is None: pass the clicks "
+                "(0 or 1) or click rates of the rows."
+            )
+        n_users = len(pd.unique(read_role(X, "user")))
+        if n_users < self.n_clusters:
+            raise ValueError(
+                f"X has {n_users} users; expected at least n_clusters={self.n_clusters}. Lower "
+                "n_clusters, or leave the users as they are."
+            )
+        self.propensity_ = self._estimator().fit(X, y, sample_weight)
+        curves, common = _curves(self.propensity_)
+        impressions = self.propensity_.examination_["impressions"].groupby(level="user").sum()
+        label, centers = self._group(curves, impressions.loc[curves.index])
+        self.labels_ = pd.Series(label, curves.index, name="cluster")
+        self.cluster_curves_ = centers
+        self._nearest = int(((centers - common) ** 2).sum(axis=1).argmin())
+
+    def _estimator(self):
+        if self.propensity is None:
+            return RegressionEMPropensity(user="user", random_state=self.random_state)
+        if getattr(self.propensity, "user", None) != "user":
+            raise ValueError(
+                f"propensity={self.propensity!r} does not estimate a curve for each user; "
+                "expected an estimator of skultr.propensity with user='user'."
+            )
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        return seeded_clone(self.propensity, seed)
+
+    def _group(self, curves, impressions):
+        """Cluster of each curve, and the mean curve of each cluster."""
+        n_clusters = min(self.n_clusters, len(curves.round(2).drop_duplicates()))
+        if n_clusters < self.n_clusters:
+            warn_user(
+                f"The {len(curves)} users have only {n_clusters} different curves: what tells "
+                f"them apart is noise. There are {n_clusters} clusters, not {self.n_clusters}.",
+                ClickDataWarning,
+            )
+        means = KMeans(n_clusters, n_init=10, random_state=self.random_state)
+        found = means.fit(curves.to_numpy(), sample_weight=impressions.to_numpy())
+        centers, factor = found.cluster_centers_, curves.columns.to_numpy()
+        order = np.argsort(centers @ factor / centers.sum(axis=1), kind="stable")
+        index = pd.RangeIndex(n_clusters, name="cluster")
+        return np.argsort(order)[found.labels_], pd.DataFrame(
+            centers[order], index, curves.columns
+        )
+
+    def _warn_about_users(self, unknown):
+        if len(unknown):
+            warn_user(
+                f"{len(unknown)} rows are of users that were not in the training log, such as "
+                f"{python_value(unknown[0])!r}: they join cluster {self._nearest}, whose curve "
+                "is nearest to that of all users together.",
+                ClickDataWarning,
+            )
+
+
+def _curves(propensity):
+    """Curves of the users, and of all together, over the factors that the log determines."""
+    common = propensity.average_examination_["examination"].dropna()
+    curves = propensity.examination_["examination"].unstack("bias")
+    return curves[common.index].fillna(common), common
+
+
+def _warn_about_nothing(framed):
+    what = "X has no column 'user'" if framed else "X is an array, whose columns have no roles"
+    warn_user(
+        f"{what}: UserClusters groups nobody and passes X through. Pass a frame with the column "
+        "'user'.",
+        MissingRoleWarning,
+    )

@@ -1,0 +1,375 @@
+"""Examination that depends on the context of a result, learned from documents that moved."""
+
+from dataclasses import dataclass, replace
+from numbers import Integral
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils.validation import check_is_fitted
+
+from .._clicklog import ClickLog
+from .._components import factor_components
+from .._constraints import Interval
+from .._exposures import read_exposures
+from .._hashing import equal_rows
+from .._roles import ROLES, is_frame, read_features
+from .._segments import offsets_from_sorted
+from .._tabular import fit_tabular
+from .._torch._contextual import CellLogits
+from .._torch._losses import LOSSES, ListLoss
+from .._torch._net import NeuralEstimator
+from ..exceptions import NotIdentifiableError
+from ..rankers._base import FitTask, lists_per_unit
+from ._base import LEAST, BasePropensity
+from ._curves import CurvePropensity, Estimate
+
+__all__ = ["ContextualPropensity"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity):
+    r"""Examination as a function of position and context (contextual position-based model).
+
+    What surrounds a result decides how far users look: the device, the kind of page, the intent
+    of the query. :math:`o(k, x)` is a network of the context vector x with one output a bias
+    factor, learned from documents that were shown in several places (Fang et al. 2019). It
+    assumes that relevance does not depend on the place or the context: a document that is
+    relevant in one is as relevant in another.
+
+    Parameters
+    ----------
+    context : str or int, list of str or int, default=None
+        Columns of X that are the context: names in a frame, numbers in an array. They hold
+        numbers and are no features of a ranker that takes this estimator for its ``propensity``.
+        By default all columns without a role, which then stay features too.
+    n_bootstrap : int, default=0
+        Resamples of the queries for the standard errors of ``examination_``, each a whole
+        training. With 0 they are NaN.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training. A batch holds documents.
+    traffic_exponent
+        How much more a frequent query counts than a rare one: by default as its clicks do.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    examination_ : DataFrame
+        Examination **at the mean context** by bias factor (index ``bias``), relative to the
+        first factor: ``examination``; ``standard_error``, that of *log* examination; ``lower``
+        and ``upper``, the ends of the 95 % interval; ``impressions``, ``clicks`` and
+        ``component``, equal where documents tie factors together. See `examination_at` for
+        other contexts.
+    network_ : torch.nn.Sequential or None
+        Scaling of the contexts, then the network; its outputs are log examination, up to a
+        constant. None where the log has one bias factor.
+    net_ : skorch.NeuralNet
+        What trained it.
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
+        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    n_iter_ : int
+        Epochs run.
+    n_features_in_ : int
+
+    Raises
+    ------
+    NotIdentifiableError
+        In ``fit``, if no clicked document was shown under two bias factors.
+
+    See Also
+    --------
+    InterventionHarvesting : One curve for all contexts.
+
+    Notes
+    -----
+    *Objective.* Given that a document was clicked, the chance that it was in the cell
+    :math:`(k, x)` is
+
+    .. math:: \frac{n_{k, x}\, o(k, x)}{\sum_{(k', x')} n_{k', x'}\, o(k', x')} ,
+
+    the sum over the cells in which it was shown, n times each. Relevance cancels. The network
+    maximises the likelihood of where the clicks of each document fell. Its score has the
+    expectation 0 at the truth, however few clicks a document has. At the end one number a bias
+    factor is fitted once more to all clicks, because the last batches of training leave noise.
+
+    The published objective fits click rates of pairs of positions by the product of o and a
+    *second* network for the mean relevance of the documents of a pair; it is right only if that
+    network is.
+
+    *Scale.* Tables are relative to the first bias factor in each context. `predict` also keeps
+    how much more is examined in one context than in another, where documents were shown in
+    several contexts; where each had one for good, nothing in the log tells, and each context
+    has its first factor at one level. Documents of one query should then share their context.
+
+    References
+    ----------
+    Fang, Agarwal & Joachims (2019). Intervention harvesting for context-dependent
+    examination-bias estimation. SIGIR.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.propensity import ContextualPropensity
+    >>> from skultr.simulation import (
+    ...     ContextualPositionBasedUser, UniformPolicy, simulate_clicks
+    ... )
+    >>> user = ContextualPositionBasedUser(n_contexts=20, n_features=1, scale=1, random_state=1)
+    >>> X, clicks, truth = simulate_clicks(
+    ...     make_ltr(50, random_state=0), user=user, policy=UniformPolicy(), n_positions=3,
+    ...     n_sessions=20_000, random_state=0, features=False,
+    ... )
+    >>> X["effect"] = truth.context_vectors[X.pop("context"), 0]
+    >>> propensity = ContextualPropensity(context="effect", random_state=0).fit(X, clicks)
+    >>> curves = propensity.examination_at([[-1.0], [1.0]])
+    >>> bool(curves.loc[0, 3] > curves.loc[1, 3])  # users look further down at -1
+    True
+    """
+
+    context: object = None
+    n_bootstrap: int = 0
+    traffic_exponent: float = 1.0
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **NeuralEstimator._parameter_constraints,
+        "context": [str, Integral, "array-like", None],
+        "n_bootstrap": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    fit = with_callbacks(BasePropensity.fit)
+
+    def examination_at(self, contexts):
+        """Examination by bias factor in given contexts, relative to the first factor in each.
+
+        Parameters
+        ----------
+        contexts : frame or array-like of shape (n_contexts, n_context_features)
+            A frame with the columns of ``context``, or their values in that order.
+
+        Returns
+        -------
+        examination : DataFrame of shape (n_contexts, n_factors)
+            A column a bias factor; NaN where the log does not determine it. The index is that
+            of a pandas frame.
+        """
+        check_is_fitted(self)
+        index = contexts.index if isinstance(contexts, pd.DataFrame) else None
+        values = self._read_contexts(contexts) if is_frame(contexts) else contexts
+        values = np.asarray(values, dtype=np.float32)
+        if values.ndim != 2 or values.shape[1] != self._n_context_features:
+            raise ValueError(
+                f"contexts has shape {values.shape}; expected one row a context with "
+                f"{self._n_context_features} values each."
+            )
+        examination = np.exp(self._relative(self._logits(values)))
+        return pd.DataFrame(examination, index, self.examination_.index)
+
+    def columns_read(self):
+        """Names of columns without a role that the estimator reads; no ranker's features."""
+        return set() if self.context is None else set(self._names())
+
+    def _n_subtasks(self):
+        return super()._n_subtasks() * (1 + self.n_bootstrap)
+
+    # Fitting ------------------------------------------------------------------------------
+    def _fit(self, X, y, sample_weight, roles):
+        values = self._read_contexts(X)
+        row_context, first = equal_rows(values)
+        contexts = values[first]
+        # One curve a context, as others have one a user: a factor is a (context, bias) pair.
+        cells, _ = read_exposures(X, y, sample_weight, roles, user=row_context)
+        of_all = cells.of_all_users()
+        self._n_context_features = contexts.shape[1]
+        self._reference = _reference_component(of_all)
+        of_cell = cells.factors.user[cells.factor]
+        mean = np.average(contexts[of_cell], axis=0, weights=cells.weight)[None]
+        root = self._init_callback_context(max_subtasks=self._n_subtasks())
+        root.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        task = FitTask(root, X, y)
+
+        def estimate(of_all):
+            # The log itself comes first, its resamples later.
+            again = of_all.unit_weight is not None
+            learner = clone(self) if again else self
+            drawn = cells.reweighted(of_all.unit_weight) if again else cells
+            learner._learn(drawn, contexts, self._reference, task)
+            return Estimate(learner._relative(learner._logits(mean.astype(np.float32)))[0])
+
+        self._curve = CurvePropensity(n_bootstrap=self.n_bootstrap, random_state=self.random_state)
+        self._curve._tabulate(of_all, estimate)
+        self.examination_ = self._curve.examination_
+        log_examination = self._logits(contexts)[cells.factors.user]
+        self._largest = np.nanmax(log_examination[:, self._reference])
+        root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: {})
+
+    def _learn(self, cells, contexts, reference, task):
+        """Train the network on the cells of documents that were clicked and moved."""
+        self._reference = reference
+        self.network_ = None
+        if len(reference) == 1:
+            return
+        cells = _with_half_clicks(cells)
+        log = _documents_as_lists(cells, contexts)
+        several = log.doc != log.doc[log.offsets[log.list_]]
+        self._levels = bool(several.any())
+        log, _ = log.tempered(self.traffic_exponent)
+        criterion = ListLoss(LOSSES["softmax"], lists_per_unit(log, log.clicks))
+        with self._seeded():
+            n_factors = len(reference)
+            module = CellLogits(self._network(log.shown_features(), n_factors), n_factors)
+            self._train(module, criterion, log, log.clicks, click_only=True, task=task)
+        self._offset = _offsets(log, self._outputs(self.network_, contexts))
+
+    def _predict(self, X, values, shown, roles):
+        code = self._curve._codes_of(values[shown])
+        logits = self._logits(self._read_contexts(X)[shown])
+        own = np.take_along_axis(logits, code[:, None], axis=1)[:, 0]
+        return np.clip(np.exp(own - self._largest), LEAST, 1.0)
+
+    def _logits(self, contexts):
+        """Log examination of each bias factor, up to a constant."""
+        if self.network_ is None:
+            return np.zeros((len(contexts), len(self._reference)))
+        logits = self._outputs(self.network_, contexts) + self._offset
+        return logits if self._levels else self._relative(logits)
+
+    def _relative(self, logits):
+        """Relative to the first determined factor; NaN where a factor is not."""
+        first = int(self._reference.argmax())
+        return np.where(self._reference, logits - logits[:, [first]], np.nan)
+
+    # What comes in ------------------------------------------------------------------------
+    def _names(self):
+        names = self.context
+        return [names] if isinstance(names, str | Integral) else list(names)
+
+    def _read_contexts(self, X):
+        """Context of each row as float32."""
+        if not is_frame(X):
+            chosen = X if self.context is None else X[:, self._column_numbers(X.shape[1])]
+            return chosen.toarray() if sparse.issparse(chosen) else np.asarray(chosen, np.float32)
+        if self.context is None:
+            return read_features(X).to_numpy()
+        frame = nw.from_native(X, eager_only=True)
+        columns = list(frame.columns)
+        bad = [name for name in self._names() if name not in columns or name in ROLES]
+        if bad:
+            raise ValueError(
+                f"context names {bad}, and X has the columns {columns}. Expected columns of X "
+                "without a role that hold numbers."
+            )
+        places = [columns.index(name) for name in self._names()]
+        return read_features(frame[:, places].to_native()).to_numpy()
+
+    def _column_numbers(self, n_columns):
+        numbers = self._names()
+        bad = [place for place in numbers if place not in range(n_columns)]
+        if bad:
+            raise ValueError(
+                f"context names {bad}, and X is an array of {n_columns} columns. Expected their "
+                f"numbers, from 0 to {n_columns - 1}."
+            )
+        return numbers
+
+
+def _reference_component(exposures):
+    """Which bias factors the clicks can compare: those of the largest group that hangs together.
+
+    Returns
+    -------
+    compared : ndarray of shape (n_factors,), bool
+
+    Raises
+    ------
+    NotIdentifiableError
+        If no two factors can be compared.
+    """
+    n_factors = len(exposures.factors)
+    clicks = np.bincount(exposures.unit, exposures.clicks)
+    clicked = clicks[exposures.unit] > 0
+    n_components, label = factor_components(
+        exposures.unit[clicked], exposures.factor[clicked], n_factors
+    )
+    if n_components == n_factors > 1:
+        raise NotIdentifiableError(
+            f"No document that was clicked was shown under two of the {n_factors} bias factors: "
+            "nothing compares them. Serve some documents at several positions, as "
+            "IdentifiabilityRepair(strategy='intervene') plans it, or use "
+            "RegressionEMPropensity(), which ties positions by the features."
+        )
+    # Of equally large groups, the one with the lowest factor.
+    size = np.bincount(label)[label]
+    return label == label[size.argmax()]
+
+
+def _with_half_clicks(cells):
+    """Half a click for each bias factor without one, where its documents would have it.
+
+    A factor without a click is worse than any other, but not infinitely so: how much worse is
+    then stated, not left to when training happens to end.
+    """
+    _, bias = np.unique(cells.factors.bias, return_inverse=True)
+    bias = bias[cells.factor]
+    clicks, weight = (np.bincount(cells.unit, values) for values in (cells.clicks, cells.weight))
+    rate = np.divide(clicks, weight, out=np.zeros(len(clicks)), where=weight > 0)
+    expected = cells.weight * rate[cells.unit]
+    silent = np.bincount(bias, cells.clicks) == 0
+    total = np.bincount(bias, expected)
+    share = np.divide(0.5 * silent, total, out=np.zeros(len(total)), where=total > 0)
+    return replace(cells, clicks=cells.clicks + share[bias] * expected)
+
+
+def _offsets(log, logits):
+    """What to add to the logits of each bias factor so that all clicks together agree.
+
+    Training leaves the level of each factor with the noise of its last batches. A number a
+    factor, fitted by the same likelihood to all documents, has none of it.
+    """
+    expected = logits[log.doc, log.bias]
+    # Up to a factor a document, which its relevance takes up, and within the range of exp.
+    highest = np.maximum.reduceat(expected, log.offsets[:-1])[log.list_]
+    examined = log.weight * np.exp(np.maximum(expected - highest, -30.0))
+    fit = fit_tabular(
+        log.list_, log.bias, log.clicks, examined, loss="poisson", n_factors=logits.shape[1]
+    )
+    return fit.factor_logits - fit.factor_logits.max()
+
+
+def _documents_as_lists(cells, contexts):
+    """A log whose lists are documents and whose rows are the cells in which they were shown."""
+    n_cells = np.bincount(cells.unit)
+    clicks = np.bincount(cells.unit, cells.clicks)
+    tells = (n_cells > 1) & (clicks > 0)
+    rows = np.flatnonzero(tells[cells.unit])
+    bias_values, bias = np.unique(cells.factors.bias, return_inverse=True)
+    factor = cells.factor[rows]
+    offsets = offsets_from_sorted(cells.unit[rows])
+    zeros = np.zeros(len(rows), dtype=np.intp)
+    return ClickLog(
+        features=contexts,
+        doc=cells.factors.user[factor],
+        query=cells.unit_query[cells.unit[rows]],
+        list_=np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
+        user=zeros,
+        position=zeros + 1,
+        bias=bias[factor],
+        clicks=cells.clicks[rows],
+        weight=cells.weight[rows],
+        shown=np.ones(len(rows), dtype=bool),
+        propensity=None,
+        offsets=offsets,
+        query_ids=np.arange(cells.unit_query.max() + 1),
+        bias_values=bias_values,
+        user_ids=np.zeros(1, dtype=int),
+        doc_ids=None,
+    )

@@ -1,0 +1,306 @@
+"""Examination as a curve over bias factors, with errors; for all users together or for each."""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_random_state
+
+from .._components import factor_components
+from .._constraints import Interval, StrOptions
+from .._exposures import read_column, read_exposures
+from .._roles import check_ids, read_role
+from .._segments import encode
+from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
+from ._base import LEAST, QUANTILE, BasePropensity
+from ._shrinkage import shrink
+
+__all__ = ["CurvePropensity", "Estimate"]
+
+#: Documents below which resamples of them show too little.
+_LEAST_UNITS = 100
+#: Queries below which documents are drawn instead: few queries say little of how they vary.
+_LEAST_QUERIES = 30
+
+
+class Estimate(NamedTuple):
+    """Examination of the factors of a log, up to a constant.
+
+    Parameters
+    ----------
+    log_examination : ndarray of shape (n_factors,)
+        NaN where the log does not determine it.
+    standard_error : ndarray of shape (n_factors,) or None
+        Of ``log_examination``; None where the estimator knows no formula.
+    """
+
+    log_examination: np.ndarray
+    standard_error: np.ndarray | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CurvePropensity(BasePropensity):
+    """Estimators of one examination curve, or one a user.
+
+    Subclasses write ``_estimate(exposures)`` and set their own default of ``n_bootstrap``. With
+    ``user`` the factors of the exposures are (user, bias) pairs.
+    """
+
+    user: str | None = None
+    user_shrinkage: object = "auto"
+    n_bootstrap: int = 0
+    random_state: object = None
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        "user": [str, None],
+        "user_shrinkage": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+        "n_bootstrap": [Interval(Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def columns_read(self):
+        """Names of columns without a role that the estimator reads; no ranker's features."""
+        return set() if self.user in (None, "user") else {self.user}
+
+    def _read_users(self, X, roles):
+        if self.user != "user":
+            return check_ids(self.user, read_column(X, self.user))
+        users = read_role(X, "user", roles["user"])
+        if users is None:
+            raise ValueError(
+                "user='user', but X has no column 'user' and no user was passed: expected the "
+                "user of every row. Add the role, or set user=None for one curve."
+            )
+        return users
+
+    # Fitting ------------------------------------------------------------------------------
+    def _fit(self, X, y, sample_weight, roles):
+        users = None if self.user is None else self._read_users(X, roles)
+        exposures, _ = read_exposures(X, y, sample_weight, roles, user=users)
+        self._tabulate(exposures, self._estimate)
+
+    def _tabulate(self, exposures, estimate):
+        """Estimate, and set the tables and what ``predict`` reads."""
+        of_all = exposures if self.user is None else exposures.of_all_users()
+        common = self._with_errors(of_all, estimate)
+        self.examination_ = _table(of_all, common)
+        self._bias_values = of_all.factors.bias
+        self._common = np.exp(common.log_examination)
+        self._largest = np.nanmax(self._common)
+        if self.user is not None:
+            own = self._levelled(self._with_errors(exposures, estimate), exposures, common)
+            own = self._shrunk(exposures, own, common)
+            self.average_examination_ = self.examination_
+            self.examination_ = _table(exposures, own)
+            self._remember_users(exposures, own)
+        _warn_about_unknown(self.examination_)
+        # Users without a click somewhere are many, and pulled toward those who have one.
+        pulled = self.user is not None and self.user_shrinkage != 0
+        _warn_about_silent(self.average_examination_ if pulled else self.examination_)
+
+    def _with_errors(self, exposures, estimate):
+        """The estimate on its scale, with standard errors."""
+        log_examination, error = _scaled(estimate(exposures), exposures)
+        if self.n_bootstrap > 0:
+            drawn = _spread(self._drawn(exposures, estimate))
+            error = drawn if error is None else _where_queries_tell(drawn, error, exposures)
+        if error is None:
+            error = np.full(len(exposures.factors), np.nan)
+        return Estimate(log_examination, error)
+
+    def _drawn(self, exposures, estimate):
+        """Estimates of resamples, of shape (n_bootstrap, n_factors)."""
+        cluster, draws = self._resamples(exposures)
+        resampled = (exposures.reweighted(times[cluster]) for times in draws)
+        return np.array([_scaled(estimate(one), one).log_examination for one in resampled])
+
+    def _resamples(self, exposures):
+        """Cluster of each unit, and how often each cluster is drawn in each resample.
+
+        Clusters are queries; documents, where there are few queries.
+        """
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        queries, cluster = np.unique(exposures.unit_query, return_inverse=True)
+        n_clusters = len(queries)
+        if n_clusters < _LEAST_QUERIES:
+            n_clusters, cluster = exposures.n_units, np.arange(exposures.n_units)
+        draws = (
+            np.bincount(rng.integers(n_clusters, size=n_clusters), minlength=n_clusters)
+            for _ in range(self.n_bootstrap)
+        )
+        return cluster, (times.astype(float) for times in draws)
+
+    def _levelled(self, own, exposures, common):
+        """The curves of users on one level, where the log does not set it; a hook."""
+        return own
+
+    def _shrunk(self, exposures, own, common):
+        if self.user_shrinkage == 0:
+            return own
+        clicks = exposures.by_factor(exposures.clicks)
+        place = np.searchsorted(self._bias_values, exposures.factors.bias)
+        rate = _mean_click_probability(exposures, np.exp(common.log_examination)[place])
+        shrunk, error = shrink(
+            own.log_examination,
+            _noise(own, clicks) * np.sqrt(1 - rate),
+            clicks,
+            place,
+            common.log_examination,
+            np.nan_to_num(common.standard_error),
+            self.user_shrinkage,
+        )
+        return Estimate(shrunk, np.where(np.isnan(own.standard_error), np.nan, error))
+
+    def _predict(self, X, values, shown, roles):
+        users = None if self.user is None else self._read_users(X, roles)[shown]
+        return self._lookup(self._codes_of(values[shown]), users)
+
+    # Looking up ---------------------------------------------------------------------------
+    def _remember_users(self, exposures, own):
+        user, self._user_ids = encode(exposures.factors.user)
+        bias = np.searchsorted(self._bias_values, exposures.factors.bias)
+        # Sorted, because factors are.
+        self._own_keys = user * len(self._bias_values) + bias
+        self._own = np.exp(own.log_examination)
+        # A user of few clicks may seem to examine any amount: only what is sure sets the scale.
+        noise = _noise(own, exposures.by_factor(exposures.clicks))
+        self._largest = np.nanmax([self._largest, *np.exp(own.log_examination - QUANTILE * noise)])
+
+    def _codes_of(self, values):
+        """Place of bias factors in the table of all users."""
+        place = pd.Index(self._bias_values).get_indexer(values)
+        known = ~np.isnan(self._common)
+        unknown = (place < 0) | ~known[place]
+        if unknown.any():
+            raise ValueError(
+                f"Nothing is known of the examination of {int(unknown.sum())} rows, such as at "
+                f"position (or bias factor) {values[unknown][0]:g}; the training log determines "
+                f"{self._bias_values[known].tolist()[:20]}. Leave those rows out, or map them to "
+                "known factors with IdentifiabilityRepair."
+            )
+        return place
+
+    def _lookup(self, code, users):
+        """Propensities on one scale, on which the best examined factor has 1."""
+        examination = self._common[code]
+        if users is not None:
+            user = pd.Index(self._user_ids).get_indexer(users)
+            self._warn_about_users(users[user < 0])
+            key = user * len(self._bias_values) + code
+            place = np.minimum(np.searchsorted(self._own_keys, key), len(self._own) - 1)
+            known = (self._own_keys[place] == key) & ~np.isnan(self._own[place]) & (user >= 0)
+            examination = np.where(known, self._own[place], examination)
+        return np.clip(examination / self._largest, LEAST, 1.0)
+
+    def _warn_about_users(self, unknown):
+        if len(unknown):
+            warn_user(
+                f"{len(unknown)} rows are of users that were not in the training log, such as "
+                f"{python_value(unknown[0])!r}: they get the curve of all users together.",
+                ClickDataWarning,
+            )
+
+
+def _scaled(estimate, exposures):
+    """Relative to the first bias factor: its examination by all users together is 1."""
+    log_examination = estimate.log_examination
+    known = np.flatnonzero(np.isfinite(log_examination))
+    if not len(known):
+        return estimate
+    first = known[exposures.factors.bias[known] == exposures.factors.bias[known].min()]
+    clicks = np.maximum(exposures.by_factor(exposures.clicks)[first], 0.5)
+    # Clicks over what full examination would have given, not the mean of the users' ratios:
+    # of users with hardly a click, those who have one seem to examine everything.
+    level = np.log(clicks.sum() / (clicks / np.exp(log_examination[first])).sum())
+    return Estimate(log_examination - level, estimate.standard_error)
+
+
+def _mean_click_probability(exposures, examination):
+    """P(click) of the mean click of each factor, by the common examination of the factors."""
+    examined = exposures.weight * np.nan_to_num(examination)[exposures.factor]
+    clicks, seen = (
+        np.bincount(exposures.unit, values, minlength=exposures.n_units)
+        for values in (exposures.clicks, examined)
+    )
+    relevance = np.divide(clicks, seen, out=np.zeros_like(seen), where=seen > 0)[exposures.unit]
+    expected = examined * relevance
+    rate = np.minimum(relevance * np.nan_to_num(examination)[exposures.factor], 0.9)
+    total = exposures.by_factor(expected)
+    return np.divide(
+        exposures.by_factor(expected * rate), total, out=np.zeros_like(total), where=total > 0
+    )
+
+
+def _noise(estimate, clicks):
+    """Standard errors; of the clicks alone, where there is no formula for all of it."""
+    error = estimate.standard_error
+    return np.where(np.isnan(error), 1 / np.sqrt(np.maximum(clicks, 0.5)), error)
+
+
+def _spread(drawn):
+    """Standard deviation over resamples; infinite where most of them determine nothing."""
+    known = np.isfinite(drawn)
+    center = np.where(known, drawn, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    squares = np.where(known, (drawn - center) ** 2, 0.0).sum(axis=0)
+    error = np.sqrt(squares / np.maximum(known.sum(axis=0) - 1, 1))
+    return np.where(known.mean(axis=0) >= 0.5, error, np.inf)
+
+
+def _where_queries_tell(drawn, analytic, exposures):
+    """Errors by resampling; by formula where few queries or documents hardly vary."""
+    if exposures.factors.user is None:
+        few = exposures.n_units < _LEAST_UNITS
+        return np.fmax(drawn, analytic) if few else drawn
+    n_queries = int(exposures.unit_query.max()) + 1
+    seen = np.unique(exposures.factor * n_queries + exposures.unit_query[exposures.unit])
+    seen = np.bincount(seen // n_queries, minlength=len(exposures.factors))
+    return np.where((seen < _LEAST_QUERIES) & np.isfinite(analytic), analytic, drawn)
+
+
+def _table(exposures, estimate):
+    log_examination, error = estimate
+    unknown = np.isnan(log_examination)
+    error = np.where(unknown, np.nan, error)
+    with np.errstate(over="ignore"):
+        return pd.DataFrame(
+            {
+                "examination": np.exp(log_examination),
+                "standard_error": error,
+                "lower": np.exp(log_examination - QUANTILE * error),
+                "upper": np.exp(log_examination + QUANTILE * error),
+                "impressions": exposures.by_factor(exposures.weight),
+                "clicks": exposures.by_factor(exposures.clicks),
+                "component": factor_components(
+                    exposures.unit, exposures.factor, len(exposures.factors)
+                )[1],
+            },
+            index=exposures.factors.index,
+        )
+
+
+def _warn_about_unknown(table):
+    unknown = table.index[table["examination"].isna()]
+    if len(unknown):
+        warn_user(
+            f"The log does not determine the examination of {len(unknown)} of {len(table)} bias "
+            f"factors, NaN in examination_: {_some(unknown)}. No document links them to the "
+            "first; serve some documents under both, or merge factors with IdentifiabilityRepair.",
+            NotIdentifiableWarning,
+        )
+
+
+def _warn_about_silent(table):
+    silent = table.index[(table["clicks"] == 0) & table["examination"].notna()]
+    if len(silent):
+        warn_user(
+            f"{len(silent)} of {len(table)} bias factors have no click: {_some(silent)}. Their "
+            "examination is estimated as if each had half a click; it may be anything below.",
+            ClickDataWarning,
+        )
+
+
+def _some(labels):
+    listed = ", ".join(str(python_value(label)) for label in labels[:5])
+    return listed + (", ..." if len(labels) > 5 else "")

@@ -1,0 +1,115 @@
+"""Examination that is known, not estimated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+import pandas as pd
+
+from .._browsing import power_law_at
+from .._clicklog import check_positions
+from .._constraints import Interval
+from .._exposures import read_exposures
+from .._roles import read_role
+from .._segments import encode
+from ..exceptions import python_value
+from ._base import LEAST, BasePropensity
+
+__all__ = ["PowerLawPropensity"]
+
+
+@dataclass(eq=False, repr=False)
+class PowerLawPropensity(BasePropensity):
+    r"""Examination that falls as a power of the position, :math:`o(k) = (1 / k)^\eta`.
+
+    Nothing is estimated: ``fit`` only counts what the log shows at each position. Use it for a
+    curve that is known, or as a stated assumption.
+
+    Parameters
+    ----------
+    eta : float or mapping of user to float, default=1.0
+        At least 0; 0 means that every position is examined. A mapping gives each user (role
+        ``user``) a curve of their own.
+
+    Attributes
+    ----------
+    examination_ : DataFrame
+        Position (index ``bias``; with a mapping ``user`` and ``bias``) to ``examination``, with
+        ``impressions`` and ``clicks``.
+    n_features_in_ : int
+
+    References
+    ----------
+    Joachims, Swaminathan & Schnabel (2017). Unbiased learning-to-rank with biased feedback. WSDM.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.propensity import PowerLawPropensity
+    >>> X = pd.DataFrame({"qid": [1, 1], "doc": ["a", "b"], "position": [1, 2]})
+    >>> PowerLawPropensity(eta=1.0).fit(X, [1, 0]).predict(X)
+    array([1. , 0.5])
+    """
+
+    eta: object = 1.0
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        "eta": [Interval(Real, 0, None, closed="left"), Mapping],
+    }
+
+    def _fit(self, X, y, sample_weight, roles):
+        self._check_eta()
+        users = self._read_users(X, roles) if isinstance(self.eta, Mapping) else None
+        # Positions count here, whatever other bias factors the log has; documents do not.
+        roles = {**roles, "bias": self._read_bias(X, roles)}
+        one = np.zeros(len(y), dtype=int)
+        exposures, _ = read_exposures(X, y, sample_weight, roles, user=users, arm=one)
+        factors = exposures.factors
+        self.examination_ = pd.DataFrame(
+            {
+                "examination": self._curve(factors.bias, factors.user),
+                "impressions": exposures.by_factor(exposures.weight),
+                "clicks": exposures.by_factor(exposures.clicks),
+            },
+            index=factors.index,
+        )
+
+    def _predict(self, X, values, shown, roles):
+        check_positions(values, None)
+        users = self._read_users(X, roles)[shown] if isinstance(self.eta, Mapping) else None
+        return np.maximum(self._curve(values[shown], users), LEAST)
+
+    def _check_eta(self):
+        if not isinstance(self.eta, Mapping):
+            return
+        for user, eta in self.eta.items():
+            if not (isinstance(eta, Real) and 0 <= eta < np.inf):
+                raise ValueError(
+                    f"eta of the user {user!r} is {eta!r}; expected a number of at least 0."
+                )
+
+    def _read_users(self, X, roles):
+        users = read_role(X, "user", roles["user"])
+        if users is None:
+            raise ValueError(
+                "eta is a mapping from users, but X has no column 'user' and no user was passed: "
+                "expected the user of every row. Add the role, or give one number."
+            )
+        return users
+
+    def _curve(self, position, users):
+        if users is None:
+            return power_law_at(position, self.eta)
+        code, ids = encode(users)
+        unknown = [user for user in ids.tolist() if user not in self.eta]
+        if unknown:
+            raise ValueError(
+                f"eta has no value for {len(unknown)} of {len(ids)} users, such as "
+                f"{python_value(unknown[0])!r}; expected one for each."
+            )
+        eta = np.array([self.eta[user] for user in ids.tolist()])
+        return power_law_at(position, eta[code])
+
+    def _read_bias(self, X, roles):
+        return read_role(X, "position", roles["position"])

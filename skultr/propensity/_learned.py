@@ -1,0 +1,381 @@
+"""Examination by explaining the clicks: the other half of what rankers learn from them."""
+
+from dataclasses import dataclass, fields, replace
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_random_state
+
+from .._clicklog import make_click_log
+from .._components import factor_components
+from .._constraints import StrOptions
+from .._exposures import read_exposures
+from .._roles import is_frame, read_features, without_columns
+from .._segments import encode, rank_in_segment
+from .._tabular import fit_tabular, loss_of_objective
+from .._torch._net import NeuralEstimator
+from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
+from ..rankers._alternating import DLARanker, RegressionEMRanker
+from ..rankers._base import fit_to_log
+from ._curves import CurvePropensity, Estimate
+
+__all__ = ["DualLearningPropensity", "RegressionEMPropensity"]
+
+#: Clicks below which a user has no curve of their own while relevance is learned.
+_FEW_CLICKS = 100
+#: Newton steps at most; logs of thousands of users need the most.
+_MAX_ITER = 300
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _LearnedPropensity(NeuralEstimator, CurvePropensity):
+    """Examination from a model of clicks, with relevance a network or one number a document.
+
+    Subclasses name the loss of their table and say in ``_network_estimate`` how a network is
+    fitted.
+    """
+
+    relevance: str = "network"
+    objective: str = "auto"
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **NeuralEstimator._parameter_constraints,
+        **CurvePropensity._parameter_constraints,
+        "relevance": [StrOptions({"network", "embedding"})],
+        "objective": [StrOptions({"auto", "conditional", "published"})],
+    }
+
+    def _fit(self, X, y, sample_weight, roles):
+        users = None if self.user is None else self._read_users(X, roles)
+        exposures, row_factor = read_exposures(X, y, sample_weight, roles, user=users)
+        if self.relevance == "embedding":
+            self._refuse_without_links(exposures)
+            estimate = self._table_estimate
+        else:
+            estimate = self._network_estimate(X, y, sample_weight, roles, exposures, row_factor)
+        self._tabulate(exposures, estimate)
+        if self.relevance == "network":
+            self._warn_about_links()
+
+    def _table_estimate(self, exposures):
+        exposures = exposures.with_half_clicks()
+        fit = fit_tabular(
+            exposures.unit,
+            exposures.factor,
+            exposures.clicks,
+            exposures.weight,
+            loss=loss_of_objective(
+                self.objective, self._published_loss, exposures.unit, exposures.clicks
+            ),
+            n_docs=exposures.n_units,
+            n_factors=len(exposures.factors),
+            max_iter=_MAX_ITER,
+        )
+        own = exposures.factors.user is not None
+        return Estimate(
+            np.where(_linked_to_first(exposures), fit.factor_logits, np.nan),
+            fit.own_error() if own else fit.standard_error(0),
+        )
+
+    def _levelled(self, own, exposures, common):
+        factors = exposures.factors
+        n_components, component = factor_components(exposures.unit, exposures.factor, len(factors))
+        if self.relevance == "network" or n_components == 1:
+            return own
+        # Users who share no document are compared by nothing: all get the level of the mean one.
+        bias = np.unique(factors.bias, return_inverse=True)[1]
+        gap = own.log_examination - common.log_examination[bias]
+        weight = np.where(np.isfinite(gap), exposures.by_factor(exposures.clicks) + 1e-9, 0.0)
+        level = np.bincount(component, weight * np.where(weight > 0, gap, 0.0))
+        level /= np.maximum(np.bincount(component, weight), 1e-300)
+        if len(np.unique(component[weight > 0])) > 1:
+            self._warn_about_levels(factors.user, component)
+        return own._replace(log_examination=own.log_examination - level[component])
+
+    def _warn_about_levels(self, users, component):
+        largest = np.bincount(component).argmax()
+        apart = np.unique(users[component != largest].astype(str))
+        warn_user(
+            f"{len(apart)} users, such as {', '.join(apart[:3])}, have bias factors that no "
+            "document ties to those of the others: the log says how their examination falls with "
+            "the position, but not how much they examine at all. They get the level of the "
+            "common curve there. Group users with UserClusters, or use relevance='network'.",
+            NotIdentifiableWarning,
+        )
+
+    def _ranker(self, cls):
+        """The ranker that learns both parts, with the settings of this estimator."""
+        settings = {field.name: getattr(self, field.name) for field in fields(NeuralEstimator)}
+        # Resamples draw their own numbers only where the whole fit does.
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        return cls(**{**settings, "random_state": seed, "check_identifiability": False})
+
+    def _refuse_without_links(self, exposures):
+        # Users who share documents tie each other, but no position to another.
+        exposures = exposures.of_all_users()
+        n_factors = len(exposures.factors)
+        n_components, _ = factor_components(exposures.unit, exposures.factor, n_factors)
+        if n_components == n_factors > 1:
+            raise NotIdentifiableError(
+                f"No document was shown under two of the {n_factors} bias factors: relevance as "
+                "one number a document leaves nothing to compare them by. Serve some documents at "
+                "several positions, as IdentifiabilityRepair(strategy='intervene') plans it, or "
+                "use relevance='network', which ties them by the features."
+            )
+
+    def _warn_about_links(self):
+        table = self.examination_ if self.user is None else self.average_examination_
+        n_components = table["component"].nunique()
+        if n_components > 1:
+            warn_user(
+                f"No document ties all of the {len(table)} bias factors together: they fall into "
+                f"{n_components} components. What ties those is only the network, which gives "
+                "similar features similar relevance; the log cannot confirm it. Serve some "
+                "documents at several positions, as IdentifiabilityRepair plans it.",
+                NotIdentifiableWarning,
+            )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RegressionEMPropensity(_LearnedPropensity):
+    r"""Regression-EM: examination of a position-based click model, for all users or for each.
+
+    Whether a row was examined and whether it was relevant are hidden; the likelihood of all
+    clicks and missing clicks, :math:`P(c = 1) = o_k\, r(x)`, is maximised in both (Wang et al.
+    2018). With ``user`` examination is a free number for each user and position, the
+    personalised variant of Niu et al. (2025).
+
+    Parameters
+    ----------
+    user : str, default=None
+        Column of X whose values have curves of their own, usually the role ``"user"``. By default
+        all users have one curve.
+    user_shrinkage : "auto" or float, default="auto"
+        How far curves of users are pulled toward that of all: by default as far as their noise
+        warrants (empirical Bayes); a number is the weight of the common curve, in clicks, and 0
+        leaves them alone.
+    relevance : {"network", "embedding"}, default="network"
+        A network of the features, or one number a document. The first needs no document to be
+        shown at two positions, but trusts that relevance is a function of the features; the
+        second trusts the log alone, takes seconds, and knows its standard errors.
+    objective : {"auto", "conditional", "published"}, default="auto"
+        What an embedding is fitted by; see :ref:`embedding`.
+    n_bootstrap : int, default=0
+        Resamples of the queries for standard errors, each a whole fit. With 0 they are those of
+        the information matrix (embedding), or NaN (network).
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    examination_ : DataFrame
+        Bias factor (index ``bias``; with ``user``: ``user`` and ``bias``) to ``examination``,
+        relative to the first factor (of the mean user); ``standard_error``, that of *log*
+        examination; ``lower`` and ``upper``, the ends of the 95 % interval; ``impressions``,
+        ``clicks`` and ``component``, equal where documents tie factors together.
+    average_examination_ : DataFrame
+        Only with ``user``: the same for all users together, which unknown users get.
+    n_features_in_ : int
+
+    References
+    ----------
+    Wang, Golbandi, Bendersky, Metzler & Najork (2018). Position bias estimation for unbiased
+    learning to rank in personal search. WSDM. Niu, Mei, Yang, Zhao, Yan, Mao & Wen (2025).
+    Addressing personalized bias for unbiased learning to rank.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.propensity import RegressionEMPropensity
+    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents, n_sessions=20_000, policy=PlackettLucePolicy(), random_state=0
+    ... )
+    >>> propensity = RegressionEMPropensity(relevance="embedding").fit(log, clicks)
+    >>> propensity.examination_["examination"].head(3).round(1).tolist()
+    [1.0, 0.9, 0.7]
+    """
+
+    _published_loss = "likelihood"
+
+    def _network_estimate(self, X, y, sample_weight, roles, exposures, row_factor):
+        # The likelihood is a sum over cells: what lists they came from does not matter to it.
+        features = _features_of(X, self.columns_read(), exposures.unit_row)
+
+        def estimate(exposures):
+            exposures = exposures.with_half_clicks()
+            unit, query = exposures.unit, exposures.unit_query[exposures.unit]
+            in_order = np.zeros(len(unit))
+            # The first cells of a query's documents are one list, the second cells the next.
+            list_ = rank_in_segment(unit, in_order)
+            shown = exposures.weight > 0
+            rate = np.divide(exposures.clicks, exposures.weight, out=in_order.copy(), where=shown)
+            ranker = self._ranker(RegressionEMRanker).fit(
+                features[unit],
+                rate,
+                qid=query,
+                session=list_,
+                doc=unit,
+                position=rank_in_segment(query * (list_.max() + 1) + list_, in_order),
+                bias=_factors_of_training(exposures)[exposures.factor],
+                impressions=exposures.weight,
+            )
+            relevance = ranker.predict(features)[unit]
+            # Given relevance, expected clicks are examination times what full examination gives.
+            expected = exposures.by_factor(exposures.weight * relevance)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return Estimate(np.log(exposures.by_factor(exposures.clicks) / expected))
+
+        return estimate
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DualLearningPropensity(_LearnedPropensity):
+    r"""Dual learning: the examination that :class:`~skultr.DLARanker` learns beside relevance.
+
+    With a network, examination and relevance are trained on the clicks of each list weighted by
+    the inverse of the other (Ai et al. 2018), and examination is at last fitted once more to all
+    clicks. With an embedding it is the fixed point of alternating least squares.
+
+    Parameters
+    ----------
+    user : str, default=None
+        Column of X whose values have curves of their own, usually the role ``"user"``. By default
+        all users have one curve. Needs an embedding.
+    user_shrinkage : "auto" or float, default="auto"
+        How far curves of users are pulled toward that of all: by default as far as their noise
+        warrants (empirical Bayes); a number is the weight of the common curve, in clicks, and 0
+        leaves them alone.
+    relevance : {"network", "embedding"}, default="network"
+        A network of the features, or one number a document. The first needs no document to be
+        shown at two positions, but trusts that relevance is a function of the features; the
+        second trusts the log alone, takes seconds, and knows its standard errors.
+    objective : {"auto", "conditional", "published"}, default="auto"
+        What an embedding is fitted by; see :ref:`embedding`.
+    n_bootstrap : int, default=0
+        Resamples of the queries for standard errors, each a whole fit. With 0 they are those of
+        the information matrix (embedding), or NaN (network).
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    examination_ : DataFrame
+        Bias factor (index ``bias``; with ``user``: ``user`` and ``bias``) to ``examination``,
+        relative to the first factor (of the mean user); ``standard_error``, that of *log*
+        examination; ``lower`` and ``upper``, the ends of the 95 % interval; ``impressions``,
+        ``clicks`` and ``component``, equal where documents tie factors together.
+    average_examination_ : DataFrame
+        Only with ``user``: the same for all users together, which unknown users get.
+    n_features_in_ : int
+
+    References
+    ----------
+    Ai, Bi, Luo, Guo & Croft (2018). Unbiased learning to rank with unbiased propensity
+    estimation. SIGIR.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.propensity import DualLearningPropensity
+    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents, n_sessions=20_000, policy=PlackettLucePolicy(), random_state=0
+    ... )
+    >>> propensity = DualLearningPropensity(relevance="embedding").fit(log, clicks)
+    >>> propensity.examination_["examination"].head(3).round(1).tolist()
+    [1.0, 0.9, 0.7]
+    """
+
+    _published_loss = "squares"
+
+    def _network_estimate(self, X, y, sample_weight, roles, exposures, row_factor):
+        if self.user is not None:
+            raise ValueError(
+                "DualLearningPropensity with a network has no curves of users: it compares the "
+                "rows of a list, which are of one user. Set relevance='embedding', or use "
+                "RegressionEMPropensity(user=...)."
+            )
+        features = _features_of(X, self.columns_read())
+        bias = np.where(row_factor >= 0, row_factor, np.nan)
+        log = make_click_log(X, features, y, sample_weight, {**roles, "bias": bias})
+
+        def estimate(exposures):
+            ranker = fit_to_log(self._ranker(DLARanker), _drawn_queries(log, exposures))
+            examination = ranker.examination_["examination"].reindex(range(len(exposures.factors)))
+            with np.errstate(divide="ignore"):
+                return Estimate(np.log(examination.to_numpy()))
+
+        return estimate
+
+
+def _linked_to_first(exposures):
+    """Whether documents tie each factor to one of the first bias factor."""
+    factors = exposures.factors
+    _, component = factor_components(exposures.unit, exposures.factor, len(factors))
+    return np.isin(component, component[factors.bias == factors.bias.min()])
+
+
+def _features_of(X, not_features, rows=None):
+    """Features of some rows of X, as an array."""
+    if is_frame(X):
+        frame = without_columns(nw.from_native(X, eager_only=True), not_features)
+        X = (frame if rows is None else frame[rows]).to_native()
+        return read_features(X).to_numpy()
+    X = X if rows is None else X[rows]
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def _factors_of_training(exposures):
+    """Codes of bias factors that a network is trained with: users of few clicks are one user.
+
+    A curve for everyone who came once would explain their clicks without any relevance.
+    """
+    factors = exposures.factors
+    if factors.user is None:
+        return np.arange(len(factors))
+    user, ids = encode(factors.user)
+    clicks = np.bincount(user, exposures.by_factor(exposures.clicks))
+    user = np.where(clicks[user] < _FEW_CLICKS, len(ids), user)
+    bias = np.unique(factors.bias, return_inverse=True)[1]
+    return encode(user * (bias.max() + 1) + bias)[0]
+
+
+def _drawn_queries(log, exposures):
+    """The log with queries as often as a resample has them."""
+    if exposures.unit_weight is None:
+        return log
+    times = np.zeros(len(log.query_ids))
+    times[exposures.unit_query] = exposures.unit_weight
+    times = times[log.query]
+    return replace(
+        log,
+        clicks=log.clicks * times,
+        weight=log.weight * times,
+        shown=log.shown & (times > 0),
+    )
