@@ -1,6 +1,7 @@
 """Unbiased learning to rank from click logs, with the scikit-learn interface.
 
 - :mod:`skultr.rankers`: rankers that learn relevance from clicks.
+- :mod:`skultr.propensity`: estimators of examination, for rankers that divide by it.
 - :mod:`skultr.identifiability`: whether a log determines relevance, and its repair.
 - :mod:`skultr.metrics`: ranking metrics over flat arrays, and scorers.
 - :mod:`skultr.model_selection`: splitters that keep queries whole.
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "DLARanker": "rankers",
     "IdentifiabilityRepair": "identifiability",
+    "UserAwareIPSRanker": "rankers",
     "aggregate_clicks": "_aggregate",
 }
 _SUBMODULES = (
@@ -29,6 +31,7 @@ _SUBMODULES = (
     "model_selection",
     "plotting",
     "preprocessing",
+    "propensity",
     "rankers",
     "simulation",
     "testing",

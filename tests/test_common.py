@@ -20,6 +20,8 @@ _WEIGHT_REASONS = {
     "DistilledRanker": _UNIDENTIFIED,
     "IPSRanker": _LISTWISE,
     "NaiveRanker": _LISTWISE,
+    "PRSRanker": _LISTWISE,
+    "UserAwareIPSRanker": _LISTWISE,
 }
 
 

@@ -14,28 +14,28 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["CLICK_ONLY", "LOSSES", "ListLoss", "list_log_softmax"]
+__all__ = ["CLICK_ONLY", "LOSSES", "ListLoss", "list_log_softmax", "propensity_ratio_loss"]
 
 
 class ListLoss(nn.Module):
-    """A named loss as the mean over the lists of a batch, times a constant.
+    """A loss as the mean over the lists of a batch, times a constant.
 
     Parameters
     ----------
-    name : str
-        A key of :data:`LOSSES`.
+    loss : callable
+        One of the losses of this file.
     scale : float
         One constant for the whole log: every batch then stays an unbiased part of the objective.
     """
 
-    def __init__(self, name, scale):
+    def __init__(self, loss, scale):
         super().__init__()
-        self.name = name
+        self.loss = loss
         self.scale = scale
 
     def forward(self, scores, batch):
         """The loss of scores of shape (n_lists, width)."""
-        loss = LOSSES[self.name](scores, batch.clicks, batch.weight, batch.mask)
+        loss = self.loss(scores, batch.clicks, batch.weight, batch.mask)
         return loss * (self.scale / len(batch))
 
 
@@ -94,6 +94,20 @@ def lambda_loss(scores, clicks, weight, mask):
     return ((lost * change * better).sum(dim=(1, 2)) * impressions).sum()
 
 
+def propensity_ratio_loss(scores, clicks, weight, mask):
+    r"""Logistic loss of every click against every missing click, times the discounts' difference.
+
+    :math:`\sum_{i,j} a_i b_j |d_i - d_j| (-\log\sigma(s_i - s_j))` with the discounts
+    :math:`d = 1 / \log_2(1 + \mathrm{rank})` of the current scores held fixed (no gradient).
+    ``clicks`` are the weights :math:`a` of clicks, ``weight`` those :math:`b` of missing ones
+    (Wang et al. 2021): whichever of the two the model ranks higher.
+    """
+    lost = F.softplus(scores[:, None, :] - scores[:, :, None])
+    change = _discount_gap(scores.detach(), mask)
+    pairs = clicks[:, :, None] * weight[:, None, :] * _pair_mask(mask)
+    return (pairs * change * lost).sum()
+
+
 def _pair_mask(mask):
     both = mask[:, :, None] & mask[:, None, :]
     return both & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
@@ -101,15 +115,19 @@ def _pair_mask(mask):
 
 def _ndcg_change(scores, gains, mask):
     """|nDCG change| of swapping each pair, shape (n_lists, width, width)."""
-    falling = scores.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
-    rank = falling.argsort(dim=1, stable=True) + 1
-    discount = 1 / torch.log2(1 + rank.to(scores.dtype))
     best_first = gains.clamp(min=0).sort(dim=1, descending=True).values
     places = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=scores.dtype)
     ideal = (best_first / torch.log2(1 + places)).sum(dim=1).clamp(min=1e-12)
     gain_gap = (gains[:, :, None] - gains[:, None, :]).abs()
-    discount_gap = (discount[:, :, None] - discount[:, None, :]).abs()
-    return gain_gap * discount_gap / ideal[:, None, None]
+    return gain_gap * _discount_gap(scores, mask) / ideal[:, None, None]
+
+
+def _discount_gap(scores, mask):
+    """|Difference of the discounts| of each pair at its current ranks, as a rectangle a list."""
+    falling = scores.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    rank = falling.argsort(dim=1, stable=True) + 1
+    discount = 1 / torch.log2(1 + rank.to(scores.dtype))
+    return (discount[:, :, None] - discount[:, None, :]).abs()
 
 
 LOSSES = {

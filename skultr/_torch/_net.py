@@ -277,12 +277,16 @@ class NeuralEstimator(BaseEstimator):
     def _outputs(self, network, features):
         """Network outputs for unscaled features, as float64 ndarray (n_rows, n_out)."""
         network.eval()
+        if self.module is None and torch.device(self.device).type == "cpu":
+            # In single precision a row's last digits depend on the rows beside it.
+            network = copy.deepcopy(network).double()
+        dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
         parts = [np.empty((0, 1))]
         with torch.inference_mode():
             for start in range(0, len(features), _PREDICT_ROWS):
                 # A copy, because a memory-mapped or read-only array cannot back a tensor.
                 rows = features[start : start + _PREDICT_ROWS].copy()
-                output = network(torch.from_numpy(rows).to(self.device))
+                output = network(torch.from_numpy(rows).to(self.device, dtype))
                 parts.append(output.double().cpu().numpy().reshape(len(rows), -1))
         return np.concatenate(parts[1:] or parts)
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from lightgbm import LGBMRegressor
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
 from .._constraints import HasMethods
+from .._seeding import seeded_clone
 from ._alternating import DLARanker
-from ._base import BaseRanker
+from ._base import BaseRanker, fit_to_log
 
 __all__ = ["DistilledRanker"]
 
@@ -86,7 +86,7 @@ class DistilledRanker(BaseRanker):
                 "it, because documents weigh as much as their impressions. Use another regressor."
             )
         teacher = DLARanker(relevance="embedding") if self.teacher is None else self.teacher
-        self.teacher_ = _fit_to_log(_seeded_clone(teacher, random), log)
+        self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
         shown = np.unique(log.doc[log.shown])
         features = log.features[shown]
         if getattr(self.teacher_, "relevance", None) == "embedding":
@@ -94,35 +94,11 @@ class DistilledRanker(BaseRanker):
         else:
             relevance = self.teacher_.predict(features)
         impressions = np.bincount(log.doc, log.weight * log.shown, minlength=len(log.features))
-        self.student_ = _seeded_clone(student, random)
+        self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         self.student_.fit(features, relevance, sample_weight=impressions[shown])
 
     def _score(self, features):
         return np.asarray(self.student_.predict(features), dtype=float)
-
-
-def _fit_to_log(ranker, log):
-    """Fit a ranker to a log that was read already, with its codes for ids."""
-    return ranker.fit(
-        log.features[log.doc],
-        log.click_rate,
-        qid=log.query,
-        session=log.list_,
-        doc=log.doc,
-        position=np.where(log.shown, log.position, np.nan),
-        bias=np.where(log.shown, log.bias_values[log.bias], np.nan),
-        user=log.user,
-        propensity=log.propensity,
-        impressions=log.weight,
-    )
-
-
-def _seeded_clone(estimator, random):
-    """A clone, seeded if it can be and is not."""
-    estimator, seed = clone(estimator), int(random.randint(2**31 - 1))
-    if estimator.get_params().get("random_state", seed) is None:
-        estimator.set_params(random_state=seed)
-    return estimator
 
 
 def _default_student():

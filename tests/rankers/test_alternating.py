@@ -42,7 +42,7 @@ def test_folded_log_has_the_objective_and_gradient_of_the_raw_log(name):
         module.examination.data.normal_()
         criterion = DualLoss(1.0)
     else:
-        module, criterion = ListScores(network).double(), ListLoss(name, 1.0)
+        module, criterion = ListScores(network).double(), ListLoss(LOSSES[name], 1.0)
     loss, gradients = _gradients(raw, module, criterion)
     folded_loss, folded_gradients = _gradients(folded, module, criterion)
     assert folded_loss == pytest.approx(loss, rel=1e-6)

@@ -1,0 +1,127 @@
+"""Any estimator as the learner of a ranker: labels a document in, a fitted clone out."""
+
+import numpy as np
+from lightgbm import LGBMRanker
+from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from .._hashing import equal_rows
+from .._seeding import seeded_clone
+from ._tree_objectives import LambdaObjective, PairObjective, SoftmaxObjective
+
+__all__ = ["fit_learner", "order_by_query"]
+
+#: LightGBM's names of its listwise objective.
+_LISTWISE = frozenset({"rank_xendcg", "xendcg", "xe_ndcg", "xe_ndcg_mart", "xendcg_mart"})
+
+
+def fit_learner(estimator, features, labels, weight, query, *, random_state, objective=None):
+    """Fit a clone of an estimator to one (debiased) label a (query, document).
+
+    Parameters
+    ----------
+    estimator : estimator
+        A LightGBM ranker, any regressor whose ``fit`` takes ``sample_weight``, or a Pipeline that
+        ends in one. A LightGBM ranker compares the documents of a query: its objectives
+        ``"lambdarank"`` and ``"rank_xendcg"`` are replaced by :class:`LambdaObjective` and
+        :class:`SoftmaxObjective`, which take fractional labels and queries of any length.
+    features : ndarray of shape (n_rows, n_features)
+    labels, weight : ndarray of shape (n_rows,)
+        Labels may be fractional and exceed 1.
+    query : ndarray of shape (n_rows,), int
+        Codes, in any order.
+    random_state : int
+        Seeds the estimator, or the steps of the Pipeline, where it can be seeded and is not.
+    objective : callable, default=None
+        What a LightGBM ranker minimises instead, such as a :class:`PairObjective` whose rows are
+        those of ``features``.
+
+    Returns
+    -------
+    estimator : estimator
+
+    Raises
+    ------
+    ValueError
+        If the estimator is a classifier, its ``fit`` takes no ``sample_weight``, or there is an
+        ``objective`` and it is no LightGBM ranker.
+    """
+    estimator = seeded_clone(estimator, random_state)
+    last = estimator
+    if isinstance(estimator, Pipeline):
+        last = estimator[-1]
+        features = _fit_transformers(estimator, features, labels)
+    if isinstance(last, LGBMRanker):
+        _fit_ranker(last, features, labels, weight, query, objective or _objective_of(last))
+    else:
+        _check_regressor(last, objective)
+        last.fit(features, labels, sample_weight=weight)
+    return estimator
+
+
+def order_by_query(features, query):
+    """Order of rows by query, then by a hash of the features, and the rows of each query.
+
+    Before the first tree all scores are tied, and the order of the rows is what ranks. A hash
+    knows neither the labels nor the ids of the documents.
+    """
+    order = np.lexsort((equal_rows(np.ascontiguousarray(features, dtype=np.float32))[0], query))
+    return order, np.unique(query, return_counts=True)[1]
+
+
+def _fit_transformers(pipeline, features, labels):
+    """Fit all steps but the last. A Pipeline's own fit does not know which of them take weights.
+
+    Returns
+    -------
+    features : ndarray
+        As the last step sees them.
+    """
+    if len(pipeline) == 1:
+        return features
+    transformers = pipeline[:-1]
+    features = transformers.fit_transform(features, labels)
+    pipeline.steps[:-1] = transformers.steps  # a Pipeline with a memory fits clones
+    return features
+
+
+def _fit_ranker(ranker, features, labels, weight, query, objective):
+    order, group = order_by_query(features, query)
+    if isinstance(objective, PairObjective):
+        objective = objective.reordered(order)
+    own = ranker.objective
+    # Without a word about metrics LightGBM prepares its nDCG, which takes no fraction either; and
+    # a custom objective fails where the filter leaves no feature, as with few rows.
+    ranker.set_params(objective=objective, metric="None", feature_pre_filter=False)
+    ranker.fit(features[order], labels[order], sample_weight=weight[order], group=group)
+    # The parameter says what the user asked for; the trees no longer need what taught them.
+    return ranker.set_params(objective=own)
+
+
+def _objective_of(ranker):
+    """What stands in for the objective of a LightGBM ranker, with fractional labels."""
+    own = ranker.objective
+    if own in (None, "lambdarank"):
+        return LambdaObjective(ranker.get_params().get("lambdarank_truncation_level", 30))
+    return SoftmaxObjective() if own in _LISTWISE else own
+
+
+def _check_regressor(estimator, objective):
+    name = type(estimator).__name__
+    if objective is not None:
+        raise ValueError(
+            f"{name} cannot learn from pairs of documents; expected lightgbm.LGBMRanker, or a "
+            "Pipeline that ends in one. Leave estimator=None for a network."
+        )
+    if is_classifier(estimator):
+        raise ValueError(
+            f"{name} is a classifier, and debiased labels are fractions, not classes. Use the "
+            "regressor of its kind, or lightgbm.LGBMRanker."
+        )
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise ValueError(
+            f"The fit of {name} takes no sample_weight, which says how well each label is known. "
+            "Use another regressor, such as Ridge, HistGradientBoostingRegressor or "
+            "lightgbm.LGBMRegressor, or lightgbm.LGBMRanker."
+        )
