@@ -3,6 +3,7 @@
 Metrics take flat arrays: one relevance, one score and one query id a row, rows in any order.
 """
 
+from ._ips import IPSEstimate, IPSScorer
 from ._ranking import (
     average_precision_score,
     dcg_score,
@@ -14,6 +15,8 @@ from ._ranking import (
 from ._scorers import RankingScorer
 
 __all__ = [
+    "IPSEstimate",
+    "IPSScorer",
     "RankingScorer",
     "average_precision_score",
     "dcg_score",

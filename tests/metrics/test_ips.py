@@ -1,0 +1,395 @@
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, cross_validate
+
+from skultr.exceptions import ClickDataWarning
+from skultr.metrics import IPSScorer, dcg_score
+from skultr.model_selection import QueryKFold
+from skultr.propensity import PowerLawPropensity
+
+EXAMINATION = np.array([1.0, 0.6, 0.3])
+ROLES = ["qid", "session", "position", "impressions"]
+
+
+class Linear(RegressorMixin, BaseEstimator):
+    """Scores by the column ``bm25`` (or the first one), up or down."""
+
+    def __init__(self, sign=1):
+        self.sign = sign
+
+    def fit(self, X, y):
+        self.fitted_ = True
+        return self
+
+    def predict(self, X):
+        if hasattr(X, "columns") and hasattr(X, "__getitem__"):
+            return self.sign * np.asarray(X["bm25"], dtype=float)
+        column = X[:, [0]]
+        column = column.toarray() if sparse.issparse(column) else np.asarray(column)
+        return self.sign * column.ravel().astype(float)
+
+
+def world(n_queries=40, seed=0, n_sessions=10, n_candidates=1):
+    """Aggregated lists of three shown documents, ``n_candidates`` more, and their relevance."""
+    rng = np.random.default_rng(seed)
+    size = 3 + n_candidates
+    X = pd.DataFrame(
+        {
+            "qid": np.repeat([f"q{i}" for i in range(n_queries)], size),
+            "session": np.repeat(np.arange(n_queries) % 2, size),
+            "position": np.tile([1.0, 2.0, 3.0] + [np.nan] * n_candidates, n_queries),
+            "impressions": np.repeat(rng.integers(1, n_sessions + 1, n_queries), size),
+            "bm25": rng.normal(size=n_queries * size).round(1),
+        }
+    )
+    # Documents at the top are more relevant, and good documents get high scores.
+    relevance = rng.uniform(0, 1, len(X)) * np.tile(
+        [0.9, 0.5, 0.5] + [0.0] * n_candidates, n_queries
+    )
+    X["bm25"] += relevance.round(1)
+    return X, relevance
+
+
+def examined(X):
+    position = X["position"].fillna(1).astype(int)
+    return np.where(X["position"].isna(), 0.0, EXAMINATION[position - 1])
+
+
+def draw_rates(X, relevance, rng):
+    return rng.binomial(X["impressions"], relevance * examined(X)) / X["impressions"]
+
+
+def discounts(X, k=10, metric="dcg"):
+    """What each row gives, by enumerating the orders of ties; one list at a time."""
+    gives = np.empty(len(X))
+    for _, rows in X.reset_index().groupby(["qid", "session"]):
+        rank = np.arange(1, len(rows) + 1)
+        value = {
+            "dcg": (rank <= k) / np.log2(1 + rank),
+            "precision": (rank <= k) / k,
+            "arp": -1.0 * rank,
+        }[metric]
+        falling = np.sort(-rows["bm25"].to_numpy())
+        for row, score in zip(rows.index, rows["bm25"], strict=True):
+            gives[row] = value[falling == -score].mean()
+    return gives
+
+
+def true_value(X, relevance, *, normalize=False, **options):
+    shown = X["position"].notna()
+    gain = (X["impressions"] * relevance)[shown]
+    total = gain.sum() if normalize else X["impressions"][X["position"] == 1].sum()
+    return (gain * discounts(X, **options)[shown]).sum() / total
+
+
+# Values -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("metric", ["dcg", "precision", "arp"])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_exact_click_rates_give_the_metric(metric, normalize):
+    X, relevance = world()
+    scorer = IPSScorer(metric, k=2, propensity=EXAMINATION, normalize=normalize)
+    value = scorer(Linear(), X, relevance * examined(X))
+    expected = true_value(X, relevance, metric=metric, k=2, normalize=normalize)
+    assert_allclose(value, expected)
+
+
+def test_ties_stay_in_their_list():
+    X = pd.DataFrame({"qid": list("aaabbbbb"), "position": [1, 2, 3, 1, 2, 3, 4, 5], "bm25": 0.0})
+    found = IPSScorer(propensity=np.ones(5))(Linear(), X, np.ones(8))
+    gives = 1 / np.log2(1 + np.arange(1, 6))
+    assert_allclose(found, (gives[:3].sum() + gives.sum()) / 2)
+    found = IPSScorer(propensity=np.ones(5))(Linear(), X, [1, 0, 0, 0, 0, 0, 0, 0])
+    assert_allclose(found, gives[:3].mean() / 2)
+
+
+def test_precision_of_all_ranks_is_relevance_per_row():
+    X, relevance = world()
+    value = IPSScorer("precision", k=None, propensity=EXAMINATION)(
+        Linear(), X, relevance * examined(X)
+    )
+    sessions = X["impressions"][X["position"] == 1].sum()
+    assert_allclose(
+        value, (relevance * X["impressions"] * X["position"].notna()).sum() / sessions / 4
+    )
+
+
+@pytest.mark.parametrize("k", [2, None])
+def test_at_propensity_1_it_is_the_dcg_of_the_clicks(k):
+    rng = np.random.default_rng(0)
+    X = world(n_candidates=0)[0].drop(columns=["session", "impressions"])
+    clicks = rng.integers(0, 2, len(X))
+    expected = dcg_score(clicks, X["bm25"], qid=X["qid"], k=k, gain="linear")
+    assert_allclose(IPSScorer(k=k, propensity=[1, 1, 1])(Linear(), X, clicks), expected)
+
+
+@pytest.mark.parametrize("metric", ["dcg", "arp"])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_unbiased_and_raw_clicks_are_not(metric, normalize):
+    X, relevance = world(n_queries=200, n_sessions=40)
+    rng = np.random.default_rng(0)
+    right = IPSScorer(metric, propensity=EXAMINATION, normalize=normalize)
+    wrong = IPSScorer(metric, propensity=[1, 1, 1], normalize=normalize)
+    drawn = [draw_rates(X, relevance, rng) for _ in range(60)]
+    expected = true_value(X, relevance, metric=metric, normalize=normalize)
+    for scorer, inside in ((right, True), (wrong, False)):
+        values = [scorer(Linear(), X, rate) for rate in drawn]
+        error = np.std(values, ddof=1) / np.sqrt(len(values))
+        assert bool(abs(np.mean(values) - expected) < 3 * error) is inside
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_intervals_cover_what_queries_in_general_give(normalize):
+    scorer = IPSScorer(propensity=EXAMINATION, normalize=normalize)
+    expected = true_value(*world(n_queries=8_000, seed=1), normalize=normalize)
+    covered = []
+    for seed in range(200):
+        X, relevance = world(n_queries=60, seed=1_000 + seed)
+        rate = draw_rates(X, relevance, np.random.default_rng(seed))
+        found = scorer.estimate(Linear(), X, rate)
+        covered.append(abs(found.value - expected) < 1.96 * found.standard_error)
+    assert 0.90 <= np.mean(covered) <= 0.99
+
+
+def test_diagnostics():
+    X = pd.DataFrame({"qid": [1, 1, 2, 2], "position": [1, 2, 1, 2], "bm25": [2, 1, 1, 2.0]})
+    found = IPSScorer(propensity=[1, 0.25]).estimate(Linear(), X, [1, 0, 1, 1])
+    assert found.n_clicks == 3
+    assert_allclose(found.effective_sample_size, (1 + 1 + 4) ** 2 / (1 + 1 + 16))
+    assert_allclose(found.largest_weight, 4 / 2)
+    per_query = np.array([1.0, 4 + 1 / np.log2(3)])
+    assert_allclose(found.value, per_query.mean())
+    assert_allclose(found.standard_error, per_query.std(ddof=1) / np.sqrt(2))
+    one = IPSScorer(propensity=[1, 0.25]).estimate(
+        Linear(), X.assign(qid=1, session=[0, 0, 1, 1]), [1, 0, 1, 1]
+    )
+    assert np.isnan(one.standard_error)
+
+
+def test_clip():
+    X, relevance = world()
+    rate = relevance * examined(X)
+    clipped = IPSScorer(propensity=EXAMINATION, clip=0.5)(Linear(), X, rate)
+    assert_allclose(clipped, IPSScorer(propensity=[1, 0.6, 0.5])(Linear(), X, rate))
+
+
+def test_one_factor_of_the_propensities_goes_when_normalised():
+    X, relevance = world()
+    rate = relevance * examined(X)
+    for normalize, factor in ((True, 1), (False, 2)):
+        whole = IPSScorer(propensity=EXAMINATION, normalize=normalize)(Linear(), X, rate)
+        half = IPSScorer(propensity=EXAMINATION / 2, normalize=normalize)(Linear(), X, rate)
+        assert_allclose(half, factor * whole)
+
+
+def test_impressions_are_repeated_sessions():
+    rng = np.random.default_rng(0)
+    X, relevance = world(n_queries=10)
+    X["impressions"] = 3
+    clicks = (rng.random((3, len(X))) < relevance * examined(X)).astype(float)
+    raw = pd.concat([X.assign(session=i, impressions=1) for i in range(3)], ignore_index=True)
+    scorer = IPSScorer(propensity=EXAMINATION)
+    aggregated = scorer.estimate(Linear(), X, clicks.mean(axis=0))
+    single = scorer.estimate(Linear(), raw, clicks.ravel())
+    assert_allclose(aggregated, single)
+    weighted = scorer.estimate(
+        Linear(), X.drop(columns="impressions"), clicks.mean(axis=0), np.full(len(X), 3)
+    )
+    assert_allclose(weighted, single)
+
+
+def test_order_of_the_rows_does_not_matter():
+    X, relevance = world()
+    rate = draw_rates(X, relevance, np.random.default_rng(0)).to_numpy()
+    order = np.random.default_rng(1).permutation(len(X))
+    scorer = IPSScorer(propensity=EXAMINATION)
+    assert_allclose(
+        scorer.estimate(Linear(), X.iloc[order], rate[order]), scorer.estimate(Linear(), X, rate)
+    )
+
+
+# Where propensities come from ----------------------------------------------------------------
+def test_the_role_and_estimators():
+    X, relevance = world()
+    rate = relevance * examined(X)
+    power = 1 / np.arange(1, 4)
+    expected = IPSScorer(propensity=power)(Linear(), X, rate)
+    role = X.assign(propensity=power[X["position"].fillna(1).astype(int) - 1])
+    assert_allclose(IPSScorer()(Linear(), role, rate), expected)
+    assert_allclose(IPSScorer(propensity="column")(Linear(), role, rate), expected)
+    without_positions = role[role["position"].notna()].drop(columns="position")
+    shown = rate[X["position"].notna()]
+    assert np.isfinite(IPSScorer()(Linear(), without_positions, shown))
+    estimated = IPSScorer(propensity=PowerLawPropensity(eta=1.0))
+    assert_allclose(estimated(Linear(), X, rate), expected)
+
+
+def test_a_frozen_estimator_is_not_fitted_again():
+    X, relevance = world()
+
+    class FitsOnce(PowerLawPropensity):
+        n_fits = 0
+
+        def fit(self, X, y, sample_weight=None, **roles):
+            FitsOnce.n_fits += 1
+            return super().fit(X, y, sample_weight, **roles)
+
+    rate = relevance * examined(X)
+    fitted = FitsOnce(eta=1.0).fit(X, rate)
+    found = IPSScorer(propensity=FrozenEstimator(fitted))(Linear(), X, rate)
+    assert_allclose(found, IPSScorer(propensity=1 / np.arange(1, 4))(Linear(), X, rate))
+    assert FitsOnce.n_fits == 1
+
+
+# Frames, arrays, searches ---------------------------------------------------------------------
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_other_frames(library):
+    module = pytest.importorskip(library)
+    X, relevance = world()
+    rate = relevance * examined(X)
+    other = module.from_pandas(X) if library == "polars" else module.Table.from_pandas(X)
+    scorer = IPSScorer(propensity=EXAMINATION)
+    assert_allclose(scorer.estimate(Linear(), other, rate), scorer.estimate(Linear(), X, rate))
+
+
+@pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
+def test_arrays_with_keywords(as_matrix):
+    X, relevance = world()
+    rate = relevance * examined(X)
+    scorer = IPSScorer(propensity=EXAMINATION)
+    found = scorer(Linear(), as_matrix(X[["bm25"]].to_numpy()), rate, **{r: X[r] for r in ROLES})
+    assert_allclose(found, scorer(Linear(), X, rate))
+
+
+def test_grid_search_over_frames():
+    polars = pytest.importorskip("polars")
+    X, relevance = world()
+    rate = relevance * examined(X)
+    scoring = IPSScorer(propensity=EXAMINATION)
+    folds = [scoring(Linear(), X.iloc[test], rate[test]) for _, test in QueryKFold(3).split(X)]
+    for frame in (X, polars.from_pandas(X)):
+        search = GridSearchCV(Linear(), {"sign": [-1, 1]}, cv=QueryKFold(3), scoring=scoring)
+        search.fit(frame, rate)
+        assert search.best_params_ == {"sign": 1}
+        assert_allclose(search.best_score_, np.mean(folds))
+
+
+def test_metadata_is_routed_without_a_request():
+    X, relevance = world()
+    rate = relevance * examined(X)
+    scoring = {"ips": IPSScorer(propensity=EXAMINATION), "raw": IPSScorer(propensity=[1, 1, 1])}
+    frames = cross_validate(Linear(), X, rate, cv=QueryKFold(3), scoring=scoring)
+    with sklearn.config_context(enable_metadata_routing=True):
+        arrays = cross_validate(
+            Linear(),
+            X[["bm25"]].to_numpy(),
+            rate,
+            cv=QueryKFold(3),
+            scoring=scoring,
+            params={role: X[role].to_numpy() for role in ROLES},
+        )
+    for name in ("test_ips", "test_raw"):
+        assert_allclose(arrays[name], frames[name])
+
+
+def test_pickle_and_repr():
+    X, relevance = world()
+    scorer = IPSScorer("precision", k=3, propensity=EXAMINATION, clip=0.1)
+    loaded = pickle.loads(pickle.dumps(scorer))
+    rate = relevance * examined(X)
+    assert loaded(Linear(), X, rate) == scorer(Linear(), X, rate)
+    assert repr(IPSScorer("arp", propensity="column")) == (
+        "IPSScorer('arp', k=10, propensity='column', clip=None, normalize=False)"
+    )
+
+
+# Bad input ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "ndcg"}, "no metric 'ndcg' that is linear in clicks"),
+        ({"k": 0}, "k must be a whole number"),
+        ({"k": [1, 5]}, "k must be a whole number"),
+        ({"clip": 0}, r"clip must lie in \(0, 1\], got 0"),
+        ({"clip": 20}, r"clip must lie in \(0, 1\], got 20"),
+        ({"clip": np.nan}, r"clip must lie in \(0, 1\]"),
+    ],
+)
+def test_parameters_that_are_none(options, message):
+    with pytest.raises(ValueError, match=message):
+        IPSScorer(**options)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X: X.drop(columns="qid"), "no column 'qid'"),
+        (lambda X: X.drop(columns="position"), "no column 'position'"),
+        (lambda X: X.assign(position=1.0), "Two rows of one list stand at position 1"),
+        (lambda X: X.assign(position=np.nan), "None of the 160 rows was shown and clicked"),
+        (lambda X: X.assign(propensity=0.5), "two answers to one question"),
+        (lambda X: X.assign(bm25=X["bm25"].where(X["bm25"] < 1)), "predict gave NaN in .* rows"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*rows have a click but were not shown")
+def test_logs_that_are_none(change, message):
+    X, relevance = world()
+    with pytest.raises(ValueError, match=message):
+        IPSScorer(propensity=EXAMINATION)(Linear(), change(X), relevance * examined(X))
+
+
+def test_no_clicks_and_no_y():
+    X, _ = world()
+    scorer = IPSScorer(propensity=EXAMINATION)
+    with pytest.raises(ValueError, match="rows was shown and clicked"):
+        scorer(Linear(), X, np.zeros(len(X)))
+    with pytest.raises(ValueError, match="y is None"):
+        scorer(Linear(), X, None)
+
+
+def test_propensities_are_never_assumed():
+    X, relevance = world()
+    with pytest.raises(ValueError, match="IPSScorer needs propensities"):
+        IPSScorer()(Linear(), X, relevance)
+
+
+def test_propensities_that_are_none():
+    X, relevance = world()
+    with pytest.raises(ValueError, match=r"must lie in \(0, 1\].*got 0 in row 0"):
+        IPSScorer()(Linear(), X.assign(propensity=0.0), relevance * examined(X))
+    # Where nothing was shown, nothing is needed.
+    propensity = np.where(X["position"].isna(), np.nan, 0.5)
+    assert IPSScorer()(Linear(), X.assign(propensity=propensity), relevance * examined(X)) > 0
+
+
+def test_clicks_on_rows_that_were_not_shown_do_not_count():
+    X, relevance = world()
+    rate = relevance * examined(X)
+    scorer = IPSScorer(propensity=EXAMINATION)
+    with pytest.warns(ClickDataWarning, match="rows have a click but were not shown"):
+        found = scorer(Linear(), X, np.where(X["position"].isna(), 1.0, rate))
+    assert_allclose(found, scorer(Linear(), X, rate))
+
+
+def test_predictions_of_the_wrong_shape():
+    X, relevance = world()
+
+    class Wide(Linear):
+        def predict(self, X):
+            return np.zeros((len(X), 2))
+
+    with pytest.raises(ValueError, match=r"Wide.predict gave the shape \(160, 2\)"):
+        IPSScorer(propensity=EXAMINATION)(Wide(), X, relevance * examined(X))
+
+
+def test_lists_that_a_split_has_cut_are_noticed():
+    X = pd.DataFrame({"qid": [1, 2, 3], "position": [2, 3, 1], "bm25": [0.1, 0.2, 0.3]})
+    with pytest.warns(ClickDataWarning, match="67% of the lists have gaps"):
+        IPSScorer(propensity=EXAMINATION)(Linear().fit(X, None), X, [1, 0, 1])
