@@ -45,6 +45,13 @@ sphinx_gallery_conf = {
             "plot_cost_of_interventions.py",
             "plot_how_likely_identifiable.py",
             "plot_bias_factors_of_a_real_log.py",
+            "plot_which_propensities.py",
+            "plot_real_logs.py",
+            "plot_users.py",
+            "plot_user_aware.py",
+            "plot_sessions.py",
+            "plot_clusters_table.py",
+            "plot_ips_scorer.py",
             "*",
         ]
     ),

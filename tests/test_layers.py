@@ -82,6 +82,8 @@ def test_importing_the_package_does_not_import_torch():
     import sys
 
     code = (
-        "import sys, skultr, skultr.metrics, skultr.simulation; sys.exit('torch' in sys.modules)"
+        "import sys, skultr, skultr.metrics, skultr.simulation\n"
+        "from skultr.propensity import InterventionHarvesting, PowerLawPropensity\n"
+        "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

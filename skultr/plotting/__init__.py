@@ -7,5 +7,6 @@ a display is drawn.
 
 from ._examination import ExaminationDisplay
 from ._identifiability import IdentifiabilityDisplay
+from ._relevance import RelevanceDisplay
 
-__all__ = ["ExaminationDisplay", "IdentifiabilityDisplay"]
+__all__ = ["ExaminationDisplay", "IdentifiabilityDisplay", "RelevanceDisplay"]

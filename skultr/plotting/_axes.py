@@ -1,8 +1,8 @@
-"""What all pictures share: axes to draw on, and colours."""
+"""What all pictures share: axes to draw on, colours, and what is inside a fitted model."""
 
 from itertools import cycle
 
-__all__ = ["TRUTH", "colors_of", "make_axes", "palette"]
+__all__ = ["TRUTH", "colors_of", "make_axes", "palette", "steps_of"]
 
 #: The truth and other givens, apart from the colours of what was learned.
 TRUTH = "black"
@@ -50,6 +50,15 @@ def colors_of(names):
     found = {name: _OF_METHODS.get(_method(name)) for name in names}
     left = cycle(color for color in _PALETTE if color not in _OF_METHODS.values())
     return {name: color or next(left) for name, color in found.items()}
+
+
+def steps_of(estimator):
+    """The estimators inside a search and pipelines, the model itself last."""
+    if hasattr(estimator, "best_estimator_"):
+        return steps_of(estimator.best_estimator_)
+    if hasattr(estimator, "steps"):
+        return [inner for _, step in estimator.steps for inner in steps_of(step)]
+    return [estimator]
 
 
 def _method(name):

@@ -8,7 +8,8 @@ import pandas as pd
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from ._axes import TRUTH, colors_of, make_axes
+from ._axes import TRUTH, colors_of, make_axes, steps_of
+from ._user_curves import draw_interval, draw_user_curves, is_of_users, read_truth_of_users
 
 __all__ = ["ExaminationDisplay"]
 
@@ -26,17 +27,18 @@ class ExaminationDisplay:
     ----------
     tables : dict of str to DataFrame
         By name of the model: a table like ``examination_``, indexed by bias factor, with the
-        column ``examination`` and perhaps ``standard_error``, that of its logarithm.
-    truth : Series, default=None
-        True examination, indexed by bias factor.
+        column ``examination`` and perhaps ``standard_error``, that of its logarithm. Or a single
+        table that is indexed by user and bias factor.
+    truth : Series or DataFrame, default=None
+        True examination, indexed by bias factor; of users a frame of users by bias factors.
 
     Attributes
     ----------
     ax_ : matplotlib.axes.Axes
     figure_ : matplotlib.figure.Figure
     lines_ : dict of str to matplotlib.lines.Line2D
-        The curve (or points) of each model.
-    truth_line_ : matplotlib.lines.Line2D or None
+        The curve (or points) of each model; of each user, where users have curves of their own.
+    truth_line_ : matplotlib.lines.Line2D, matplotlib.collections.LineCollection or None
 
     See Also
     --------
@@ -66,11 +68,14 @@ class ExaminationDisplay:
         Parameters
         ----------
         estimator : fitted estimator with ``examination_``, or DataFrame
-            A ranker, a pipeline that ends in one, a search over one; or the table itself. With
-            an ``IdentifiabilityRepair`` in the pipeline, its codes are drawn as the bias factors
-            that they stand for.
-        truth : array-like of shape (n_positions,), mapping or Series, default=None
-            True examination: of positions 1, 2, ..., or by bias factor.
+            A ranker or propensity estimator, a pipeline that ends in one, a search over one; or
+            the table itself. With an ``IdentifiabilityRepair`` in the pipeline, its codes are
+            drawn as the bias factors that they stand for. Where users have curves of their own,
+            each gets a line; of ``UserClusters``, each cluster.
+        truth : array-like, mapping, Series or DataFrame, default=None
+            True examination: of positions 1, 2, ..., or by bias factor. Of users, an array of
+            shape (n_users, n_positions) whose row u belongs to user u, a frame of users by bias
+            factors, or a Series by both; it is scaled by one number to the estimates.
         name : str, default=None
             In the legend; by default the name of the class.
         ax : matplotlib axes, default=None
@@ -84,7 +89,7 @@ class ExaminationDisplay:
         """
         table = _table_of(estimator)
         if name is None:
-            name = "estimate" if table is estimator else type(_steps(estimator)[-1]).__name__
+            name = "estimate" if table is estimator else type(steps_of(estimator)[-1]).__name__
         return cls.from_estimators({name: table}, truth=truth, ax=ax, **plot_params)
 
     @classmethod
@@ -94,7 +99,8 @@ class ExaminationDisplay:
         Parameters
         ----------
         estimators : dict of str to estimator or DataFrame
-            By name; each as in :meth:`from_estimator`.
+            By name; each as in :meth:`from_estimator`. Curves of users need a picture of their
+            own: then there is one model.
         truth : array-like of shape (n_positions,), mapping or Series, default=None
             True examination: of positions 1, 2, ..., or by bias factor.
         ax : matplotlib axes, default=None
@@ -111,7 +117,8 @@ class ExaminationDisplay:
         TypeError
             If a model has no ``examination_``.
         ValueError
-            If there is no model, or models or truth have no bias factor in common.
+            If there is no model, or models or truth have no bias factor in common, or several
+            models have curves of users.
         """
         if not isinstance(estimators, Mapping) or not estimators:
             raise ValueError(
@@ -119,7 +126,17 @@ class ExaminationDisplay:
                 f"{estimators!r}."
             )
         tables = {name: _table_of(estimator) for name, estimator in estimators.items()}
-        return cls(tables=tables, truth=_read_truth(truth, tables)).plot(ax, **plot_params)
+        of_users = [name for name, table in tables.items() if is_of_users(table)]
+        if of_users and len(tables) > 1:
+            raise ValueError(
+                f"{of_users[0]!r} has a curve for each user; expected it alone, got {len(tables)} "
+                "models. Draw each on axes of its own (ax=...)."
+            )
+        if of_users:
+            truth = read_truth_of_users(truth, tables[of_users[0]])
+        else:
+            truth = _read_truth(truth, tables)
+        return cls(tables=tables, truth=truth).plot(ax, **plot_params)
 
     def plot(self, ax=None, *, confidence=0.95):
         """Draw.
@@ -127,6 +144,9 @@ class ExaminationDisplay:
         Up to 60 bias factors are curves, relative to the first factor that all have in common
         (click models know examination up to one factor only). More are points: the estimate
         against the truth, scaled to it; or, without a truth, the estimates in falling order.
+
+        Users have a line each, coloured by how far down they look. Up to 20 are named at the
+        ends of their lines and have intervals.
 
         Parameters
         ----------
@@ -141,23 +161,34 @@ class ExaminationDisplay:
         """
         if not (isinstance(confidence, Real) and 0 < confidence < 1):
             raise ValueError(f"confidence must be a number between 0 and 1, got {confidence!r}.")
-        curves = {name: table["examination"] for name, table in self.tables.items()}
-        known = list(curves.values()) + ([] if self.truth is None else [self.truth])
-        common = _common_factors(known)
+        quantile = float(ndtri((1 + confidence) / 2))
         self.ax_ = make_axes(ax, "ExaminationDisplay", (6.4, 4.4))
         self.figure_ = self.ax_.figure
-        self.lines_, self.truth_line_ = {}, None
-        if max(map(len, curves.values())) <= _MAX_CURVE:
-            self._plot_curves(curves, common[0], float(ndtri((1 + confidence) / 2)))
-        elif self.truth is not None:
-            self._plot_against_truth(curves)
-        else:
-            self._plot_sorted(curves)
         self.ax_.spines[["top", "right"]].set_visible(False)
+        first, *_ = self.tables.values()
+        if is_of_users(first):
+            found = draw_user_curves(self.ax_, first, self.truth, quantile)
+            self.lines_, self.truth_line_ = found
+            if self.truth is not None:
+                self.ax_.legend(frameon=False)
+            return self
+        self._plot_models(quantile)
         for handle in self.ax_.legend(frameon=False).legend_handles:
             # Points of a cloud are too small and pale to be told apart here.
             handle.set(alpha=1, markersize=6)
         return self
+
+    def _plot_models(self, quantile):
+        curves = {name: table["examination"] for name, table in self.tables.items()}
+        known = list(curves.values()) + ([] if self.truth is None else [self.truth])
+        common = _common_factors(known)
+        self.lines_, self.truth_line_ = {}, None
+        if max(map(len, curves.values())) <= _MAX_CURVE:
+            self._plot_curves(curves, common[0], quantile)
+        elif self.truth is not None:
+            self._plot_against_truth(curves)
+        else:
+            self._plot_sorted(curves)
 
     # ----------------------------------------------------------------------------------
     # Few bias factors
@@ -192,18 +223,7 @@ class ExaminationDisplay:
             return 0.0
         error = table.loc[index, "standard_error"].to_numpy(dtype=float)
         self._mark_unknown(x[np.isposinf(error)], relative[np.isposinf(error)], color)
-        there = np.isfinite(error)
-        if not there.any():
-            return 0.0
-        # Intervals of logarithms are skewed, and never reach below 0.
-        spread = np.exp(np.minimum(quantile * error, 50.0))
-        low, high = relative / spread, relative * spread
-        self.ax_.fill_between(
-            x, low, high, where=there, color=color, alpha=0.18, linewidth=0, zorder=1
-        )
-        # Bars too, for a factor whose neighbours have no interval, and where bands overlap.
-        self.ax_.vlines(x[there], low[there], high[there], color=color, linewidth=1.2, alpha=0.6)
-        return float(np.max(high[there]))
+        return draw_interval(self.ax_, x, relative, error, quantile, color)
 
     def _mark_unknown(self, x, y, color):
         """Hollow points: nothing links these factors with the first; their height says nothing."""
@@ -278,15 +298,6 @@ class ExaminationDisplay:
 # --------------------------------------------------------------------------------------
 # What the user gave
 # --------------------------------------------------------------------------------------
-def _steps(estimator):
-    """The estimators inside a search and pipelines, the model itself last."""
-    if hasattr(estimator, "best_estimator_"):
-        return _steps(estimator.best_estimator_)
-    if hasattr(estimator, "steps"):
-        return [inner for _, step in estimator.steps for inner in _steps(step)]
-    return [estimator]
-
-
 def _by_factor(table, steps):
     """The table by the bias factors of the log, where a step before the model coded them anew."""
     for step in steps:
@@ -305,12 +316,14 @@ def _table_of(estimator):
     """The table of examination of a fitted model."""
     table = estimator
     if not isinstance(estimator, pd.DataFrame):
-        *before, model = _steps(estimator)
+        *before, model = steps_of(estimator)
         if not hasattr(model, "examination_") and hasattr(model, "fit"):
             check_is_fitted(model)
         table = getattr(model, "examination_", None)
-        if isinstance(table, pd.DataFrame):
+        if isinstance(table, pd.DataFrame) and not is_of_users(table):
             table = _by_factor(table, before)
+        elif hasattr(model, "cluster_curves_"):
+            table = model.cluster_curves_.stack().to_frame("examination")
     if not isinstance(table, pd.DataFrame) or "examination" not in table:
         raise TypeError(
             f"{type(estimator).__name__} has no table of examination; expected a fitted model "
