@@ -21,6 +21,7 @@ _LAZY = {
     "DLARanker": "rankers",
     "IdentifiabilityRepair": "identifiability",
     "UserAwareIPSRanker": "rankers",
+    "VectorizationRanker": "rankers",
     "aggregate_clicks": "_aggregate",
 }
 _SUBMODULES = (

@@ -10,16 +10,39 @@ import numpy as np
 
 __all__ = [
     "EYE_TRACKING",
+    "TIANGONG_CLICK_MATRIX",
     "contextual_examination",
+    "matrix_click_probability",
     "pbm_click_probability",
     "power_law_at",
     "power_law_examination",
+    "trust_affine",
+    "trust_click_probability",
 ]
 
 #: P(examined) at positions 1 to 10, from eye tracking on result pages of a web search engine:
 #: Joachims, Granka, Pan, Hembrooke & Gay (2005), "Accurately interpreting clickthrough data as
 #: implicit feedback", SIGIR; the values are those that simulations of click logs share since.
 EYE_TRACKING = (0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06)
+
+#: Click rate by relevance grade (rows, 0 to 4) and position (columns, 1 to 10), counted on
+#: TianGong-ST, sessions of a web search engine with annotated documents: M. Chen, C. Liu, Z. Liu
+#: and J. Sun (2022), "Scalar is not enough: vectorization-based unbiased learning to rank", KDD,
+#: Figure 1. Its singular values are 1.399, 0.151, 0.069, 0.057 and 0.033.
+# fmt: off
+TIANGONG_CLICK_MATRIX = (
+    (0.590531, 0.086794, 0.085829, 0.066219, 0.022320,
+     0.003409, 0.004000, 0.002324, 0.001468, 0.002286),
+    (0.496226, 0.151815, 0.014456, 0.066909, 0.003719,
+     0.006607, 0.005155, 0.003054, 0.002560, 0.002574),
+    (0.541645, 0.097210, 0.035203, 0.021631, 0.014229,
+     0.007217, 0.011511, 0.014283, 0.008545, 0.004123),
+    (0.611413, 0.123859, 0.074209, 0.029114, 0.055367,
+     0.050326, 0.004774, 0.007994, 0.028296, 0.014935),
+    (0.742062, 0.162621, 0.241987, 0.039747, 0.013889,
+     0.032051, 0.008333, 0.002058, 0.009756, 0.003932),
+)
+# fmt: on
 
 
 def pbm_click_probability(relevance, examination):
@@ -113,3 +136,93 @@ def contextual_examination(examination, effect):
     """
     exponent = np.maximum(np.asarray(effect) + 1, 0)[..., None]
     return np.where(examination > 0, examination**exponent, 0.0)
+
+
+def trust_affine(examination, trust_positive, trust_negative):
+    """Slope α and offset β of the click probability under trust bias, α r + β.
+
+    α_k = θ_k (ε⁺_k − ε⁻_k) and β_k = θ_k ε⁻_k: trust is an affine function of relevance at each
+    position (Vardasbi, Oosterhuis & de Rijke 2020, "When inverse propensity scoring does not
+    work: affine corrections for unbiased learning to rank", CIKM).
+
+    Parameters
+    ----------
+    examination : ndarray of shape (n_positions,)
+        θ_k, P(examined).
+    trust_positive : ndarray of shape (n_positions,)
+        ε⁺_k, P(clicked | examined, relevant).
+    trust_negative : ndarray of shape (n_positions,)
+        ε⁻_k, P(clicked | examined, not relevant).
+
+    Returns
+    -------
+    alpha, beta : ndarray of shape (n_positions,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trust_affine(np.array([0.5]), np.array([1.0]), np.array([0.25]))
+    (array([0.375]), array([0.125]))
+    """
+    return examination * (trust_positive - trust_negative), examination * trust_negative
+
+
+def trust_click_probability(relevance, examination, trust_positive, trust_negative):
+    """P(click) under trust bias: θ_k (ε⁺_k r + ε⁻_k (1 − r)).
+
+    A user who examines a document reads its relevance off the page, and trusts the ranking: what
+    stands high is clicked more often than it deserves (Agarwal, Wang, Li, Bendersky & Najork 2019,
+    "Addressing trust bias for unbiased learning-to-rank", WWW).
+
+    Parameters
+    ----------
+    relevance : ndarray of shape (..., n_positions)
+        P(relevant) of the document at each position.
+    examination, trust_positive, trust_negative : ndarray of shape (n_positions,)
+        θ, ε⁺ and ε⁻ at each position; see :func:`trust_affine`.
+
+    Returns
+    -------
+    probability : ndarray of the shape of ``relevance``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trust_click_probability(
+    ...     np.array([[0.0, 1.0]]), np.array([0.8, 0.4]), np.ones(2), np.array([0.5, 0.25])
+    ... )
+    array([[0.4, 0.4]])
+    """
+    # Affine: two passes over the sessions, and exactly r θ for a user without trust bias.
+    alpha, beta = trust_affine(examination, trust_positive, trust_negative)
+    return relevance * alpha + beta
+
+
+def matrix_click_probability(grade, matrix):
+    """P(click) read off a table of grades and positions.
+
+    The one form that assumes nothing about how grade and position act together (Chen et al. 2022,
+    eq. 11).
+
+    Parameters
+    ----------
+    grade : ndarray of shape (..., n_positions), int
+        Grade of the document at each position, from 0; -1 where there is none, which is never
+        clicked.
+    matrix : ndarray of shape (n_grades, n_positions)
+        P(click) of a document of each grade at each position.
+
+    Returns
+    -------
+    probability : ndarray of the shape of ``grade``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> matrix_click_probability(np.array([[1, 0], [0, -1]]), np.array([[0.4, 0.1], [0.9, 0.2]]))
+    array([[0.9, 0.1],
+           [0.4, 0. ]])
+    """
+    # The row of zeros is the last, where -1 points.
+    with_none = np.vstack([matrix, np.zeros(matrix.shape[1])])
+    return with_none[grade, np.arange(matrix.shape[1])]

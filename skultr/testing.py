@@ -1,5 +1,6 @@
 """Checks that every ranker should pass, ours and yours: the ones scikit-learn cannot know of."""
 
+import inspect
 import pickle
 import warnings
 from functools import partial
@@ -20,6 +21,7 @@ from .preprocessing import OnFeatures
 __all__ = ["check_ranker"]
 
 _FEATURES = ["f0", "f1", "f2", "f3"]
+_SERVED = ["qid", *_FEATURES]
 
 
 def check_ranker(estimator, *, generate_only=False):
@@ -52,7 +54,8 @@ def check_ranker(estimator, *, generate_only=False):
     single-document and click-free queries; never-shown rows; role columns that do not leak;
     impressions against repeated rows; sample weights; pandas, Polars, PyArrow and arrays with
     keywords alike (engines that are not installed are left out); clone, pickle, same seed;
-    Pipeline and GridSearchCV; a serving frame without roles, with longer lists.
+    Pipeline and GridSearchCV; a serving frame without roles, with longer lists. A ranker whose
+    ``predict`` takes ``qid`` gets it, as a column or by keyword; to all others features must do.
 
     Examples
     --------
@@ -127,7 +130,8 @@ def _small_log():
 
 def _scores(estimator, log, clicks, **fit_params):
     """Scores of the documents by a clone fitted to a log."""
-    return clone(estimator).fit(log, clicks, **fit_params).predict(_documents()[_FEATURES])
+    fitted = clone(estimator).fit(log, clicks, **fit_params)
+    return fitted.predict(_documents()[_SERVED if _takes_queries(fitted) else _FEATURES])
 
 
 def _assert_same_model(actual, expected, message):
@@ -270,7 +274,14 @@ def _check_frames_and_arrays(estimator):
 
 def _scores_of_arrays(estimator, array, clicks, roles):
     fitted = clone(estimator).fit(array, clicks, **roles)
-    return fitted.predict(_documents()[_FEATURES].to_numpy())
+    documents = _documents()
+    # A ranker that looks at a query's candidates together must be told which they are.
+    queries = {"qid": documents["qid"]} if _takes_queries(fitted) else {}
+    return fitted.predict(documents[_FEATURES].to_numpy(), **queries)
+
+
+def _takes_queries(estimator):
+    return "qid" in inspect.signature(estimator.predict).parameters
 
 
 def _other_frames(log):

@@ -114,12 +114,13 @@ class NeuralEstimator(BaseEstimator):
 
     def _check_settings(self):
         """What the declared constraints cannot say."""
-        sizes = self.hidden_layer_sizes
-        if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
-            raise ValueError(
-                f"hidden_layer_sizes must hold whole numbers of units from 1, got {sizes!r}. An "
-                "empty tuple gives a linear ranker."
-            )
+        for name in ("hidden_layer_sizes", "base_hidden_layer_sizes"):
+            sizes = getattr(self, name, ())
+            if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
+                raise ValueError(
+                    f"{name} must hold whole numbers of units from 1, got {sizes!r}. An empty "
+                    "tuple gives a linear network."
+                )
         if isinstance(self.optimizer, type) and not issubclass(
             self.optimizer, torch.optim.Optimizer
         ):
@@ -177,6 +178,10 @@ class NeuralEstimator(BaseEstimator):
         validation = None
         if valid is not None:
             validation = ListDataset(valid[0], inputs, clicks[valid[1]], click_only)
+        self._train_on(dataset, validation, module, criterion, task, param_groups, callbacks)
+
+    def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):
+        """Train ``module`` on batches of any kind; sets ``net_``, ``history_``, ``n_iter_``."""
         self.net_ = self._make_net(
             module, criterion, validation, task, list(param_groups), list(callbacks)
         )
@@ -187,7 +192,8 @@ class NeuralEstimator(BaseEstimator):
         self._record_history(self.net_)
 
     def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
-        callbacks = [("epochs", _EpochTasks(self, task)), *callbacks]
+        if task is not None:
+            callbacks = [("epochs", _EpochTasks(self, task)), *callbacks]
         if self.max_grad_norm is not None:
             callbacks.append(("clip", GradientNormClipping(self.max_grad_norm)))
         if validation is not None:
@@ -254,6 +260,10 @@ class NeuralEstimator(BaseEstimator):
             (log.select_queries(keep), np.flatnonzero(keep[log.query]))
             for keep in (~held_out, held_out)
         )
+
+    def _attributes_so_far(self, module):
+        """What predicting needs, in the middle of a training: for scikit-learn's callbacks."""
+        return {"network_": copy.deepcopy(module.network)}
 
     def _record_history(self, net):
         names = [name for name in ("train_loss", "valid_loss") if name in net.history[-1]]
@@ -338,7 +348,7 @@ class _EpochTasks(Callback):
             estimator=self.estimator,
             X=self.task.X,
             y=self.task.y,
-            reconstruction_attributes=lambda: {"network_": copy.deepcopy(net.module_.network)},
+            reconstruction_attributes=lambda: self.estimator._attributes_so_far(net.module_),
         )
         if stop:
             raise KeyboardInterrupt  # how a skorch callback ends the training

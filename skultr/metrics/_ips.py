@@ -21,6 +21,7 @@ from .._propensity_source import row_propensities
 from .._roles import FIT_ROLES, read_role
 from .._segments import offsets_from_sorted, sort_in_segment
 from ..exceptions import ClickDataWarning, python_value, warn_user
+from ._scorers import predict_within
 
 __all__ = ["IPSEstimate", "IPSScorer"]
 
@@ -221,7 +222,7 @@ class IPSScorer:
         check_consistent_length(X, y)
         served = _read_served(X, y, sample_weight, roles)
         weight = self._click_weights(served, X, y, sample_weight, roles)
-        credit = self._credits(served.list_, _predictions(estimator, X, len(y)))
+        credit = self._credits(served.list_, _predictions(estimator, X, roles["qid"], len(y)))
         debiased = served.clicks * weight
         total = debiased if self.normalize else served.sessions
         value, error = _ratio(debiased * credit, total, served.query)
@@ -354,8 +355,8 @@ def _check_one_row_a_position(list_, position, shown, query, query_ids):
         )
 
 
-def _predictions(estimator, X, n_rows):
-    scores = np.asarray(estimator.predict(X), dtype=float)
+def _predictions(estimator, X, qid, n_rows):
+    scores = np.asarray(predict_within(estimator, X, qid), dtype=float)
     if scores.shape != (n_rows,):
         raise ValueError(
             f"{type(estimator).__name__}.predict gave the shape {scores.shape}; expected one "

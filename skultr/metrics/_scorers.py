@@ -5,10 +5,10 @@ import inspect
 import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
-from sklearn.utils.metadata_routing import MetadataRequest
+from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from .._hashing import equal_rows
-from .._roles import ROLES, is_frame, read_features, read_role
+from .._roles import ROLES, is_frame, read_features, read_role, role_columns
 from .._segments import encode
 from ._ranking import (
     average_precision_score,
@@ -19,7 +19,7 @@ from ._ranking import (
     reciprocal_rank_score,
 )
 
-__all__ = ["RankingScorer"]
+__all__ = ["RankingScorer", "predict_within"]
 
 _METRICS = {
     "ap": average_precision_score,
@@ -124,7 +124,7 @@ class RankingScorer:
             )
         document = _document_codes(X, encode(qid)[0], read_role(X, "doc", doc), rows)
         rows = rows[_first_rows(document, relevance[rows], rows)]
-        score = np.asarray(estimator.predict(X))
+        score = np.asarray(predict_within(estimator, X, qid))
         return _METRICS[self.metric](
             relevance[rows], score[rows], qid=qid[rows], k=self.k, **self.options
         )
@@ -144,6 +144,22 @@ class RankingScorer:
     def __repr__(self):
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"RankingScorer({self.metric!r}, k={self.k!r}{options})"
+
+
+def predict_within(estimator, X, qid):
+    """Scores of X, by an estimator that may look at the candidates of a query together.
+
+    Parameters
+    ----------
+    estimator : object
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    qid : ndarray of shape (n_rows,) or None
+        Query ids that X may not hold.
+    """
+    if qid is None or (is_frame(X) and "qid" in role_columns(X)):
+        return estimator.predict(X)
+    takes_queries = get_routing_for_object(estimator).consumes("predict", ["qid"])
+    return estimator.predict(X, qid=qid) if takes_queries else estimator.predict(X)
 
 
 def _required(X, role, value, purpose):

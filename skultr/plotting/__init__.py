@@ -5,8 +5,16 @@ axes as attributes. They need matplotlib (``pip install "skultr[plot]"``), which
 a display is drawn.
 """
 
+from ._embedding import EmbeddingDisplay
 from ._examination import ExaminationDisplay
 from ._identifiability import IdentifiabilityDisplay
+from ._rank import RankDisplay
 from ._relevance import RelevanceDisplay
 
-__all__ = ["ExaminationDisplay", "IdentifiabilityDisplay", "RelevanceDisplay"]
+__all__ = [
+    "EmbeddingDisplay",
+    "ExaminationDisplay",
+    "IdentifiabilityDisplay",
+    "RankDisplay",
+    "RelevanceDisplay",
+]

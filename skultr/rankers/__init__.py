@@ -1,20 +1,26 @@
 """Rankers that learn relevance from clicks: ``fit``, ``predict``, ``rank``, ``score``."""
 
+from ._affine import AffineRanker
 from ._alternating import DLARanker, RegressionEMRanker
 from ._lambdamart import LambdaMARTRanker
+from ._pair_debias import PairDebiasRanker
 from ._ratio import PRSRanker
 from ._towers import TwoTowerRanker
 from ._trees import DistilledRanker
+from ._vectorization import VectorizationRanker
 from ._weighted import IPSRanker, NaiveRanker, UserAwareIPSRanker
 
 __all__ = [
+    "AffineRanker",
     "DLARanker",
     "DistilledRanker",
     "IPSRanker",
     "LambdaMARTRanker",
     "NaiveRanker",
     "PRSRanker",
+    "PairDebiasRanker",
     "RegressionEMRanker",
     "TwoTowerRanker",
     "UserAwareIPSRanker",
+    "VectorizationRanker",
 ]

@@ -28,6 +28,7 @@ __all__ = [
     "BaseRanker",
     "FitTask",
     "examination_table",
+    "factor_codes",
     "fit_to_log",
     "lists_per_unit",
     "warn_unless_identifiable",
@@ -147,8 +148,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         -------
         ranks : ndarray of shape (n_rows,), int
         """
-        scores = self.predict(X)
-        return rank_in_segment(encode(self._query_ids(X, qid, "rank"))[0], scores)
+        check_is_fitted(self)
+        qid = self._query_ids(X, qid, "rank")
+        return rank_in_segment(encode(qid)[0], self._scores_within(X, qid))
 
     def score(self, X, y, sample_weight=None, *, qid=None):
         """Mean nDCG@10 over queries of ``predict(X)`` against graded relevance.
@@ -169,9 +171,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         score : float
             Queries without a relevant document are skipped.
         """
+        check_is_fitted(self)
         _warn_about_clicks_as_relevance(X, y)
         qid = self._query_ids(X, qid, "score")
-        scores = self.predict(X)
+        scores = self._scores_within(X, qid)
         if sample_weight is None:
             return float(ndcg_score(y, scores, qid=qid, k=10))
         codes = encode(qid)[0]
@@ -206,6 +209,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _before_folding(self, log):
         """The log of single sessions as the ranker wants it; a hook for subclasses."""
         return log
+
+    def _scores_within(self, X, qid):
+        """Scores for ``rank`` and ``score``; a hook for rankers that look at the whole query."""
+        return self.predict(X)
 
     def _read_log(self, X, y, sample_weight, roles):
         """The folded log. A method of its own, so that the rows' features do not outlive it."""
@@ -305,6 +312,45 @@ def fit_to_log(ranker, log):
         propensity=log.propensity,
         impressions=log.weight,
     )
+
+
+def factor_codes(known, X, bias, position):
+    """Code of the bias factor of each row, -1 where it has none.
+
+    Parameters
+    ----------
+    known : ndarray of shape (n_factors,)
+        Bias factors of the training log.
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    bias, position : array-like of shape (n_rows,) or None
+        They win over the columns of X, and ``bias`` over ``position``.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_rows,), int
+
+    Raises
+    ------
+    ValueError
+        If there are no bias factors, or one is not known.
+    """
+    values = read_role(X, "bias", bias)
+    if values is None:
+        values = read_role(X, "position", position)
+    if values is None:
+        raise ValueError(
+            "X has neither a column 'bias' nor 'position', and neither was passed: "
+            "predict_click needs the bias factor that each row is shown under."
+        )
+    codes = pd.Index(known).get_indexer(values)
+    unknown = (codes < 0) & ~np.isnan(values)
+    if unknown.any():
+        raise ValueError(
+            f"{int(unknown.sum())} rows have a bias factor that was not in the training log, "
+            f"such as {values[unknown][0]:g}: nothing is known of it. Map it to a "
+            "known factor first, as IdentifiabilityRepair does."
+        )
+    return codes
 
 
 def lists_per_unit(log, mass):

@@ -16,7 +16,7 @@ from .._roles import feature_columns, is_frame, read_role
 from .._tabular import fit_factors, fit_tabular, loss_of_objective
 from .._torch._net import NeuralEstimator
 from ..exceptions import python_value, warn_user
-from ._base import BaseRanker, examination_table, warn_unless_identifiable
+from ._base import BaseRanker, examination_table, factor_codes, warn_unless_identifiable
 
 __all__ = ["ClickRanker"]
 
@@ -108,7 +108,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
             If a bias factor was not in the training log.
         """
         check_is_fitted(self)
-        factor = self._factor_codes(X, bias, position)
+        factor = factor_codes(self._bias_values, X, bias, position)
         shown = np.flatnonzero(factor >= 0)
         # Candidates that were never shown may be documents that an embedding does not know.
         doc = read_role(X, "doc", doc) if self.relevance == "embedding" else None
@@ -120,26 +120,6 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         else:
             probability[shown] = np.minimum(relevance * np.exp(logits), 1.0)
         return probability
-
-    def _factor_codes(self, X, bias, position):
-        """Code of the bias factor of each row, -1 where it has none."""
-        values = read_role(X, "bias", bias)
-        if values is None:
-            values = read_role(X, "position", position)
-        if values is None:
-            raise ValueError(
-                "X has neither a column 'bias' nor 'position', and neither was passed: "
-                "predict_click needs the bias factor that each row is shown under."
-            )
-        place = pd.Index(self._bias_values).get_indexer(values)
-        unknown = (place < 0) & ~np.isnan(values)
-        if unknown.any():
-            raise ValueError(
-                f"{int(unknown.sum())} rows have a bias factor that was not in the training log, "
-                f"such as {values[unknown][0]:g}: nothing is known of its examination. Map it to "
-                "a known factor first, as IdentifiabilityRepair does."
-            )
-        return place
 
     def _read_features(self, X, *, reset):
         # An embedding reads documents, not features: a log without a feature is complete.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from lightgbm import LGBMRegressor
 from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from .._constraints import HasMethods
@@ -89,13 +90,19 @@ class DistilledRanker(BaseRanker):
         self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
         shown = np.unique(log.doc[log.shown])
         features = log.features[shown]
-        if getattr(self.teacher_, "relevance", None) == "embedding":
-            relevance = self.teacher_.predict(features, doc=shown)
-        else:
-            relevance = self.teacher_.predict(features)
+        relevance = self.teacher_.predict(features, **self._roles_of_documents(log, shown))
         impressions = np.bincount(log.doc, log.weight * log.shown, minlength=len(log.features))
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         self.student_.fit(features, relevance, sample_weight=impressions[shown])
+
+    def _roles_of_documents(self, log, shown):
+        """What the teacher must know of documents beside their features."""
+        if getattr(self.teacher_, "relevance", None) == "embedding":
+            return {"doc": shown}
+        if not get_routing_for_object(self.teacher_).consumes("predict", ["qid"]):
+            return {}
+        _, rows = np.unique(log.doc[log.shown], return_index=True)
+        return {"qid": log.query[log.shown][rows]}
 
     def _score(self, features):
         return np.asarray(self.student_.predict(features), dtype=float)

@@ -5,7 +5,8 @@ the clicks, and the truth behind them. Nothing here knows an estimator, and no e
 this folder.
 """
 
-from .._browsing import EYE_TRACKING
+from .._browsing import EYE_TRACKING, TIANGONG_CLICK_MATRIX
+from ._beyond_scalar import ClickMatrixUser, TrustBiasUser
 from ._disconnected import make_disconnected_log
 from ._experiments import MixturePolicy, ShufflePolicy, SwapPolicy
 from ._generate import SimulatedLog, simulate_clicks
@@ -24,6 +25,8 @@ from ._users import (
 
 __all__ = [
     "EYE_TRACKING",
+    "TIANGONG_CLICK_MATRIX",
+    "ClickMatrixUser",
     "ContextualPositionBasedUser",
     "DeterministicPolicy",
     "MixturePolicy",
@@ -32,6 +35,7 @@ __all__ = [
     "ShufflePolicy",
     "SimulatedLog",
     "SwapPolicy",
+    "TrustBiasUser",
     "UniformPolicy",
     "UserPopulation",
     "make_disconnected_log",

@@ -124,22 +124,28 @@ def simulate_clicks(
     truth : Bunch
         ``examination``, ndarray of shape (n_positions,): P(examined) by position;
         ``relevance_probability``, ndarray of shape (n_documents,): P(found relevant | examined)
-        of each row of ``documents``; ``scores``, ndarray of shape (n_documents,) or
-        (n_documents, n_rankers): what the policy ranked by. If the user has contexts, also
-        ``context_vectors``, ndarray of shape (n_contexts, n_context_features), and
-        ``examination_table``, ndarray of shape (n_contexts, n_positions); ``examination`` is then
-        that of the neutral context. If there are several users, ``examination_table`` has the
-        shape (n_users, n_positions) and ``examination`` is its mean over the sessions;
-        ``user_weights``, ndarray of shape (n_users,), is P(user) and ``query_weights``, ndarray
-        of shape (n_users, n_queries), P(query | user) in the sorted order of the query ids.
+        of each row of ``documents`` (of no effect on a :class:`ClickMatrixUser`); ``scores``,
+        ndarray of shape (n_documents,) or (n_documents, n_rankers): what the policy ranked by.
+
+        If the user has contexts, also ``context_vectors``, ndarray of shape
+        (n_contexts, n_context_features), and ``examination_table``, ndarray of shape
+        (n_contexts, n_positions); ``examination`` is then that of the neutral context.
+
+        If there are several users, ``examination_table`` has the shape (n_users, n_positions) and
+        ``examination`` is its mean over the sessions; ``user_weights``, ndarray of shape
+        (n_users,), is P(user) and ``query_weights``, ndarray of shape (n_users, n_queries),
+        P(query | user) in the sorted order of the query ids.
+
+        If clicks are not examination times relevance, also what they are: ``alpha`` and ``beta``
+        of a :class:`TrustBiasUser`, ``click_matrix`` of a :class:`ClickMatrixUser`.
 
     Raises
     ------
     ValueError
-        If a role is missing, a grade is missing or outside the scale, document ids recur, the
-        examination is not known as deep as ``n_positions``, or the weights or scores do not fit
-        the documents. If a feature is called ``context`` and the user has contexts, or ``arm``
-        and the policy experiments.
+        If a role is missing, a grade is missing, outside the scale or unknown to the user,
+        document ids recur, the examination is not known as deep as ``n_positions``, or the
+        weights or scores do not fit the documents. If a feature is called ``context`` and the
+        user has contexts, or ``arm`` and the policy experiments.
 
     Notes
     -----
@@ -155,6 +161,11 @@ def simulate_clicks(
     one have ``user_weights``, ``examination_table(n_positions)`` and
     ``draw_query_weights(query_weights, rng)``, and ``click`` gets the user of each session as its
     third argument. See :class:`UserPopulation`.
+
+    A user who does not go by the relevance probability has ``read_grades(grade)``, called once
+    with the grades of all documents; ``click`` then gets what it returned in their place, and -1
+    where nothing is shown. See :class:`ClickMatrixUser`. What ``truth_at(n_positions)`` of a user
+    returns, a mapping, joins the truth.
 
     The columns ``context`` and ``arm`` have no role: name them where they are read, as
     ``bias=["position", "context"]``, or drop them, or a ranker takes them for features of the
@@ -202,9 +213,11 @@ def simulate_clicks(
         context = _draw_contexts(user, shown, of_user.spawn(1)[0])
         truth.context_vectors = np.asarray(user.context_vectors)
     truth.update(of_population)
+    truth.update(user.truth_at(n_positions) if hasattr(user, "truth_at") else {})
     if who is not None or context is not None:
         truth.examination_table = np.asarray(user.examination_table(n_positions))
-    clicks = _click(user, shown, truth.relevance_probability, of_user, who, context)
+    judged = _judge(user, truth.relevance_probability, roles["relevance"])
+    clicks = _click(user, shown, judged, of_user, who, context)
     X = _log_frame(documents, roles, shown, who, {"arm": arm, "context": context}, features)
     return SimulatedLog(X, clicks, truth)
 
@@ -359,7 +372,20 @@ def _draw_contexts(user, shown, rng):
     return context
 
 
-def _click(user, shown, relevance, rng, *about):
+def _judge(user, relevance, grade):
+    """What the user judges each document by, and in the end, where -1 points, an empty place."""
+    if not hasattr(user, "read_grades"):
+        return np.append(relevance, 0.0)
+    read = np.asarray(user.read_grades(grade))
+    if read.shape != grade.shape:
+        raise ValueError(
+            f"The user's read_grades returned the shape {read.shape}; expected one value for each "
+            f"of the documents, {grade.shape}."
+        )
+    return np.append(read, -1)
+
+
+def _click(user, shown, judged, rng, *about):
     """Clicks of the rows that were shown, session by session.
 
     ``about`` is what the user's ``click`` gets to know of each session, None for nothing.
@@ -371,7 +397,7 @@ def _click(user, shown, relevance, rng, *about):
         rows = shown[first : first + _CHUNK]
         there = rows >= 0
         of_chunk = [values[first : first + _CHUNK] for values in about]
-        drawn = user.click(np.where(there, relevance[rows], 0.0), rng, *of_chunk)[there]
+        drawn = user.click(judged[rows], rng, *of_chunk)[there]
         clicks[start : start + len(drawn)] = drawn
         start += len(drawn)
     return clicks

@@ -1,0 +1,401 @@
+"""Click rates of few rows by bias factors: their best fit of a given rank, and what it leaves.
+
+Two tables say how likely the clicks of a log are, given a matrix of click rates.
+:class:`RateTable` compares rows between documents, :class:`WithinDocuments` compares bias factors
+within documents. Fits and tests ask both for the same three things: the score, the information,
+and what each independent part of the log contributed to the score.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import lstsq
+from scipy.special import xlog1py, xlogy
+
+from .._segments import offsets_from_sorted
+
+__all__ = [
+    "LowRankFit",
+    "RateTable",
+    "WithinDocuments",
+    "fit_low_rank",
+    "solve_each",
+    "with_center",
+]
+
+#: Clicks that the prior adds to each cell: they keep rates above 0, and fill empty cells.
+_PRIOR = 0.5
+#: Probabilities stay below 1 by at least this much.
+_MARGIN = 1e-9
+_MAX_STEPS, _MAX_HALVINGS = 100, 30
+#: Change of a logarithm that a quadratic approximation is trusted with.
+_LONGEST = 2.0
+#: Share of the information that holds what nothing else does.
+_HOLD = 1e-7
+#: Twice the log-likelihood that another step would bring, below which it is not worth taking.
+_TOL = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class RateTable:
+    """Clicks and impressions by row and bias factor, as independent binomials.
+
+    Parameters
+    ----------
+    row, factor, cluster : ndarray of shape (n_cells,), int
+        Clicks of different clusters are independent.
+    clicks, weight : ndarray of shape (n_cells,)
+    shape : tuple of (n_rows, n_factors)
+    center : ndarray of shape (n_rows, n_factors) or None
+        Rates that the prior clicks have.
+    """
+
+    row: np.ndarray
+    factor: np.ndarray
+    cluster: np.ndarray | None
+    clicks: np.ndarray
+    weight: np.ndarray
+    shape: tuple
+    center: np.ndarray | None = None
+
+    @cached_property
+    def sums(self):
+        """Clicks and impressions, each of shape (n_rows, n_factors)."""
+        return _sums(self.row * self.shape[1] + self.factor, self)
+
+    def score(self, rate):
+        """Log-likelihood of a matrix of rates; its gradient and information in the logarithms.
+
+        Returns
+        -------
+        value : float
+            Minus infinity where a rate is not in (0, 1).
+        gradient : ndarray of shape (n_rows, n_factors)
+        information : ndarray of shape (n_rows, n_factors, n_factors)
+        """
+        if not ((rate > 0) & (rate < 1 - _MARGIN)).all():
+            return -np.inf, None, None
+        clicks, weight = self.sums
+        prior = _PRIOR * rate / self.center
+        value = (xlogy(clicks, rate) + xlog1py(weight - clicks, -rate)).sum()
+        value += (_PRIOR * np.log(rate) - prior).sum()
+        gradient = (clicks - weight * rate) / (1 - rate) + _PRIOR - prior
+        information = weight * rate / (1 - rate) + prior
+        return value, gradient, information[:, :, None] * np.eye(self.shape[1])
+
+    def saturated(self):
+        """The likeliest matrix of rates without any constraint."""
+        clicks, weight = self.sums
+        pull = _PRIOR / self.center
+        # Where the slope of the log-likelihood is 0, a quadratic equation.
+        clicks, missed = clicks + _PRIOR, np.maximum(weight - clicks, 0.0)
+        root = np.sqrt((clicks - pull) ** 2 + missed * (2 * (clicks + pull) + missed))
+        return 2 * clicks / (clicks + missed + pull + root)
+
+    def contributions(self, rate):
+        """What each cluster contributed to the score, shape (n_clusters, n_rows * n_factors)."""
+        cell = self.row * self.shape[1] + self.factor
+        p = rate[self.row, self.factor]
+        residual = (self.clicks - self.weight * p) / (1 - p)
+        cluster = self.cluster
+        if cluster is None:
+            cluster = np.arange(len(cell))
+            residual = np.sqrt(self.weight * p / (1 - p))
+        size = self.shape[0] * self.shape[1]
+        return sparse.csr_array((residual, (cluster, cell)), (cluster.max() + 1, size))
+
+    def scaled(self, rate):
+        """Rates on the scale of the clicks; here they are."""
+        return rate
+
+    def centered(self, rate, change):
+        """Changes of the logarithms that keep the scale; here any do."""
+        return change
+
+
+@dataclass(frozen=True, eq=False)
+class WithinDocuments:
+    """Where the clicks of each document fell, given their number, for documents in few groups.
+
+    The scale of a group's rates does not matter here, nor what its documents are like beyond
+    how their click rate depends on the bias factor.
+
+    Parameters
+    ----------
+    unit, factor : ndarray of shape (n_cells,), int
+        Sorted by unit.
+    clicks, weight : ndarray of shape (n_cells,)
+    group, cluster : ndarray of shape (n_units,), int
+    shape : tuple of (n_groups, n_factors)
+    center : ndarray of shape (n_groups, n_factors) or None
+    """
+
+    unit: np.ndarray
+    factor: np.ndarray
+    clicks: np.ndarray
+    weight: np.ndarray
+    group: np.ndarray
+    cluster: np.ndarray
+    shape: tuple
+    center: np.ndarray | None = None
+
+    @cached_property
+    def sums(self):
+        """Clicks and impressions, each of shape (n_groups, n_factors)."""
+        return _sums(self.group[self.unit] * self.shape[1] + self.factor, self)
+
+    def score(self, rate):
+        """As of :class:`RateTable`, of the conditional likelihood."""
+        if not (rate > 0).all():
+            return -np.inf, None, None
+        n_factors = self.shape[1]
+        clicked = self._clicked
+        total, share = self._shares(rate)
+        prior = n_factors * _PRIOR
+        target = self.center / self.center.sum(axis=1, keepdims=True)
+        own = rate / rate.sum(axis=1, keepdims=True)
+        value = (clicked.clicks * np.log(np.maximum(share, 1e-300))).sum()
+        value += prior * (target * np.log(own)).sum()
+        size = self.shape[0] * n_factors
+        expected = np.bincount(clicked.cell, total * share, size).reshape(self.shape)
+        gradient = self.sums[0] - expected + prior * (target - own)
+        information = (expected + prior * own)[:, :, None] * np.eye(n_factors)
+        information -= prior * own[:, :, None] * own[:, None, :]
+        half = sparse.csr_array(
+            (np.sqrt(total) * share, clicked.cell, clicked.offsets),
+            (len(clicked.offsets) - 1, size),
+        )
+        # Documents of different groups share no column: the blocks of groups are all there is.
+        product = (half.T @ half).toarray().reshape(*self.shape, *self.shape)
+        information -= np.einsum("gtgs->gts", product)
+        return value, gradient, information
+
+    def saturated(self):
+        """The likeliest matrix of rates without any constraint, up to a scale a group."""
+        log_rate = np.log(self.center)
+        value, gradient, information = self.score(np.exp(log_rate))
+        for _ in range(_MAX_STEPS):
+            step = solve_each(information, gradient[None])[0]
+            if (gradient * step).sum() < _TOL:
+                break
+            length = min(1.0, _LONGEST / np.abs(step).max())
+            for _ in range(_MAX_HALVINGS):
+                found = self.score(np.exp(log_rate + length * step))
+                if found[0] >= value:
+                    break
+                length /= 2
+            else:
+                break
+            log_rate = log_rate + length * step
+            value, gradient, information = found
+        return np.exp(log_rate)
+
+    def contributions(self, rate):
+        """What each cluster contributed to the score, shape (n_clusters, n_groups * n_factors)."""
+        clicked = self._clicked
+        total, share = self._shares(rate)
+        size = self.shape[0] * self.shape[1]
+        cluster = self.cluster[clicked.unit]
+        return sparse.csr_array(
+            (clicked.clicks - total * share, (cluster, clicked.cell)),
+            (self.cluster.max() + 1, size),
+        )
+
+    def scaled(self, rate):
+        """Rates at which each group's impressions would have brought its clicks."""
+        clicks, weight = self.sums
+        return rate * (clicks.sum(axis=1) / (weight * rate).sum(axis=1))[:, None]
+
+    def centered(self, rate, change):
+        """Changes of the logarithms of rates, without those of a group's scale."""
+        _, weight = self.sums
+        share = weight * rate
+        share /= share.sum(axis=1, keepdims=True)
+        return change - (share * change).sum(axis=-1, keepdims=True)
+
+    @cached_property
+    def _clicked(self):
+        """The cells of units that were clicked: the others say nothing here."""
+        clicks = np.bincount(self.unit, self.clicks, len(self.group))
+        cells = np.flatnonzero(clicks[self.unit] > 0)
+        unit = self.unit[cells]
+        return _Clicked(
+            unit=unit,
+            cell=self.group[unit] * self.shape[1] + self.factor[cells],
+            clicks=self.clicks[cells],
+            weight=self.weight[cells],
+            total=clicks[unit],
+            offsets=offsets_from_sorted(unit),
+        )
+
+    def _shares(self, rate):
+        """Of each clicked cell: clicks of its unit, and the share of them to be expected here."""
+        clicked = self._clicked
+        expected = clicked.weight * rate.ravel()[clicked.cell]
+        of_unit = np.add.reduceat(expected, clicked.offsets[:-1])
+        return clicked.total, expected / np.repeat(of_unit, np.diff(clicked.offsets))
+
+
+class _Clicked(NamedTuple):
+    """Cells of the units that were clicked, sorted by unit."""
+
+    unit: np.ndarray
+    cell: np.ndarray
+    clicks: np.ndarray
+    weight: np.ndarray
+    total: np.ndarray
+    offsets: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankFit:
+    """The likeliest matrix of a given rank.
+
+    Parameters
+    ----------
+    left : ndarray of shape (n_rows, rank)
+    right : ndarray of shape (n_factors, rank)
+    value : float
+        Log-likelihood.
+    gradient : ndarray of shape (n_rows, n_factors)
+    information : ndarray of shape (n_rows, n_factors, n_factors)
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    value: float
+    gradient: np.ndarray
+    information: np.ndarray
+
+    @property
+    def rate(self):
+        """The matrix, up to a scale a row where documents are compared with themselves."""
+        return self.left @ self.right.T
+
+    def residuals(self, gradients):
+        """What no small change within the rank explains, in units of its noise.
+
+        Parameters
+        ----------
+        gradients : ndarray of shape (n, n_rows, n_factors)
+
+        Returns
+        -------
+        residuals : ndarray of shape (n, n_rows, n_factors)
+        """
+        slopes = _slopes(self.left, self.right)
+        pull = np.einsum("gts,gsp->gtp", self.information, slopes)
+        bend = np.einsum("gtp,gtq->pq", slopes, pull)
+        along = np.einsum("gtp,ngt->pn", slopes, gradients)
+        inside = np.einsum("gtp,pn->ngt", pull, lstsq(bend, along, cond=1e-10)[0])
+        noise = np.sqrt(np.einsum("gtt->gt", self.information))
+        return (gradients - inside) / noise
+
+
+def fit_low_rank(table, rank, start=None):
+    """Fit the likeliest matrix of rates of a given rank, by Fisher's scoring.
+
+    Parameters
+    ----------
+    table : RateTable or WithinDocuments
+        With a center.
+    rank : int
+    start : LowRankFit, default=None
+        The fit of one rank less.
+
+    Returns
+    -------
+    fit : LowRankFit
+    """
+    if start is None:
+        # Not so near to 1 that rounding would end above it.
+        left, right = _rank_one(table.center * min(1.0, 0.999 / table.center.max()))
+        start = LowRankFit(left, right, *table.score(left @ right.T))
+    fit = start if rank == 1 else _with_one_more(table, start)
+    for _ in range(_MAX_STEPS):
+        slopes = _slopes(fit.left, fit.right)
+        bend = np.einsum("gtp,gts,gsq->pq", slopes, fit.information, slopes, optimize=True)
+        along = np.einsum("gtp,gt->p", slopes, fit.gradient)
+        step = lstsq(bend, along, cond=1e-10)[0]
+        if along @ step < _TOL:
+            return fit
+        left = step[: fit.left.size].reshape(fit.left.shape)
+        right = step[fit.left.size :].reshape(fit.right.shape)
+        better = _search(table, fit, left, right)
+        if better is None:
+            return fit
+        fit = better
+    return fit
+
+
+def solve_each(information, gradients):
+    """Change of the logarithms that each gradient asks for, shape (n, n_rows, n_factors)."""
+    size = np.einsum("gtt->g", information) / information.shape[1]
+    # Holds the scale of a row where the information does not know it, and nothing else.
+    held = information + _HOLD * size[:, None, None]
+    change = np.linalg.solve(held, np.moveaxis(gradients, 0, -1))
+    return np.moveaxis(change, -1, 0)
+
+
+def with_center(table):
+    """The table with prior clicks at the rates of its likeliest matrix of rank one."""
+    clicks, weight = table.sums
+    of_row = (clicks.sum(axis=1) + _PRIOR) / (weight.sum(axis=1) + 1)
+    of_factor = (clicks.sum(axis=0) + _PRIOR) / (weight.sum(axis=0) + 1)
+    crude = np.outer(of_row, of_factor) / (clicks.sum() / weight.sum())
+    table = replace(table, center=crude * min(1.0, 0.9 / crude.max()))
+    return replace(table, center=fit_low_rank(table, 1).rate)
+
+
+def _sums(cell, table):
+    size = table.shape[0] * table.shape[1]
+    return [
+        np.bincount(cell, values, size).reshape(table.shape)
+        for values in (table.clicks, table.weight)
+    ]
+
+
+def _rank_one(matrix):
+    """The positive factors of a matrix of rank about one."""
+    logs = np.log(matrix)
+    left = logs.mean(axis=1)
+    return np.exp(left)[:, None], np.exp((logs - left[:, None]).mean(axis=0))[:, None]
+
+
+def _slopes(left, right):
+    """Slopes of the logarithms of rates, of shape (n_rows, n_factors, n_parameters)."""
+    n_rows, n_factors = len(left), len(right)
+    of_left = np.einsum("gh,tk->gthk", np.eye(n_rows), right)
+    of_right = np.einsum("ts,gk->gtsk", np.eye(n_factors), left)
+    flat = [part.reshape(n_rows, n_factors, -1) for part in (of_left, of_right)]
+    return np.concatenate(flat, axis=2) / (left @ right.T)[:, :, None]
+
+
+def _search(table, fit, left, right):
+    """The first of ever shorter steps that raises the likelihood, None if none does."""
+    length = 1.0
+    for _ in range(_MAX_HALVINGS):
+        new = fit.left + length * left, fit.right + length * right
+        found = table.score(new[0] @ new[1].T)
+        if found[0] > fit.value:
+            return LowRankFit(*new, *found)
+        length /= 2
+    return None
+
+
+def _with_one_more(table, fit):
+    """A fit with the component added that the residuals show most of."""
+    noise = np.sqrt(np.einsum("gtt->gt", fit.information)) / fit.rate  # precision of the rates
+    left, right = _rank_one(noise)
+    residual = fit.residuals(fit.gradient[None])[0]
+    u, s, vt = np.linalg.svd(residual, full_matrices=False)
+    u, v = s[0] * u[:, :1] / left, vt[:1].T / right
+    grown = replace(
+        fit,
+        left=np.hstack([fit.left, np.zeros_like(u)]),
+        right=np.hstack([fit.right, v]),
+    )
+    return _search(table, grown, np.hstack([np.zeros_like(fit.left), u]), 0.0) or grown

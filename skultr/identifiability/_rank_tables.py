@@ -1,0 +1,323 @@
+"""From a click log to the few rows of click rates by bias factor whose rank is asked for."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from .._components import factor_components
+from .._exposures import read_column, read_exposures
+from .._roles import is_frame, read_role
+from .._segments import as_array, encode
+from ..exceptions import ClickDataWarning, NotIdentifiableError, python_value, warn_user
+from ._low_rank import RateTable, WithinDocuments, with_center
+
+__all__ = ["RowsByFactors", "read_table"]
+
+#: Least number of queries that tell how much clicks differ from query to query.
+_LEAST_CLUSTERS = 30
+#: Least number of queries in the mean cell, for the same reason.
+_LEAST_IN_CELL = 10
+#: A matrix of more rows or bias factors than this is no summary of a log.
+_MAX_ROWS, _MAX_FACTORS = 50, 300
+#: How far a count may be from a whole number; from 100 on, any rate that was rounded will do, for
+#: half a click is far below their noise.
+_ROUNDING, _MANY = 1e-4, 100
+
+
+@dataclass(frozen=True, eq=False)
+class RowsByFactors:
+    """A table of clicks, and what its rows and columns are.
+
+    Parameters
+    ----------
+    table : RateTable or WithinDocuments
+    rows, factors : pandas.Index
+    by_query : bool
+        Whether noise is measured between queries.
+    n_components : int
+        Parts that the bias factors fall into, none of which was compared with another.
+    """
+
+    table: RateTable | WithinDocuments
+    rows: pd.Index
+    factors: pd.Index
+    by_query: bool
+    n_components: int
+
+
+def read_table(X, y, rows, bias, n_groups, rng):
+    """Read a log as few rows by bias factors: those that are named, or groups of documents.
+
+    Parameters
+    ----------
+    X : frame of shape (n_rows, n_columns)
+    y : array-like of shape (n_rows,)
+    rows : str, array-like of shape (n_rows,) or None
+    bias : str, list of str or None
+    n_groups : int
+    rng : numpy.random.Generator
+        Splits the impressions.
+
+    Returns
+    -------
+    rows_by_factors : RowsByFactors
+    """
+    if not is_frame(X):
+        raise TypeError(
+            f"X is a {type(X).__name__}; expected the log as a frame (pandas, Polars or "
+            "PyArrow) with the columns 'qid' and 'position', and 'doc' or features."
+        )
+    y = as_array(y)
+    if y.shape != (X.shape[0],):
+        raise ValueError(
+            f"y has shape {y.shape}; expected one click (or click rate) for each row of X, that "
+            f"is ({X.shape[0]},)."
+        )
+    codes, labels = _bias_factors(X, bias)
+    given = {} if codes is None else {"bias": codes}
+    arm = None if rows is None else _read_rows(X, rows)
+    exposures, _ = read_exposures(X, y, roles=given, arm=arm)
+    _check_counts(exposures)
+    factors = exposures.factors.index
+    if labels is not None:
+        factors = labels[factors]
+    elif read_role(X, "bias") is None:
+        factors = factors.rename("position")
+    if arm is None:
+        return _groups_of_documents(exposures, factors, n_groups, rng)
+    return _named_rows(exposures, factors, rows if isinstance(rows, str) else "row")
+
+
+# Reading ------------------------------------------------------------------------------
+def _bias_factors(X, bias):
+    """Code of the bias factor of each row where columns are named, and labels of the codes."""
+    if bias is None:
+        return None, None
+    names = [bias] if isinstance(bias, str) else bias
+    if not isinstance(names, list | tuple) or not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"bias is {bias!r}; expected the name of a column, or a list of different names."
+        )
+    columns = {name: read_column(X, name) for name in names}
+    missing = np.zeros(X.shape[0], dtype=bool)
+    for values in columns.values():
+        missing |= pd.isna(values)
+    unknown = missing & _shown(X)
+    if unknown.any():
+        raise ValueError(
+            f"The bias columns {list(names)} are missing in {int(unknown.sum())} rows that were "
+            f"shown, first in row {int(unknown.argmax())}; expected a value in each. Give what is "
+            "unknown a value of its own."
+        )
+    code, parts = np.zeros(len(missing), dtype=np.int64), []
+    for values in columns.values():
+        own, ids = encode(values[~missing])
+        of_row = np.zeros(len(missing), dtype=np.int64)
+        of_row[~missing] = own
+        code = code * len(ids) + of_row
+        parts.append(ids)
+    codes = np.full(len(missing), np.nan)
+    codes[~missing] = code[~missing]
+    product = pd.MultiIndex.from_product([_plain(ids) for ids in parts], names=names)
+    return codes, product if len(names) > 1 else product.get_level_values(0)
+
+
+def _shown(X):
+    """Rows that have a position, where there are positions."""
+    position = read_role(X, "position")
+    return np.ones(X.shape[0], dtype=bool) if position is None else ~np.isnan(position)
+
+
+def _read_rows(X, rows):
+    if isinstance(rows, str):
+        values = read_column(X, rows)
+    else:
+        values = as_array(rows)
+        if values.shape != (X.shape[0],):
+            raise ValueError(
+                f"rows has shape {values.shape}; expected the name of a column, or one value for "
+                f"each row of X, that is ({X.shape[0]},)."
+            )
+    shown = _shown(X)
+    missing = int((pd.isna(values) & shown).sum())
+    if missing == shown.sum():
+        raise ValueError(
+            "rows is missing everywhere: no row of the log can be placed. Expected what the "
+            "click rates are compared by, such as the grades of the column 'relevance'."
+        )
+    if missing:
+        warn_user(
+            f"rows is missing in {missing} of {int(shown.sum())} rows of X that were shown; they "
+            "are left out, and the answer is about the others.",
+            ClickDataWarning,
+        )
+    return values
+
+
+def _check_counts(exposures):
+    for name, values in (("clicks", exposures.clicks), ("impressions", exposures.weight)):
+        broken = np.abs(values - np.rint(values)) > _ROUNDING
+        bad = np.flatnonzero(broken & (values < _MANY))
+        if len(bad):
+            raise ValueError(
+                f"A document has {values[bad[0]]:g} {name} at one bias factor; expected whole "
+                "numbers, because the noise of a click rate follows from counts. Pass clicks of "
+                "0 or 1 (or clicks / impressions, with the column 'impressions'), unweighted."
+            )
+    if not exposures.clicks.any():
+        raise ValueError("y has no click: there is nothing to factorise. Check the clicks.")
+    n_factors = len(exposures.factors)
+    if n_factors < 2:
+        raise ValueError(
+            "All rows were shown under one bias factor, so that click rates compare documents "
+            "fairly and there is nothing to factorise. Expected at least 2 positions or factors."
+        )
+    if n_factors > _MAX_FACTORS:
+        raise ValueError(
+            f"The log has {n_factors:,} bias factors; expected at most {_MAX_FACTORS}. Name fewer "
+            "columns in bias=, such as 'position', or put alike factors together."
+        )
+
+
+def _plain(ids):
+    """Ids as labels: whole floats (as columns with missing values have them) as integers."""
+    if ids.dtype.kind == "f" and np.all(ids == np.floor(ids)):
+        return ids.astype(np.int64)
+    return np.array([python_value(value) for value in ids], dtype=ids.dtype)
+
+
+# Named rows ---------------------------------------------------------------------------
+def _named_rows(exposures, factors, name):
+    row, ids = encode(exposures.unit_ids)
+    if not 2 <= len(ids) <= _MAX_ROWS:
+        found = (
+            f"one value, {python_value(ids[0])!r}"
+            if len(ids) == 1
+            else f"{len(ids):,} different values"
+        )
+        raise ValueError(
+            f"rows has {found}; expected 2 to {_MAX_ROWS}. Name a column of few values, such as "
+            "grades, or cut a number into classes with pandas.qcut(..., labels=False)."
+        )
+    shape = len(ids), len(factors)
+    query = exposures.unit_query[exposures.unit]
+    row = row[exposures.unit]
+    n_filled = len(np.unique(row * shape[1] + exposures.factor))
+    n_components, _ = factor_components(row, exposures.factor, shape[1])
+    if n_filled + n_components <= sum(shape):
+        raise NotIdentifiableError(
+            f"The {shape[0]} rows and {shape[1]} bias factors meet in {n_filled} cells, none of "
+            "which closes a rectangle: any click rates are one product there. Expected rows that "
+            "share at least two bias factors. Log rankings that vary, or compare fewer rows."
+        )
+    by_query = len(np.unique(query)) >= _LEAST_CLUSTERS
+    by_query = by_query and len(row) >= _LEAST_IN_CELL * n_filled
+    table = RateTable(
+        row,
+        exposures.factor,
+        encode(query)[0] if by_query else None,
+        np.rint(exposures.clicks),
+        np.rint(exposures.weight),
+        shape,
+    )
+    rows = pd.Index(_plain(ids), name=name)
+    return RowsByFactors(with_center(table), rows, factors, by_query, n_components)
+
+
+# Groups of documents ------------------------------------------------------------------
+def _groups_of_documents(exposures, factors, n_groups, rng):
+    """Documents grouped by one half of their impressions, and compared by the other half."""
+    _check_shown_apart(exposures)
+    unit, factor, n_units = exposures.unit, exposures.factor, exposures.n_units
+    first = _draw_half(exposures, rng)
+    second = np.rint(exposures.clicks) - first[0], np.rint(exposures.weight) - first[1]
+    curve = _pooled_curve(exposures)
+    # Each document comes twice: grouped by its first half, and by its second.
+    groups = [
+        _by_attractiveness(unit, factor, *known, other[1], curve, n_groups)
+        for known, other in ((second, first), (first, second))
+    ]
+    n_found = int(max(group.max() for group in groups)) + 1
+    if n_found < 2:
+        raise ValueError(
+            f"The {n_units} documents cannot be told apart by their clicks, so that there are no "
+            "two groups to compare. Collect more impressions, or name rows=."
+        )
+    clicks, weight = (np.concatenate(pair) for pair in zip(first, second, strict=True))
+    shown = weight > 0
+    query = encode(exposures.unit_query)[0]
+    by_query = int(query.max()) + 1 >= _LEAST_CLUSTERS
+    table = WithinDocuments(
+        unit=np.concatenate([unit, unit + n_units])[shown],
+        factor=np.tile(factor, 2)[shown],
+        clicks=clicks[shown],
+        weight=weight[shown],
+        group=np.concatenate(groups),
+        cluster=np.tile(query if by_query else np.arange(n_units), 2),
+        shape=(n_found, len(factors)),
+    )
+    rows = pd.RangeIndex(1, n_found + 1, name="attractiveness")
+    n_components, _ = factor_components(unit, factor, len(factors))
+    return RowsByFactors(with_center(table), rows, factors, by_query, n_components)
+
+
+def _check_shown_apart(exposures):
+    """Documents must be seen under several bias factors, for that is all that is compared."""
+    unit = exposures.unit
+    n_factors = np.bincount(unit, minlength=exposures.n_units)
+    clicks = np.bincount(unit, exposures.clicks, minlength=exposures.n_units)
+    n_telling = int(((n_factors > 1) & (clicks > 0)).sum())
+    if n_telling >= _LEAST_CLUSTERS:
+        return
+    if exposures.n_units < _LEAST_CLUSTERS:
+        raise ValueError(
+            f"The log has {exposures.n_units} documents; expected at least {_LEAST_CLUSTERS} to "
+            "form groups of. If they are seen often, compare each by itself: rows='doc'."
+        )
+    raise NotIdentifiableError(
+        f"Only {n_telling} documents were shown under more than one bias factor and clicked; "
+        f"expected at least {_LEAST_CLUSTERS}, because documents are compared with themselves. "
+        "Name what tells documents apart, rows='relevance' where they are graded, or log "
+        "rankings that vary."
+    )
+
+
+def _draw_half(exposures, rng):
+    """Clicks and impressions of each cell in a random half of the log."""
+    clicks = np.rint(exposures.clicks).astype(np.int64)
+    weight = np.rint(exposures.weight).astype(np.int64)
+    chosen = rng.binomial(clicks, 0.5)
+    return chosen, chosen + rng.binomial(weight - clicks, 0.5)
+
+
+def _pooled_curve(exposures):
+    """Examination relative to the best factor, as if all documents had the same curve."""
+    n_units = exposures.n_units
+    everything = WithinDocuments(
+        exposures.unit,
+        exposures.factor,
+        np.rint(exposures.clicks),
+        np.rint(exposures.weight),
+        np.zeros(n_units, dtype=np.intp),
+        np.zeros(n_units, dtype=np.intp),
+        (1, len(exposures.factors)),
+    )
+    curve = with_center(everything).center[0]
+    return curve / curve.max()
+
+
+def _by_attractiveness(unit, factor, clicks, weight, other_weight, curve, n_groups):
+    """Group of each document: clicks over what was examined, in classes of equal clicks."""
+    n_units = int(unit.max()) + 1
+    clicks = np.bincount(unit, clicks, n_units)
+    seen, other_seen = (
+        np.bincount(unit, curve[factor] * part, n_units) for part in (weight, other_weight)
+    )
+    # One click of the average document is added, or a lucky impression would lead them all.
+    attraction = (clicks + 1) / (seen + seen.sum() / clicks.sum())
+    order = np.argsort(attraction, kind="stable")
+    expected = np.cumsum((attraction * other_seen)[order])
+    cuts = np.searchsorted(expected, expected[-1] * np.arange(1, n_groups) / n_groups)
+    cuts = np.unique(attraction[order][np.minimum(cuts, n_units - 1)])
+    return np.unique(np.searchsorted(cuts, attraction), return_inverse=True)[1]

@@ -1,0 +1,386 @@
+"""Clicks as inner products of vectors, for logs that one number a document does not explain."""
+
+import copy
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from .._constraints import Interval, StrOptions
+from .._hull import Hull
+from .._roles import read_role
+from .._segments import encode
+from .._torch._losses import ListLoss, mse_loss, softmax_loss
+from .._torch._net import NeuralEstimator
+from .._torch._vectors import BaseModel, FreezeObservation, SideBySide, VectorModule
+from ..exceptions import NotIdentifiableWarning, warn_user
+from ._base import BaseRanker, factor_codes, lists_per_unit, warn_unless_identifiable
+
+__all__ = ["VectorizationRanker"]
+
+#: Documents a batch of the base model, which has one row a document and no lists to keep whole.
+_BASE_BATCH = 2048
+#: Least squares and the listwise loss are linear in the clicks: a folded log has their optimum.
+_LOSSES = {"logit": softmax_loss, "probability": mse_loss}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class VectorizationRanker(NeuralEstimator, BaseRanker):
+    r"""Clicks explained by a vector a document and a vector a bias factor (vectorization).
+
+    Position bias says :math:`P(c = 1) = r(x)\,o(t)` with one number for the document and one for
+    the bias factor. Where users trust the upper results, or look at a picture before they look at
+    its place, no two numbers do. Here both are vectors (Chen et al. 2022, eq. 2, 9):
+
+    .. math::
+        s(x, t) = r(x)^\top o(t), \qquad
+        L = -\sum_i c_i \log \mathrm{softmax}\big(s(x, t)\big)_i .
+
+    Vectors have no order. To rank the candidates of a query, all are looked at under one bias
+    factor: the one under which documents like them were shown most likely. A second network says
+    where that is, as a Gaussian :math:`N(\mu(x), \sigma^2(x))` of observation embeddings (eq. 10),
+    and the base vector of the query is the one that all its candidates agree on best (eq. 7, 8):
+
+    .. math::
+        \tilde o_q = \frac{\sum_i \mu(x_i) / \sigma^2(x_i)}{\sum_i 1 / \sigma^2(x_i)}, \qquad
+        \mathrm{score}(x_i) = r(x_i)^\top \tilde o_q .
+
+    A score thus depends on the other candidates of the query, through :math:`\tilde o_q` alone:
+    ``predict`` needs to know which rows belong together, by the column ``qid``.
+
+    Assumes that of two documents under the same bias factor the better one is clicked more, and a
+    log that showed similar documents under several bias factors.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Length d of the vectors; search over 1 to 5. :func:`skultr.identifiability.factor_rank`
+        says how many a log supports.
+    link : {"logit", "probability"}, default="logit"
+        What the inner product is. "logit": the input of the softmax over the list, as published;
+        as the loss compares the rows of a list, it is the *logarithm* of the click rate, and
+        position bias needs d = 2, with r = [log relevance, 1] and o = [1, log examination]; d = 1
+        is misspecified for it. "probability": the click rate itself, fitted by least squares;
+        position bias is d = 1 and trust bias d = 2, but rates of a thousandth, as deep positions
+        have them, hardly count.
+    frozen_epochs : int, default=5
+        Epochs during which the observation embeddings stay at their start, a vector of ones,
+        while the network learns; at most half of ``max_epochs``. Early stopping begins after.
+    observation_learning_rate : float, default=0.02
+        Step size of the observation embeddings.
+    base_hidden_layer_sizes : tuple of int, default=(32,)
+        Hidden layers of the network of base vectors, which has no dropout and no normalisation.
+    base_weight_decay : float, default=0.001
+        Its penalty on squared weights.
+    base_max_epochs : int, default=20
+        Its epochs at most; it trains after the first network, on one row a document, whatever
+        ``net_params`` say.
+    bounded_base : bool, default=True
+        Keep the variances within the range that training showed, and pull the base vector into
+        the convex hull of the observation embeddings. With False eq. 8 as it stands: there a few
+        candidates unlike all that was shown can take over the base vector of their query. The
+        facets of a hull grow fast with its dimension: use False for more than 8 components.
+    check_identifiability : bool, default=True
+        Warn where the log does not determine relevance.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+        ``module`` gives ``n_components`` numbers a document.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    observation_embedding_ : DataFrame of shape (n_factors, `n_components`)
+        Observation embedding by bias factor (index ``bias``). With the relevance embeddings it is
+        determined up to an invertible linear map: only products of the two mean something.
+    network_ : torch.nn.Sequential
+        Scaling of the features, then the networks of relevance embeddings and of base vectors
+        (mean and log variance) side by side.
+    net_ : skorch.NeuralNet
+        What trained the relevance embeddings.
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
+        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    base_history_ : DataFrame
+        The same of the network of base vectors.
+    n_iter_ : int
+        Epochs run.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    References
+    ----------
+    Chen, Liu, Liu & Sun (2022). Scalar is not enough: vectorization-based unbiased learning to
+    rank. KDD.
+
+    Examples
+    --------
+    >>> from skultr import VectorizationRanker
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents,
+    ...     n_sessions=500,
+    ...     user=TrustBiasUser(),
+    ...     policy=PlackettLucePolicy(),
+    ...     random_state=0,
+    ... )
+    >>> ranker = VectorizationRanker(max_epochs=2, random_state=0).fit(log, clicks)
+    >>> ranker.predict(documents).shape
+    (1000,)
+    >>> ranker.base_vectors(documents).shape
+    (50, 2)
+    """
+
+    n_components: int = 2
+    link: str = "logit"
+    frozen_epochs: int = 5
+    observation_learning_rate: float = 0.02
+    base_hidden_layer_sizes: tuple = (32,)
+    base_weight_decay: float = 0.001
+    base_max_epochs: int = 20
+    bounded_base: bool = True
+    check_identifiability: bool = True
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **NeuralEstimator._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "link": [StrOptions(set(_LOSSES))],
+        "frozen_epochs": [Interval(Integral, 0, None, closed="left")],
+        "observation_learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "base_hidden_layer_sizes": ["array-like"],
+        "base_weight_decay": [Interval(Real, 0, None, closed="left")],
+        "base_max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "bounded_base": ["boolean"],
+        "check_identifiability": ["boolean"],
+    }
+    __metadata_request__predict = {"qid": True}  # noqa: RUF012 - scikit-learn's protocol
+
+    def predict(self, X, *, qid=None):
+        """Relevance scores: higher is more relevant, comparable within a query.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            All candidates of the queries: a score depends on which rows share its query.
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X. Without either, all rows are taken as
+            one query, with a warning.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
+
+    def base_vectors(self, X, *, qid=None):
+        """The vector that each query's candidates are projected on.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X.
+
+        Returns
+        -------
+        vectors : DataFrame of shape (n_queries, `n_components`)
+            By query id (index ``qid``), sorted.
+        """
+        check_is_fitted(self)
+        codes, ids = encode(self._known_query_ids(X, qid, "base_vectors"))
+        _, mean, log_variance = self._embeddings(X)
+        vectors = self._base_vectors(codes, len(ids), mean, log_variance)
+        return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
+
+    def relevance_embedding(self, X):
+        """The relevance embedding of each row.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        embedding : ndarray of shape (n_rows, `n_components`)
+        """
+        check_is_fitted(self)
+        return self._embeddings(X)[0]
+
+    def predict_click(self, X, *, bias=None, position=None):
+        """P(click) of each row, shown under its bias factor.
+
+        With the logit link only ratios within a list are learned; the level is that of the
+        training log as a whole, and lists may lie above or below it.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            A frame holds the bias factors in its column ``bias``, else ``position``.
+        bias, position : array-like of shape (n_rows,), default=None
+            The same for arrays.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_rows,)
+            0 where a row has no bias factor, because it was not shown.
+
+        Raises
+        ------
+        ValueError
+            If a bias factor was not in the training log.
+        """
+        check_is_fitted(self)
+        observation = self.observation_embedding_
+        codes = factor_codes(observation.index, X, bias, position)
+        # The last row of zeros is that of code -1.
+        vectors = np.vstack([observation.to_numpy(), np.zeros(self.n_components)])[codes]
+        products = np.einsum("ij,ij->i", self._embeddings(X)[0], vectors)
+        rate = products if self.link == "probability" else np.exp(products + self._log_level)
+        return np.where(codes >= 0, np.clip(rate, 0.0, 1.0), 0.0)
+
+    def _scores_within(self, X, qid):
+        codes, ids = encode(qid)
+        relevance, mean, log_variance = self._embeddings(X)
+        vectors = self._base_vectors(codes, len(ids), mean, log_variance)
+        return np.einsum("ij,ij->i", relevance, vectors[codes])
+
+    def _known_query_ids(self, X, qid, method):
+        qid = read_role(X, "qid", qid)
+        if qid is None and hasattr(X, "shape") and X.shape[0] == 1:
+            return np.zeros(1, dtype=int)  # a row is one query, whichever
+        return self._query_ids(X, qid, method)
+
+    def _fit(self, log, task):
+        if self.check_identifiability:
+            warn_unless_identifiable(log, network=True)
+        self._warn_about_rank(len(log.bias_values))
+        self._factors = pd.Index(log.bias_values, name="bias")
+        training, _ = log.tempered(self.traffic_exponent)
+        with self._seeded():
+            self._fit_vectors(training, task)
+            observation = self.net_.module_.observation.detach().double().cpu().numpy()
+            self._fit_base(log, observation)
+        self.observation_embedding_ = pd.DataFrame(observation, index=self._factors)
+        self._hull = Hull(observation)
+        self._remember_training(log, observation)
+
+    def _attributes_so_far(self, module):
+        """While the base waits for its training, the mean embedding stands in for it."""
+        network = copy.deepcopy(module.network)
+        observation = module.observation.detach().double().cpu().numpy()
+        mean = nn.Linear(self.n_features_in_, 2 * self.n_components)
+        with torch.no_grad():
+            mean.weight.zero_()
+            mean.bias.zero_()
+            mean.bias[: self.n_components] = torch.from_numpy(observation.mean(axis=0))
+        joined = SideBySide(network[1], mean.to(self.device))
+        return {
+            "network_": nn.Sequential(network[0], joined),
+            "observation_embedding_": pd.DataFrame(observation, index=self._factors),
+            "_hull": Hull(observation),
+            "_variance_range": (0.0, 0.0),
+            "_log_level": np.nan,
+        }
+
+    def _warn_about_rank(self, n_factors):
+        if self.n_components > n_factors:
+            warn_user(
+                f"n_components={self.n_components}, but the log has {n_factors} bias factor(s): "
+                f"its clicks determine products of rank {n_factors} at most, and what lies beyond "
+                f"is arbitrary. Use n_components={n_factors} or less.",
+                NotIdentifiableWarning,
+            )
+
+    def _fit_vectors(self, log, task):
+        click_only = self.link == "logit"
+        unit = log.clicks if click_only else log.weight
+        network = self._network(log.shown_features(), self.n_components)
+        self._train(
+            VectorModule(network, torch.ones(len(log.bias_values), self.n_components)),
+            ListLoss(_LOSSES[self.link], lists_per_unit(log, unit)),
+            log,
+            log.clicks,
+            click_only=click_only,
+            task=task,
+            # A vector a factor needs steps of its own size, and no pull toward zero.
+            param_groups=[
+                ("observation", {"lr": self.observation_learning_rate, "weight_decay": 0.0})
+            ],
+            callbacks=[
+                ("freeze", FreezeObservation(min(self.frozen_epochs, self._n_subtasks() // 2)))
+            ],
+        )
+
+    def _fit_base(self, log, observation):
+        """The network of base vectors, trained on embeddings that are learned and stay."""
+        base = BaseModel(
+            hidden_layer_sizes=self.base_hidden_layer_sizes,
+            weight_decay=self.base_weight_decay,
+            max_epochs=self.base_max_epochs,
+            batch_size=_BASE_BATCH,
+            **{
+                name: getattr(self, name)
+                for name in (
+                    "learning_rate",
+                    "optimizer",
+                    "max_grad_norm",
+                    "early_stopping",
+                    "validation_fraction",
+                    "n_iter_no_change",
+                    "device",
+                    "verbose",
+                )
+            },
+        )
+        scale, relevance = self.network_
+        base.fit_documents(scale, log, observation)
+        self.base_history_ = base.history_
+        self.network_ = nn.Sequential(scale, SideBySide(relevance, base.network_))
+
+    def _remember_training(self, log, observation):
+        """What bounds the variances, and the level of the clicks."""
+        rows = log.shown
+        relevance, _, log_variance = self._split(self._outputs(self.network_, log.features))
+        shown = log_variance[np.unique(log.doc[rows])]
+        self._variance_range = shown.min(axis=0), shown.max(axis=0)
+        products = np.einsum("ij,ij->i", relevance[log.doc[rows]], observation[log.bias[rows]])
+        highest = products.max()
+        expected = log.weight[rows] @ np.exp(products - highest)
+        with np.errstate(divide="ignore"):  # no click: a level of minus infinity, a rate of 0
+            self._log_level = np.log(log.clicks[rows].sum() / expected) - highest
+
+    def _embeddings(self, X):
+        """Relevance embedding, mean and log variance of the base of each row."""
+        return self._split(self._outputs(self.network_, self._read_features(X, reset=False)))
+
+    def _split(self, outputs):
+        d = self.n_components
+        return outputs[:, :d], outputs[:, d : 2 * d], outputs[:, 2 * d :]
+
+    def _base_vectors(self, query, n_queries, mean, log_variance):
+        if self.bounded_base:
+            log_variance = np.clip(log_variance, *self._variance_range)
+        vectors = np.empty((n_queries, self.n_components))
+        for place, (means, logs) in enumerate(zip(mean.T, log_variance.T, strict=True)):
+            # Relative to the least variance of the query, so that no weight overflows.
+            least = np.full(n_queries, np.inf)
+            np.minimum.at(least, query, logs)
+            weights = np.exp(least[query] - logs)
+            vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
+        return self._hull.pull_in(vectors) if self.bounded_base else vectors

@@ -1,0 +1,345 @@
+"""Vectorization: its formulas, what a score depends on, and what it refuses."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from skultr import VectorizationRanker
+from skultr._clicklog import make_click_log
+from skultr._torch._joint import TowersModule
+from skultr._torch._lists import ListDataset
+from skultr._torch._losses import ListLoss, mse_loss, softmax_loss
+from skultr._torch._vectors import (
+    BaseModel,
+    VectorModule,
+    _DocumentBatch,
+    _Documents,
+    _GaussianLoss,
+)
+from skultr.datasets import make_ltr
+from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
+from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
+from tests._worlds import FEATURES, random_lists
+
+QUICK = {"max_epochs": 6, "random_state": 0, "n_components": 3}
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Documents of 30 queries, of which ten a query are shown, and a fitted ranker."""
+    documents = make_ltr(n_queries=30, n_features=6, random_state=0)
+    log, clicks, _ = simulate_clicks(
+        documents,
+        n_sessions=600,
+        user=TrustBiasUser(),
+        policy=PlackettLucePolicy(),
+        random_state=0,
+    )
+    return documents, VectorizationRanker(**QUICK).fit(log, clicks), log, clicks
+
+
+def one_batch(seed=0):
+    log, clicks = random_lists(seed=seed)
+    log = make_click_log(log, log[FEATURES].to_numpy(np.float32), clicks, roles={}).fold()
+    inputs = torch.from_numpy(log.features.astype(np.float64))
+    dataset = ListDataset(log, inputs, log.clicks)
+    batch, _ = dataset.__getitems__(range(len(dataset)))
+    batch.__dict__.update(clicks=batch.clicks.double(), weight=batch.weight.double())
+    return log, batch
+
+
+def linear_network(n_out, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    layer = torch.nn.Linear(len(FEATURES), n_out, dtype=torch.float64)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator, dtype=torch.float64))
+    return torch.nn.Sequential(torch.nn.Identity(), layer)
+
+
+# Formulas ----------------------------------------------------------------------------
+def test_base_vector_is_the_most_likely_one(world):
+    """Equation 8 against a numerical maximisation of equation 7."""
+    documents = world[0]
+    literal = VectorizationRanker(**QUICK, bounded_base=False).fit(*world[2:])
+    _, mean, log_variance = literal._embeddings(documents)
+    vectors = literal.base_vectors(documents)
+    for qid in documents["qid"].unique()[:5]:
+        rows = (documents["qid"] == qid).to_numpy()
+
+        def surprise(vector, rows=rows):
+            return (0.5 * (vector - mean[rows]) ** 2 / np.exp(log_variance[rows])).sum()
+
+        found = minimize(surprise, np.zeros(3), method="BFGS", options={"gtol": 1e-10})
+        np.testing.assert_allclose(vectors.loc[qid], found.x, atol=1e-6)
+
+
+def test_score_is_the_product_with_the_base_vector(world):
+    documents, ranker, _, _ = world
+    base = ranker.base_vectors(documents).loc[documents["qid"]].to_numpy()
+    expected = (ranker.relevance_embedding(documents) * base).sum(axis=1)
+    np.testing.assert_allclose(ranker.predict(documents), expected)
+
+
+@pytest.mark.parametrize("loss", [softmax_loss, mse_loss])
+def test_gradients_of_the_vectors_against_finite_differences(loss):
+    _, batch = one_batch()
+    module = VectorModule(linear_network(2), torch.randn(3, 2, dtype=torch.float64) * 0.5)
+    criterion = ListLoss(loss, 0.01)
+    criterion(module(batch), batch).backward()
+    for parameter in (module.observation, module.network[1].weight):
+        assert_gradient(parameter, lambda: criterion(module(batch), batch))
+
+
+def test_gradients_of_the_base_against_finite_differences():
+    rng = np.random.default_rng(0)
+    network = linear_network(4)
+    batch = _DocumentBatch(
+        *(torch.from_numpy(rng.random(shape)) for shape in ((7, 3), (7, 2), (7, 2), (7,)))
+    )
+    criterion = _GaussianLoss()
+    criterion(network(batch.inputs), batch).backward()
+    assert_gradient(network[1].weight, lambda: criterion(network(batch.inputs), batch))
+
+
+def assert_gradient(parameter, loss, step=1e-6):
+    flat = parameter.detach().reshape(-1)
+    for place in range(len(flat)):
+        values = []
+        for sign in (1, -1):
+            flat[place] += sign * step
+            values.append(loss().item())
+            flat[place] -= sign * step
+        numeric = (values[0] - values[1]) / (2 * step)
+        np.testing.assert_allclose(parameter.grad.reshape(-1)[place], numeric, atol=1e-7)
+
+
+def test_base_loss_by_document_is_that_by_impression():
+    """Means and variances of the embeddings above a document say all of equation 10."""
+    log, _ = one_batch()
+    rng = np.random.default_rng(1)
+    observation = rng.normal(size=(3, 2))
+    outputs = rng.normal(size=(len(log.features), 4))
+    rows = log.shown
+    mean, log_variance = outputs[log.doc[rows], :2], outputs[log.doc[rows], 2:]
+    error = (mean - observation[log.bias[rows]]) ** 2 / np.exp(log_variance) + log_variance
+    weight = log.weight[rows]
+    expected = 0.5 * (weight * error.sum(axis=1)).sum() / weight.sum()
+    documents = _Documents(log, torch.from_numpy(log.features), observation)
+    batch, _ = documents.__getitems__(range(len(documents)))
+    found = _GaussianLoss()(torch.from_numpy(outputs)[documents.doc], batch)
+    np.testing.assert_allclose(found.item(), expected, rtol=1e-5)
+
+
+# Laws --------------------------------------------------------------------------------
+def test_one_component_is_the_scalar_product_of_logits():
+    log, batch = one_batch()
+    module = VectorModule(linear_network(1), torch.tensor([[1.0], [0.5], [-0.2]]).double())
+    score = (log.features @ module.network[1].weight.detach().numpy().T)[:, 0]
+    score += module.network[1].bias.item()
+    examination = np.array([1.0, 0.5, -0.2])
+    loss = 0.0
+    for start, stop in zip(log.offsets[:-1], log.offsets[1:], strict=True):
+        rows = np.arange(start, stop)[log.shown[start:stop]]
+        logits = score[log.doc[rows]] * examination[log.bias[rows]]
+        loss -= log.clicks[rows] @ log_softmax(logits)
+    found = softmax_loss(module(batch), batch.clicks, batch.weight, batch.mask)
+    np.testing.assert_allclose(found.item(), loss, rtol=1e-6)
+
+
+def test_a_constant_component_each_is_the_additive_two_tower():
+    """r = [g, 1] and o = [1, h] give the logits g + h."""
+    _, batch = one_batch()
+    scalar = linear_network(1)
+    towers = TowersModule(scalar, 3, trained=False).double()
+    with torch.no_grad():
+        towers.examination.copy_(torch.tensor([0.0, -0.7, -1.3]))
+    both = linear_network(2)
+    with torch.no_grad():
+        both[1].weight.copy_(torch.cat([scalar[1].weight, torch.zeros(1, len(FEATURES))]))
+        both[1].bias.copy_(torch.cat([scalar[1].bias, torch.ones(1)]))
+    observation = torch.stack([torch.ones(3), towers.examination.detach()], dim=1).double()
+    relevance, examination = towers(batch)
+    found = VectorModule(both, observation)(batch)
+    torch.testing.assert_close(found, (relevance + examination) * batch.mask)
+
+
+# What a score depends on -------------------------------------------------------------
+def test_order_of_the_candidates_does_not_matter(world):
+    documents, ranker, _, _ = world
+    order = np.random.default_rng(0).permutation(len(documents))
+    found = ranker.predict(documents.iloc[order])
+    np.testing.assert_allclose(found, ranker.predict(documents)[order], rtol=1e-9)
+
+
+def test_queries_together_or_apart(world):
+    documents, ranker, _, _ = world
+    apart = [ranker.predict(rows) for _, rows in documents.groupby("qid", sort=False)]
+    np.testing.assert_allclose(np.concatenate(apart), ranker.predict(documents), rtol=1e-9)
+
+
+def test_base_vector_stays_within_the_observation_embeddings(world):
+    """Candidates unlike all that was shown: eq. 8 as it stands follows them, ours does not."""
+    documents, ranker, log, clicks = world
+    features = [name for name in documents if name.startswith("feature")]
+    strange = documents.assign(**{name: 1e4 * documents[name] - 5e3 for name in features})
+    both = pd.concat([documents, strange], ignore_index=True)
+    literal = VectorizationRanker(**QUICK, bounded_base=False).fit(log, clicks)
+    np.testing.assert_array_equal(literal.observation_embedding_, ranker.observation_embedding_)
+    assert distance_to_hull(ranker, ranker.base_vectors(both)) < 1e-6
+    assert distance_to_hull(literal, literal.base_vectors(both)) > 0.05
+
+
+def distance_to_hull(ranker, vectors):
+    vectors = vectors.to_numpy()
+    return np.abs(ranker._hull.pull_in(vectors) - vectors).max()
+
+
+def test_query_of_one_candidate(world):
+    documents, ranker, _, _ = world
+    alone = documents.drop_duplicates("qid")
+    assert np.isfinite(ranker.predict(alone)).all()
+    assert (ranker.rank(alone) == 1).all()
+
+
+# Roles -------------------------------------------------------------------------------
+def test_rows_without_queries_are_one_query_with_a_warning(world):
+    documents, ranker, _, _ = world
+    bare = documents.drop(columns="qid")
+    with pytest.warns(MissingRoleWarning, match="VectorizationRanker.predict got no query ids"):
+        scores = ranker.predict(bare)
+    np.testing.assert_array_equal(scores, ranker.predict(bare, qid=np.zeros(len(bare))))
+    with pytest.warns(MissingRoleWarning, match="base_vectors got no query ids"):
+        assert len(ranker.base_vectors(bare)) == 1
+    ranker.predict(bare.head(1))  # one row is one query
+
+
+def test_arrays_with_queries_by_keyword(world):
+    documents, ranker, _, _ = world
+    features = [name for name in documents if name.startswith("feature")]
+    array, qid = documents[features].to_numpy(), documents["qid"]
+    expected = ranker.predict(documents)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        np.testing.assert_array_equal(ranker.predict(array, qid=qid), expected)
+        np.testing.assert_array_equal(ranker.rank(array, qid=qid), ranker.rank(documents))
+        grade = documents["relevance"].to_numpy()
+        assert ranker.score(array, grade, qid=qid) == ranker.score(documents, grade)
+
+
+def test_more_components_than_bias_factors():
+    log, clicks = random_lists()
+    ranker = VectorizationRanker(n_components=4, max_epochs=2, random_state=0)
+    with pytest.warns(NotIdentifiableWarning, match="n_components=4, but the log has 3 bias"):
+        ranker.fit(log, clicks)
+    assert np.isfinite(ranker.predict(log)).all()
+
+
+def test_one_bias_factor():
+    log, clicks = random_lists(n_shown=1)
+    ranker = VectorizationRanker(n_components=1, max_epochs=2, random_state=0)
+    ranker.fit(log, clicks)
+    np.testing.assert_allclose(
+        ranker.base_vectors(log), np.tile(ranker.observation_embedding_, (3, 1))
+    )
+
+
+def test_module_with_another_number_of_outputs():
+    log, clicks = random_lists()
+    ranker = VectorizationRanker(module=lambda n_features: torch.nn.Linear(n_features, 5))
+    with pytest.raises(ValueError, match=r"expected n_components=2 numbers a document"):
+        ranker.fit(log, clicks)
+
+
+# Training ----------------------------------------------------------------------------
+def test_observation_embeddings_stay_while_frozen():
+    log, clicks = random_lists()
+    quick = {"max_epochs": 4, "early_stopping": False, "random_state": 0}
+    frozen = VectorizationRanker(frozen_epochs=9, **quick, net_params={"max_epochs": 2})
+    np.testing.assert_array_equal(frozen.fit(log, clicks).observation_embedding_, 1.0)
+    free = VectorizationRanker(frozen_epochs=9, **quick).fit(log, clicks)
+    assert (free.observation_embedding_ != 1.0).all(axis=None)
+
+
+def test_early_stopping_begins_when_the_embeddings_are_free(world):
+    _, _, log, clicks = world
+    ranker = VectorizationRanker(
+        frozen_epochs=8, n_iter_no_change=2, learning_rate=0.05, max_epochs=20, random_state=0
+    )
+    ranker.fit(log, clicks)
+    assert ranker.n_iter_ >= 10
+
+
+def test_no_click_at_all():
+    log, clicks = random_lists()
+    with pytest.warns(UserWarning, match="click"):
+        ranker = VectorizationRanker(max_epochs=2, random_state=0).fit(log, 0 * clicks)
+    assert (ranker.predict_click(log) == 0).all()
+    assert np.isfinite(ranker.predict(log)).all()
+
+
+# Clicks ------------------------------------------------------------------------------
+def test_click_rate_of_the_log_and_unshown_rows(world):
+    _, ranker, log, clicks = world
+    rate = ranker.predict_click(log)
+    assert ((rate >= 0) & (rate <= 1)).all()
+    assert abs(rate.mean() - clicks.mean()) < 0.01
+    unshown = log.assign(position=log["position"].where(log["position"] > 1))
+    np.testing.assert_array_equal(
+        ranker.predict_click(unshown) == 0, unshown["position"].isna().to_numpy()
+    )
+
+
+def test_unseen_bias_factor(world):
+    _, ranker, log, _ = world
+    with pytest.raises(ValueError, match="bias factor that was not in the training log"):
+        ranker.predict_click(log.assign(position=99))
+    with pytest.raises(ValueError, match="neither a column 'bias' nor 'position'"):
+        ranker.predict_click(log.drop(columns="position"))
+
+
+def test_probability_link_learns_clicks_under_trust_bias():
+    """Two components hold any affine function of relevance, by document and position."""
+    rng = np.random.default_rng(0)
+    n_docs, n_positions = 8, 4
+    relevance = np.linspace(0.0, 1.0, n_docs)
+    alpha, beta = TrustBiasUser().affine_at(n_positions)
+    rate = alpha * relevance[:, None] + beta
+    rows = [
+        (session, place + 1, doc)
+        for session in range(60)
+        for place, doc in enumerate(rng.permutation(n_docs)[:n_positions])
+    ]
+    log = pd.DataFrame(rows, columns=["session", "position", "doc"]).assign(qid=0)
+    chance = rate[log["doc"], log["position"] - 1]
+    log[[f"is_{doc}" for doc in range(n_docs)]] = np.eye(n_docs)[log["doc"]]
+    ranker = VectorizationRanker(
+        link="probability",
+        hidden_layer_sizes=(),
+        learning_rate=0.05,
+        observation_learning_rate=0.05,
+        max_epochs=400,
+        batch_size=60,
+        early_stopping=False,
+        random_state=0,
+    )
+    ranker.fit(log, chance)  # the expected clicks: what is left is error of the model
+    np.testing.assert_allclose(ranker.predict_click(log), chance, atol=0.02)
+    best_first = ranker.predict(log.drop_duplicates("doc").sort_values("doc"))
+    assert (np.diff(best_first) > 0).all()
+
+
+def test_base_model_begins_at_the_marginal():
+    """Before training every document has the mean embedding of all impressions."""
+    log, _ = one_batch()
+    observation = np.arange(6.0).reshape(3, 2)
+    base = BaseModel(max_epochs=1, learning_rate=1e-12, early_stopping=False)
+    base.hidden_layer_sizes = ()
+    base.fit_documents(torch.nn.Identity(), log, observation)
+    expected = np.average(observation[log.bias[log.shown]], axis=0, weights=log.weight[log.shown])
+    np.testing.assert_allclose(base.network_[-1].bias.detach()[:2], expected, rtol=1e-5)
