@@ -1,9 +1,10 @@
 """Unbiased learning to rank from click logs, with the scikit-learn interface.
 
 - :mod:`skultr.rankers`: rankers that learn relevance from clicks.
+- :mod:`skultr.click_models`: how users browse a list, and the relevance behind their clicks.
 - :mod:`skultr.propensity`: estimators of examination, for rankers that divide by it.
 - :mod:`skultr.identifiability`: whether a log determines relevance, and its repair.
-- :mod:`skultr.metrics`: ranking metrics over flat arrays, and scorers.
+- :mod:`skultr.metrics`: metrics of rankings, clicks and debiasedness, and scorers.
 - :mod:`skultr.model_selection`: splitters that keep queries whole.
 - :mod:`skultr.preprocessing`: transformers that leave role columns alone.
 - :mod:`skultr.simulation`: click logs with known truth.
@@ -18,6 +19,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _LAZY = {
+    "CMIPScorer": "metrics",
     "DLARanker": "rankers",
     "IdentifiabilityRepair": "identifiability",
     "UserAwareIPSRanker": "rankers",
@@ -25,6 +27,7 @@ _LAZY = {
     "aggregate_clicks": "_aggregate",
 }
 _SUBMODULES = (
+    "click_models",
     "datasets",
     "exceptions",
     "identifiability",

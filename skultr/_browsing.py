@@ -11,13 +11,20 @@ import numpy as np
 __all__ = [
     "EYE_TRACKING",
     "TIANGONG_CLICK_MATRIX",
+    "chain_click_probability",
+    "chain_conditional_click_probability",
     "contextual_examination",
+    "draw_chain_clicks",
+    "draw_ubm_clicks",
+    "last_click_above",
     "matrix_click_probability",
     "pbm_click_probability",
     "power_law_at",
     "power_law_examination",
     "trust_affine",
     "trust_click_probability",
+    "ubm_click_probability",
+    "ubm_conditional_click_probability",
 ]
 
 #: P(examined) at positions 1 to 10, from eye tracking on result pages of a web search engine:
@@ -226,3 +233,228 @@ def matrix_click_probability(grade, matrix):
     # The row of zeros is the last, where -1 points.
     with_none = np.vstack([matrix, np.zeros(matrix.shape[1])])
     return with_none[grade, np.arange(matrix.shape[1])]
+
+
+# --------------------------------------------------------------------------------------
+# Users who read down and may stop
+# --------------------------------------------------------------------------------------
+def chain_click_probability(attraction, after_skip, after_click):
+    """P(click) at each row of a user who reads down, before any click is seen.
+
+    One formula for the cascade family. The user examines the first row; at an examined row they
+    click with probability ``attraction``, and go on to the next row with probability
+    ``after_click`` or ``after_skip``:
+
+    - cascade model (Craswell et al. 2008): after a skip 1, after a click 0;
+    - dependent click model (Guo et al. 2009): 1 and λ of the position;
+    - dynamic Bayesian network (Chapelle & Zhang 2009): γ and γ (1 − s), s the satisfaction;
+    - click chain model (Guo et al. 2009): τ₁ and τ₂ (1 − r) + τ₃ r, r the relevance.
+
+    Parameters
+    ----------
+    attraction : ndarray of shape (n_lists, n_positions)
+        P(click | examined); 0 where nothing stands.
+    after_skip, after_click : array-like that broadcasts to ``attraction``
+        P(next row examined | examined, and not clicked or clicked).
+
+    Returns
+    -------
+    probability : ndarray of shape (n_lists, n_positions)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> chain_click_probability(np.array([[0.5, 0.5]]), 1.0, 0.0)
+    array([[0.5 , 0.25]])
+    """
+    attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
+    probability = np.empty(attraction.shape)
+    examined = np.ones(len(attraction))
+    for k in range(attraction.shape[1]):
+        click = probability[:, k] = examined * attraction[:, k]
+        examined = click * after_click[:, k] + (examined - click) * after_skip[:, k]
+    return probability
+
+
+def chain_conditional_click_probability(attraction, after_skip, after_click, clicks):
+    """P(click) at each row of a user who reads down, given the clicks above it.
+
+    The product over a list of P(what happened at each row) is the probability of its clicks.
+
+    Parameters
+    ----------
+    attraction, after_skip, after_click
+        As of :func:`chain_click_probability`.
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Returns
+    -------
+    probability : ndarray of shape (n_lists, n_positions)
+        0 below what cannot happen, such as a second click in the cascade model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> attraction = np.full((2, 2), 0.5)
+    >>> clicks = np.array([[True, False], [False, True]])
+    >>> chain_conditional_click_probability(attraction, 1.0, 0.0, clicks)
+    array([[0.5, 0. ],
+           [0.5, 0.5]])
+    """
+    attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
+    probability = np.empty(attraction.shape)
+    examined = np.ones(len(attraction))
+    for k in range(attraction.shape[1]):
+        click = probability[:, k] = examined * attraction[:, k]
+        # Given no click, the row was examined with what is left of both probabilities.
+        skipped = np.divide(examined - click, 1 - click, out=np.zeros_like(click), where=click < 1)
+        examined = np.where(clicks[:, k], after_click[:, k], skipped * after_skip[:, k])
+    return probability
+
+
+def draw_chain_clicks(attraction, after_skip, after_click, rng):
+    """Draw the clicks of a user who reads down.
+
+    Parameters
+    ----------
+    attraction, after_skip, after_click
+        As of :func:`chain_click_probability`.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draw_chain_clicks(np.ones((1, 3)), 1.0, 0.0, np.random.default_rng(0))
+    array([[ True, False, False]])
+    """
+    attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
+    clicks = np.empty(attraction.shape, dtype=bool)
+    examined = np.ones(len(attraction), dtype=bool)
+    for k in range(attraction.shape[1]):
+        chance, on = rng.random((2, len(examined)))
+        clicks[:, k] = examined & (chance < attraction[:, k])
+        examined &= on < np.where(clicks[:, k], after_click[:, k], after_skip[:, k])
+    return clicks
+
+
+# --------------------------------------------------------------------------------------
+# Users who look around where they clicked last
+# --------------------------------------------------------------------------------------
+def last_click_above(clicks):
+    """Rank of the last click above each row, 0 where there is none.
+
+    Parameters
+    ----------
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Returns
+    -------
+    last : ndarray of shape (n_lists, n_positions), intp
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> last_click_above(np.array([[False, True, False, True]]))
+    array([[0, 0, 2, 2]])
+    """
+    rank = np.where(clicks, np.arange(1, clicks.shape[1] + 1), 0)
+    last = np.zeros_like(rank)
+    np.maximum.accumulate(rank[:, :-1], axis=1, out=last[:, 1:])
+    return last
+
+
+def ubm_click_probability(relevance, examination):
+    """P(click) of the user browsing model, before any click is seen.
+
+    A row is examined with a probability that depends on its rank and on the rank of the last
+    click above it (Dupret & Piwowarski 2008, "A user browsing model to predict search engine
+    click data from past observations", SIGIR). The last click is summed over, from the top down.
+
+    Parameters
+    ----------
+    relevance : ndarray of shape (n_lists, n_positions)
+        P(click | examined); 0 where nothing stands.
+    examination : ndarray of shape (n_positions, n_positions)
+        P(examined) by rank less 1 (rows) and rank of the last click above (columns, 0: none).
+        Only columns up to the row's number are read.
+
+    Returns
+    -------
+    probability : ndarray of shape (n_lists, n_positions)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ubm_click_probability(np.full((1, 2), 0.5), np.array([[1.0, 0.0], [0.2, 0.8]]))
+    array([[0.5 , 0.25]])
+    """
+    n_lists, n_positions = relevance.shape
+    probability = np.empty((n_lists, n_positions))
+    # P(last click above is there), one row a rank.
+    last = np.zeros((n_positions + 1, n_lists))
+    last[0] = 1
+    for k in range(n_positions):
+        above = slice(0, k + 1)
+        joint = last[above] * examination[k, above, None] * relevance[:, k]
+        probability[:, k] = last[k + 1] = joint.sum(axis=0)
+        last[above] -= joint
+    return probability
+
+
+def ubm_conditional_click_probability(relevance, examination, clicks):
+    """P(click) of the user browsing model at each row, given the clicks above it.
+
+    Parameters
+    ----------
+    relevance, examination
+        As of :func:`ubm_click_probability`.
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Returns
+    -------
+    probability : ndarray of shape (n_lists, n_positions)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> examination = np.array([[1.0, 0.0], [0.2, 0.8]])
+    >>> clicks = np.array([[True, False], [False, False]])
+    >>> ubm_conditional_click_probability(np.full((2, 2), 0.5), examination, clicks)
+    array([[0.5, 0.4],
+           [0.5, 0.1]])
+    """
+    n_positions = relevance.shape[1]
+    return relevance * examination[np.arange(n_positions), last_click_above(clicks)]
+
+
+def draw_ubm_clicks(relevance, examination, rng):
+    """Draw clicks of the user browsing model.
+
+    Parameters
+    ----------
+    relevance, examination
+        As of :func:`ubm_click_probability`.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> examination = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> draw_ubm_clicks(np.ones((1, 2)), examination, np.random.default_rng(0))
+    array([[ True,  True]])
+    """
+    clicks = np.empty(relevance.shape, dtype=bool)
+    last = np.zeros(len(relevance), dtype=np.intp)
+    for k in range(relevance.shape[1]):
+        chance = rng.random(len(relevance))
+        clicks[:, k] = chance < relevance[:, k] * examination[k, last]
+        last[clicks[:, k]] = k + 1
+    return clicks

@@ -1,17 +1,20 @@
-"""Splitters that keep queries whole.
+"""Splitters that keep queries whole, and the choice of a model for another ranking.
 
 A query's rows share its documents: with some of them in training and some in the test set, a
 model is tested on what it has seen. The splitters here read the queries from the frame itself.
 """
 
+from numbers import Integral
+
 import numpy as np
+import pandas as pd
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
 from ._constraints import safe_indexing
 from ._roles import is_frame, read_role
 from ._segments import encode
 
-__all__ = ["QueryKFold", "QueryShuffleSplit", "train_test_queries"]
+__all__ = ["OffPolicySelection", "QueryKFold", "QueryShuffleSplit", "train_test_queries"]
 
 
 class QueryKFold(GroupKFold):
@@ -195,6 +198,163 @@ def train_test_queries(*arrays, test_size=None, train_size=None, random_state=No
     )
     train, test = next(splitter.split(_carrier(arrays, qid), qid=qid))
     return [safe_indexing(array, rows) for array in arrays for rows in (train, test)]
+
+
+class OffPolicySelection:
+    """Choice of a model that will hold up when documents are ranked otherwise.
+
+    A callable for ``refit`` of scikit-learn's searches. Among all candidates, the best few by
+    each scorer of ``keep`` stay; of those that every scorer keeps, the best by another one is
+    chosen. If no candidate is kept by all scorers, the best by ``by`` of all candidates is.
+
+    Held-out clicks come from the ranking that was logged, so that a model which copies it may
+    win by every usual metric, and fail as soon as its own ranking is served. In the paper's
+    simulations the rule of the example lost least: "top-4 CMIP, top-4 PPL: nDCG↑".
+
+    Parameters
+    ----------
+    keep : dict of str to int, default={"cmip": 4, "perplexity": 4}
+        How many candidates to keep by which scorer of the search. An empty dict keeps all.
+    by : str, default="ndcg"
+        Scorer that decides among those kept.
+
+    Raises
+    ------
+    ValueError
+        When made: if a parameter is not one of these. When called: if the search has no scorer
+        of that name, or no candidate has a score by ``by``.
+
+    Notes
+    -----
+    All scores are greater is better, as scikit-learn's scorers are and those of
+    :mod:`skultr.metrics`. A candidate whose score is NaN, because a fold failed, is not kept by
+    that scorer. Of equal candidates the first one wins.
+
+    A search with a callable ``refit`` has ``best_index_``, ``best_params_`` and
+    ``best_estimator_``, and no ``best_score_``.
+
+    References
+    ----------
+    Deffayet, Hager, Renders and de Rijke (2023). An offline metric for the debiasedness of click
+    models. SIGIR, section 6.3.
+
+    Examples
+    --------
+    In a search, ``GridSearchCV(..., scoring={"cmip": CMIPScorer(), "ndcg": RankingScorer()},
+    refit=OffPolicySelection({"cmip": 2}))``. On its results:
+
+    >>> from skultr.model_selection import OffPolicySelection
+    >>> results = {
+    ...     "params": [{"alpha": 1}, {"alpha": 2}, {"alpha": 3}],
+    ...     "mean_test_cmip": [-0.4, -0.1, -0.0],
+    ...     "mean_test_ndcg": [0.8, 0.7, 0.5],
+    ... }
+    >>> select = OffPolicySelection({"cmip": 2})
+    >>> select(results)
+    1
+    >>> select.explain(results)[["params", "kept_by_cmip", "ndcg", "chosen"]]
+                    params  kept_by_cmip  ndcg  chosen
+    candidate
+    0         {'alpha': 1}         False   0.8   False
+    1         {'alpha': 2}          True   0.7    True
+    2         {'alpha': 3}          True   0.5   False
+    """
+
+    def __init__(self, keep=None, *, by="ndcg"):
+        keep = {"cmip": 4, "perplexity": 4} if keep is None else keep
+        if not isinstance(keep, dict) or not all(isinstance(name, str) for name in keep):
+            raise ValueError(
+                f"keep must be a dict from scorers to numbers of candidates, got {keep!r}."
+            )
+        for name, number in keep.items():
+            if isinstance(number, bool) or not (isinstance(number, Integral) and number >= 1):
+                raise ValueError(
+                    f"keep[{name!r}] must be a whole number of candidates from 1, got {number!r}."
+                )
+        if not isinstance(by, str):
+            raise ValueError(f"by must be the name of a scorer of the search, got {by!r}.")
+        self.keep = keep
+        self.by = by
+
+    def __call__(self, cv_results):
+        """Index of the chosen candidate.
+
+        Parameters
+        ----------
+        cv_results : dict of str to array
+            ``cv_results_`` of a search.
+
+        Returns
+        -------
+        best_index : int
+        """
+        return self._select(cv_results)[2]
+
+    def explain(self, cv_results):
+        """Who was kept at each step, and the choice.
+
+        Parameters
+        ----------
+        cv_results : dict of str to array
+            ``cv_results_`` of a search.
+
+        Returns
+        -------
+        table : DataFrame indexed by ``candidate``
+            ``params``; for each scorer of ``keep`` its mean score and whether it kept the
+            candidate (``kept_by_...``); ``kept``, by all of them; the score ``by``; ``chosen``.
+            If nobody is ``kept``, the choice was among all.
+        """
+        steps, kept, best = self._select(cv_results)
+        table = {"params": list(cv_results["params"])}
+        for name, mask in steps.items():
+            table[name] = _mean_score(cv_results, name)
+            table[f"kept_by_{name}"] = mask
+        table["kept"] = kept
+        table[self.by] = _mean_score(cv_results, self.by)
+        table["chosen"] = np.arange(len(kept)) == best
+        return pd.DataFrame(table, index=pd.RangeIndex(len(kept), name="candidate"))
+
+    def __repr__(self):
+        return f"OffPolicySelection({self.keep!r}, by={self.by!r})"
+
+    def _select(self, cv_results):
+        """Candidates kept by each scorer and by all, and the index of the best."""
+        deciding = _mean_score(cv_results, self.by)
+        if np.isnan(deciding).all():
+            raise ValueError(
+                f"The score {self.by!r} is NaN for all {len(deciding)} candidates: nothing can "
+                "be chosen. Run the search with error_score='raise' to see why."
+            )
+        steps = {
+            name: _best(_mean_score(cv_results, name), number)
+            for name, number in self.keep.items()
+        }
+        kept = np.logical_and.reduce([np.ones(len(deciding), dtype=bool), *steps.values()])
+        eligible = kept & ~np.isnan(deciding)
+        # The paper's fallback, where no candidate satisfies all.
+        among = np.flatnonzero(eligible if eligible.any() else ~np.isnan(deciding))
+        return steps, kept, int(among[np.argmax(deciding[among])])
+
+
+def _mean_score(cv_results, name):
+    prefix = "mean_test_"
+    if prefix + name not in cv_results:
+        known = sorted(key.removeprefix(prefix) for key in cv_results if key.startswith(prefix))
+        raise ValueError(
+            f"The search has no scorer {name!r}; it has {known}. Name it in scoring={{...}}, or "
+            "select by other names."
+        )
+    return np.asarray(cv_results[prefix + name], dtype=float)
+
+
+def _best(score, number):
+    """Mask of the largest scores; of equal ones the first; never NaN."""
+    # NaN sorts last.
+    order = np.argsort(-score, kind="stable")[:number]
+    mask = np.zeros(len(score), dtype=bool)
+    mask[order] = True
+    return mask & ~np.isnan(score)
 
 
 def _carrier(arrays, qid):

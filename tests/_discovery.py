@@ -33,10 +33,22 @@ def public_estimators():
 
 
 def public_rankers():
-    """Instances of all public rankers."""
+    """Instances of all public rankers that are no click models."""
+    from skultr.click_models._base import BaseClickModel
     from skultr.rankers._base import BaseRanker
 
-    return [estimator for estimator in public_estimators() if isinstance(estimator, BaseRanker)]
+    return [
+        estimator
+        for estimator in public_estimators()
+        if isinstance(estimator, BaseRanker) and not isinstance(estimator, BaseClickModel)
+    ]
+
+
+def public_click_models():
+    """Instances of all public click models."""
+    from skultr.click_models._base import BaseClickModel
+
+    return [model for model in public_estimators() if isinstance(model, BaseClickModel)]
 
 
 def _instance(cls):

@@ -6,11 +6,17 @@ import pytest
 from skultr._browsing import (
     EYE_TRACKING,
     TIANGONG_CLICK_MATRIX,
+    chain_click_probability,
+    chain_conditional_click_probability,
+    draw_chain_clicks,
+    draw_ubm_clicks,
     matrix_click_probability,
     pbm_click_probability,
     power_law_examination,
     trust_affine,
     trust_click_probability,
+    ubm_click_probability,
+    ubm_conditional_click_probability,
 )
 
 
@@ -150,3 +156,97 @@ def test_tiangong_has_the_published_singular_values():
     np.testing.assert_allclose(
         matrix @ np.arange(1, 11), [1.5012, 1.278394, 1.355621, 2.278389, 2.415923]
     )
+
+
+# Users who read down, and users who look around their last click -------------------------
+CHAINS = {
+    "cascade": (1.0, 0.0),
+    "DCM": (1.0, np.array([0.7, 0.5, 0.3, 0.2])),
+    "DBN": (0.9, 0.9 * np.array([0.8, 0.4, 0.6, 0.1])),
+    "every row": (np.array([0.9, 0.8, 0.3, 1.0]), np.array([0.2, 0.4, 0.6, 0.7])),
+}
+ATTRACTION = np.array([0.3, 0.6, 0.9, 0.2])
+PAIRS = np.random.default_rng(0).uniform(0.1, 0.9, (4, 4))
+
+
+def chain_patterns(attraction, after_skip, after_click):
+    """P(click pattern), by following every path of clicks and stops."""
+    n = len(attraction)
+    after_skip, after_click = np.broadcast_to(after_skip, n), np.broadcast_to(after_click, n)
+    table = dict.fromkeys(product((0, 1), repeat=n), 0.0)
+
+    def follow(clicks, probability):
+        k = len(clicks)
+        if k == n:
+            table[clicks] += probability
+            return
+        for click in (0, 1):
+            chance = probability * (attraction[k] if click else 1 - attraction[k])
+            on = after_click[k] if click else after_skip[k]
+            follow((*clicks, click), chance * on)
+            table[(*clicks, click, *[0] * (n - k - 1))] += chance * (1 - on)
+
+    follow((), 1.0)
+    # The last row has no next one: whether the user would go on is both summed, in two places.
+    return np.array(list(table)), np.array(list(table.values()))
+
+
+def ubm_patterns(relevance, examination):
+    patterns = np.array(list(product((0, 1), repeat=len(relevance))))
+    probability = np.ones(len(patterns))
+    for row, clicks in enumerate(patterns):
+        last = 0
+        for k, click in enumerate(clicks):
+            chance = relevance[k] * examination[k, last]
+            probability[row] *= chance if click else 1 - chance
+            last = k + 1 if click else last
+    return patterns, probability
+
+
+@pytest.mark.parametrize("user", CHAINS)
+def test_chains_are_the_enumerated_events(user):
+    patterns, probability = chain_patterns(ATTRACTION, *CHAINS[user])
+    attraction = np.tile(ATTRACTION, (len(patterns), 1))
+    assert probability.sum() == pytest.approx(1, abs=1e-12)
+    marginal = chain_click_probability(ATTRACTION[None], *CHAINS[user])[0]
+    np.testing.assert_allclose(marginal, probability @ patterns, atol=1e-12)
+    chance = chain_conditional_click_probability(attraction, *CHAINS[user], patterns > 0)
+    product_ = np.where(patterns, chance, 1 - chance).prod(axis=1)
+    np.testing.assert_allclose(product_, probability, atol=1e-12)
+
+
+def test_ubm_is_the_enumerated_events():
+    patterns, probability = ubm_patterns(ATTRACTION, PAIRS)
+    marginal = ubm_click_probability(ATTRACTION[None], PAIRS)[0]
+    np.testing.assert_allclose(marginal, probability @ patterns, atol=1e-12)
+    relevance = np.tile(ATTRACTION, (len(patterns), 1))
+    chance = ubm_conditional_click_probability(relevance, PAIRS, patterns > 0)
+    product_ = np.where(patterns, chance, 1 - chance).prod(axis=1)
+    np.testing.assert_allclose(product_, probability, atol=1e-12)
+
+
+def test_ubm_without_memory_is_the_pbm():
+    examination = np.array([0.9, 0.6, 0.4, 0.3])
+    pairs = np.tile(examination[:, None], (1, 4))
+    expected = pbm_click_probability(ATTRACTION[None], examination)
+    np.testing.assert_allclose(ubm_click_probability(ATTRACTION[None], pairs), expected)
+    clicks = np.array([[True, False, True, False]])
+    chance = ubm_conditional_click_probability(ATTRACTION[None], pairs, clicks)
+    np.testing.assert_allclose(chance, expected)
+
+
+def test_draws_follow_the_formula():
+    rng = np.random.default_rng(0)
+    attraction = np.tile(ATTRACTION, (40_000, 1))
+    for user, chances in CHAINS.items():
+        patterns, probability = chain_patterns(ATTRACTION, *chances)
+        _compare(draw_chain_clicks(attraction, *chances, rng), patterns, probability, user)
+    patterns, probability = ubm_patterns(ATTRACTION, PAIRS)
+    _compare(draw_ubm_clicks(attraction, PAIRS, rng), patterns, probability, "UBM")
+
+
+def _compare(clicks, patterns, probability, user):
+    code = 2 ** np.arange(4)
+    drawn = np.bincount(clicks @ code, minlength=16)[patterns @ code] / len(clicks)
+    error = 4.5 * np.sqrt(probability * (1 - probability) / len(clicks)) + 1e-12
+    assert (np.abs(drawn - probability) <= error).all(), user

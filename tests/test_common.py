@@ -5,7 +5,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skultr.testing import check_ranker
 
-from ._discovery import public_estimators, public_rankers
+from ._discovery import public_click_models, public_estimators, public_rankers
 
 _LISTWISE = (
     "the check drops and repeats rows of one list: a list with a row less or more shows other "
@@ -16,13 +16,27 @@ _UNIDENTIFIED = (
     "the embedding starts depends on the number of positions, which the check changes"
 )
 _WEIGHT_REASONS = {
+    "CCMModel": _LISTWISE,
+    "CascadeModel": _LISTWISE,
+    "DBNModel": _LISTWISE,
+    "DCMModel": _LISTWISE,
     "DLARanker": _LISTWISE,
     "DistilledRanker": _UNIDENTIFIED,
     "IPSRanker": _LISTWISE,
     "NaiveRanker": _LISTWISE,
+    "PBMModel": _LISTWISE,
     "PRSRanker": _LISTWISE,
+    "RDCTRModel": _LISTWISE,
+    "UBMModel": _LISTWISE,
     "UserAwareIPSRanker": _LISTWISE,
     "VectorizationRanker": _LISTWISE,
+}
+#: Click models have another score, minus perplexity.
+_NOT_OF_CLICK_MODELS = {"check_rank_and_score"}
+#: Which rows were clicked together is lost in an aggregated log.
+_OF_WHOLE_LISTS = {
+    (name, "check_impressions")
+    for name in ("CCMModel", "CascadeModel", "DBNModel", "DCMModel", "UBMModel")
 }
 _OTHER_REASONS = {
     "VectorizationRanker": {
@@ -62,6 +76,25 @@ def test_scikit_learn_checks(estimator, check):
 )
 def test_ranker_checks(check):
     check()
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.ClickDataWarning")
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=f"{type(model).__name__}-{name}")
+        for model in public_click_models()
+        for name, check in check_ranker(model, generate_only=True)
+        if name not in _NOT_OF_CLICK_MODELS and (type(model).__name__, name) not in _OF_WHOLE_LISTS
+    ],
+)
+def test_click_model_checks(check):
+    check()
+
+
+def test_click_models_are_discovered():
+    names = {type(model).__name__ for model in public_click_models()}
+    assert {"DCTRModel", "PBMModel", "UBMModel", "DBNModel", "CCMModel"} <= names
 
 
 def test_rankers_are_discovered():

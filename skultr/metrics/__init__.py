@@ -1,8 +1,11 @@
-"""Ranking metrics, and scorers for scikit-learn's searches.
+"""Metrics of rankings, clicks and debiasedness, and scorers for scikit-learn's searches.
 
 Metrics take flat arrays: one relevance, one score and one query id a row, rows in any order.
 """
 
+from ._click_scorers import CMIPScorer, PerplexityScorer
+from ._clicks import click_log_likelihood, perplexity_score
+from ._dependence import CMIPResult, cmip_score
 from ._ips import IPSEstimate, IPSScorer
 from ._ranking import (
     average_precision_score,
@@ -15,13 +18,19 @@ from ._ranking import (
 from ._scorers import RankingScorer
 
 __all__ = [
+    "CMIPResult",
+    "CMIPScorer",
     "IPSEstimate",
     "IPSScorer",
+    "PerplexityScorer",
     "RankingScorer",
     "average_precision_score",
+    "click_log_likelihood",
+    "cmip_score",
     "dcg_score",
     "err_score",
     "ndcg_score",
+    "perplexity_score",
     "precision_score",
     "reciprocal_rank_score",
 ]

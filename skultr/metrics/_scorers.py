@@ -19,7 +19,14 @@ from ._ranking import (
     reciprocal_rank_score,
 )
 
-__all__ = ["RankingScorer", "predict_within"]
+__all__ = [
+    "RankingScorer",
+    "annotated_rows",
+    "document_codes",
+    "first_rows",
+    "predict_within",
+    "required_role",
+]
 
 _METRICS = {
     "ap": average_precision_score,
@@ -113,18 +120,15 @@ class RankingScorer:
         -------
         score : float
         """
-        qid = _required(X, "qid", qid, "to say which query a row belongs to")
-        relevance = _required(X, "relevance", relevance, "the human annotation to compare with")
-        rows = np.flatnonzero(~np.isnan(relevance))
-        if not len(rows):
-            raise ValueError(
-                f"None of the {len(relevance)} rows is annotated: 'relevance' is missing "
-                "throughout. Expected some; split so that each fold has annotated queries, or "
-                "score by clicks instead."
-            )
-        document = _document_codes(X, encode(qid)[0], read_role(X, "doc", doc), rows)
-        rows = rows[_first_rows(document, relevance[rows], rows)]
-        score = np.asarray(predict_within(estimator, X, qid))
+        qid = required_role(X, "qid", qid, self, "to say which query a row belongs to")
+        relevance = required_role(
+            X, "relevance", relevance, self, "the human annotation to compare with"
+        )
+        rows = annotated_rows(relevance)
+        doc = read_role(X, "doc", doc)
+        document = document_codes(X, encode(qid)[0], doc, rows)
+        rows = rows[first_rows(document, relevance[rows], rows)]
+        score = np.asarray(predict_within(estimator, X, qid, doc))
         return _METRICS[self.metric](
             relevance[rows], score[rows], qid=qid[rows], k=self.k, **self.options
         )
@@ -146,34 +150,51 @@ class RankingScorer:
         return f"RankingScorer({self.metric!r}, k={self.k!r}{options})"
 
 
-def predict_within(estimator, X, qid):
-    """Scores of X, by an estimator that may look at the candidates of a query together.
+def predict_within(estimator, X, qid, doc=None):
+    """Scores of X, by an estimator that may look at ids: of queries, or of documents.
 
     Parameters
     ----------
     estimator : object
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    qid : ndarray of shape (n_rows,) or None
-        Query ids that X may not hold.
+    qid, doc : ndarray of shape (n_rows,) or None
+        Ids that X may not hold.
     """
-    if qid is None or (is_frame(X) and "qid" in role_columns(X)):
-        return estimator.predict(X)
-    takes_queries = get_routing_for_object(estimator).consumes("predict", ["qid"])
-    return estimator.predict(X, qid=qid) if takes_queries else estimator.predict(X)
+    columns = role_columns(X) if is_frame(X) else ()
+    ids = {
+        name: value
+        for name, value in (("qid", qid), ("doc", doc))
+        if value is not None and name not in columns
+    }
+    taken = get_routing_for_object(estimator).consumes("predict", ids) if ids else ()
+    return estimator.predict(X, **{name: ids[name] for name in taken})
 
 
-def _required(X, role, value, purpose):
+def required_role(X, role, value, scorer, purpose):
+    """One role as an array, or an error that says what the scorer needs it for."""
     value = read_role(X, role, value)
     if value is None:
         raise ValueError(
-            f"X has no column {role!r} and no {role}= was passed: RankingScorer needs it "
-            f"{purpose}. Rename the column of X that holds it to {role!r}; with arrays, call "
+            f"X has no column {role!r} and no {role}= was passed: {type(scorer).__name__} needs "
+            f"it {purpose}. Rename the column of X that holds it to {role!r}; with arrays, call "
             f"sklearn.set_config(enable_metadata_routing=True) and pass {role}= to the search."
         )
     return value
 
 
-def _document_codes(X, query, doc, rows):
+def annotated_rows(relevance):
+    """Rows with an annotation; an error if there is none."""
+    rows = np.flatnonzero(~np.isnan(relevance))
+    if not len(rows):
+        raise ValueError(
+            f"None of the {len(relevance)} rows is annotated: 'relevance' is missing "
+            "throughout. Expected some; split so that each fold has annotated queries, or "
+            "score by clicks instead."
+        )
+    return rows
+
+
+def document_codes(X, query, doc, rows):
     """Code of the (query, document) of each of the rows."""
     codes, _ = equal_rows(_dense_features(X, rows)) if doc is None else encode(doc[rows])
     return query[rows] * (int(codes.max()) + 1) + codes
@@ -198,7 +219,7 @@ def _without_text(X):
     return frame[:, keep].to_native()
 
 
-def _first_rows(document, relevance, rows):
+def first_rows(document, relevance, rows):
     """The first row of each document, in row order; their relevance must agree."""
     _, first, code = np.unique(document, return_index=True, return_inverse=True)
     conflict = np.flatnonzero(relevance != relevance[first][code])

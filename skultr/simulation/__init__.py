@@ -10,13 +10,17 @@ from ._beyond_scalar import ClickMatrixUser, TrustBiasUser
 from ._disconnected import make_disconnected_log
 from ._experiments import MixturePolicy, ShufflePolicy, SwapPolicy
 from ._generate import SimulatedLog, simulate_clicks
+from ._layouts import CarouselUser, MixtureDBNUser
 from ._policies import (
     DeterministicPolicy,
     PlackettLucePolicy,
     UniformPolicy,
+    noisy_oracle_scores,
     production_scores,
 )
 from ._population import UserPopulation
+from ._sequential import CascadeUser, CCMUser, DBNUser, DCMUser, UBMUser
+from ._shift import ShiftedLogs, simulate_shift
 from ._users import (
     ContextualPositionBasedUser,
     PositionBasedUser,
@@ -26,20 +30,30 @@ from ._users import (
 __all__ = [
     "EYE_TRACKING",
     "TIANGONG_CLICK_MATRIX",
+    "CCMUser",
+    "CarouselUser",
+    "CascadeUser",
     "ClickMatrixUser",
     "ContextualPositionBasedUser",
+    "DBNUser",
+    "DCMUser",
     "DeterministicPolicy",
+    "MixtureDBNUser",
     "MixturePolicy",
     "PlackettLucePolicy",
     "PositionBasedUser",
+    "ShiftedLogs",
     "ShufflePolicy",
     "SimulatedLog",
     "SwapPolicy",
     "TrustBiasUser",
+    "UBMUser",
     "UniformPolicy",
     "UserPopulation",
     "make_disconnected_log",
+    "noisy_oracle_scores",
     "production_scores",
     "relevance_probability",
     "simulate_clicks",
+    "simulate_shift",
 ]

@@ -137,7 +137,8 @@ def simulate_clicks(
         P(query | user) in the sorted order of the query ids.
 
         If clicks are not examination times relevance, also what they are: ``alpha`` and ``beta``
-        of a :class:`TrustBiasUser`, ``click_matrix`` of a :class:`ClickMatrixUser`.
+        of a :class:`TrustBiasUser`, ``click_matrix`` of a :class:`ClickMatrixUser`, what
+        :class:`DBNUser`, :class:`UBMUser` and their like go by (see there).
 
     Raises
     ------
@@ -164,8 +165,11 @@ def simulate_clicks(
 
     A user who does not go by the relevance probability has ``read_grades(grade)``, called once
     with the grades of all documents; ``click`` then gets what it returned in their place, and -1
-    where nothing is shown. See :class:`ClickMatrixUser`. What ``truth_at(n_positions)`` of a user
-    returns, a mapping, joins the truth.
+    where nothing is shown. See :class:`ClickMatrixUser`. One who must know where nothing is shown
+    has ``marks_empty = True``, and gets -1 there instead of 0. See :class:`CarouselUser`. What
+    ``truth_at(n_positions)`` of a user returns, a mapping, joins the truth, and so does what
+    ``document_truth(relevance_probability)`` returns, arrays of shape (n_documents,). See
+    :class:`DBNUser`.
 
     The columns ``context`` and ``arm`` have no role: name them where they are read, as
     ``bias=["position", "context"]``, or drop them, or a ranker takes them for features of the
@@ -213,7 +217,7 @@ def simulate_clicks(
         context = _draw_contexts(user, shown, of_user.spawn(1)[0])
         truth.context_vectors = np.asarray(user.context_vectors)
     truth.update(of_population)
-    truth.update(user.truth_at(n_positions) if hasattr(user, "truth_at") else {})
+    truth.update(_truth_of_user(user, n_positions, truth.relevance_probability))
     if who is not None or context is not None:
         truth.examination_table = np.asarray(user.examination_table(n_positions))
     judged = _judge(user, truth.relevance_probability, roles["relevance"])
@@ -372,10 +376,20 @@ def _draw_contexts(user, shown, rng):
     return context
 
 
+def _truth_of_user(user, n_positions, relevance):
+    """What the user goes by that is neither examination nor relevance."""
+    truth = {}
+    if hasattr(user, "truth_at"):
+        truth |= user.truth_at(n_positions)
+    if hasattr(user, "document_truth"):
+        truth |= user.document_truth(relevance)
+    return truth
+
+
 def _judge(user, relevance, grade):
     """What the user judges each document by, and in the end, where -1 points, an empty place."""
     if not hasattr(user, "read_grades"):
-        return np.append(relevance, 0.0)
+        return np.append(relevance, -1.0 if getattr(user, "marks_empty", False) else 0.0)
     read = np.asarray(user.read_grades(grade))
     if read.shape != grade.shape:
         raise ValueError(

@@ -9,20 +9,22 @@ from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
+from lightgbm import LGBMRanker
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils import check_random_state
 
-from .._constraints import HasMethods, Interval, validate_params
+from .._constraints import HasMethods, Interval, StrOptions, validate_params
 from .._roles import feature_columns, read_features, read_role
-from .._segments import encode, pad, sort_in_segment
+from .._segments import encode, offsets_from_sorted, pad, sort_in_segment
 
 __all__ = [
     "DeterministicPolicy",
     "PlackettLucePolicy",
     "UniformPolicy",
+    "noisy_oracle_scores",
     "production_scores",
 ]
 
@@ -37,7 +39,7 @@ _CHUNK = 2**20
     {
         "documents": "no_validation",
         "fraction": [Interval(Real, 0, 1, closed="right")],
-        "estimator": [HasMethods(["fit", "predict"]), None],
+        "estimator": [HasMethods(["fit", "predict"]), StrOptions({"lambdamart"}), None],
         "candidates": "no_validation",
         "random_state": ["random_state"],
     },
@@ -63,9 +65,11 @@ def production_scores(
     fraction : float in (0, 1], default=0.01
         Share of the queries, drawn at random, whose labels the ranker is trained on. At least
         one query is drawn, and as many as it takes until one of them has two different grades.
-    estimator : regressor, default=None
+    estimator : regressor, lightgbm.LGBMRanker or 'lambdamart', default=None
         Cloned and fitted to the grades. By default ridge regression on quantiles of the
-        features, which the tails of raw counts cannot upset.
+        features, which the tails of raw counts cannot upset. ``'lambdamart'`` is LightGBM's
+        ranker with 100 trees of 31 leaves and learning rate 0.1, in one thread; it needs whole
+        grades, and its scores are in units of its own.
     candidates : frame with the same features, default=None
         Documents to score instead of ``documents``, such as those of held-out queries.
     random_state : int, RandomState instance or None, default=None
@@ -100,11 +104,63 @@ def production_scores(
     features = read_features(documents)
     chosen = _draw_training_queries(query, relevance, fraction, random_state)
     rows = np.flatnonzero(np.isin(query, chosen))
-    estimator = _default_estimator(len(rows)) if estimator is None else clone(estimator)
+    estimator = _production_estimator(estimator, len(rows))
     _seed(estimator, random_state)
-    estimator.fit(features.iloc[rows], relevance[rows])
+    _fit_estimator(estimator, features, relevance, query, rows)
     scored = features if candidates is None else read_features(candidates)
     return np.asarray(estimator.predict(scored), dtype=float)
+
+
+@validate_params(
+    {
+        "documents": "no_validation",
+        "variance": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def noisy_oracle_scores(documents, *, variance=0.5, random_state=None):
+    """Scores of a nearly perfect production ranker: the grades plus Gaussian noise.
+
+    Each document draws its noise once, so that the ranker errs on the same documents all the
+    time. On its log, position and relevance nearly coincide: the hardest case for telling what
+    users like from what they were shown.
+
+    Parameters
+    ----------
+    documents : frame of shape (n_documents, n_columns)
+        Role ``relevance``.
+    variance : float, default=0.5
+        Of the noise, in squared grades.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    scores : ndarray of shape (n_documents,)
+        In units of the grades.
+
+    Raises
+    ------
+    ValueError
+        If there is no ``relevance``, or a grade is missing.
+
+    References
+    ----------
+    R. Deffayet, P. Hager, J.-M. Renders and M. de Rijke (2023). An offline metric for the
+    debiasedness of click models. SIGIR. Section 5.1.3.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import noisy_oracle_scores
+    >>> documents = make_ltr(200, random_state=0)
+    >>> scores = noisy_oracle_scores(documents, random_state=0)
+    >>> round(float((scores - documents["relevance"]).var()), 1)
+    0.5
+    """
+    relevance = _required(documents, "relevance")
+    noise = check_random_state(random_state).normal(size=len(relevance))
+    return relevance + np.sqrt(variance) * noise
 
 
 def _required(documents, role):
@@ -140,9 +196,24 @@ def _draw_training_queries(query, relevance, fraction, random_state):
     return order[: max(round(fraction * n_queries), two_grades[0] + 1)]
 
 
-def _default_estimator(n_rows):
-    quantiles = QuantileTransformer(n_quantiles=min(n_rows, 100), subsample=None)
-    return make_pipeline(quantiles, Ridge(alpha=10.0))
+def _production_estimator(estimator, n_rows):
+    if estimator is None:
+        quantiles = QuantileTransformer(n_quantiles=min(n_rows, 100), subsample=None)
+        return make_pipeline(quantiles, Ridge(alpha=10.0))
+    if isinstance(estimator, str):
+        return LGBMRanker(
+            n_estimators=100, num_leaves=31, learning_rate=0.1, n_jobs=1, verbosity=-1
+        )
+    return clone(estimator)
+
+
+def _fit_estimator(estimator, features, relevance, query, rows):
+    if not isinstance(estimator, LGBMRanker):
+        estimator.fit(features.iloc[rows], relevance[rows])
+        return
+    rows = rows[np.argsort(query[rows], kind="stable")]  # a query's documents must be neighbours
+    group = np.diff(offsets_from_sorted(query[rows]))
+    estimator.fit(features.iloc[rows], relevance[rows].astype(int), group=group)
 
 
 def _seed(estimator, random_state):

@@ -1,0 +1,354 @@
+"""Users who read down until a click may stop them: cascade, dependent clicks, click chains."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from .._browsing import (
+    chain_click_probability,
+    chain_conditional_click_probability,
+    draw_chain_clicks,
+)
+from .._segments import encode, rectangles
+from ..exceptions import ClickDataWarning, warn_user
+from ._base import TableClickModel
+from ._em import WEAK
+from ._factors import known_codes
+from ._patterns import last_clicks
+from ._priors import empirical_beta, posterior_mean
+from ._solved import EMClickModel
+from ._tails import count_chain
+
+__all__ = ["CCMModel", "CascadeModel", "ChainMixin", "DCMModel", "start_attraction"]
+
+
+class ChainMixin:
+    """P(click) of users who read down, from what they do after a skip and after a click.
+
+    Subclasses write ``_transitions(parameters, position)``: attraction, and P(next row examined)
+    after a skip and after a click.
+    """
+
+    def _probability(self, parameters, position, bias, clicks):
+        chances = self._transitions(parameters, position)
+        if clicks is None:
+            return chain_click_probability(*chances)
+        return chain_conditional_click_probability(*chances, clicks)
+
+    def _draw(self, parameters, position, bias, rng):
+        return draw_chain_clicks(*self._transitions(parameters, position), rng)
+
+    def _examination_table(self, log, tables):
+        """P(examined) by position before any click, from the tables by document code."""
+        examined = np.empty(log.n_rows)
+        for _, place in rectangles(log.offsets):
+            inside = place >= 0
+            doc = log.doc[place]
+            block = {name: np.where(inside, of[doc], 0.0) for name, of in tables.items()}
+            attraction, *chances = self._transitions(block, log.position[place])
+            click = chain_click_probability(attraction, *chances)
+            examined[place[inside]] = click[inside] / attraction[inside]
+        return examination_by_position(log, examined)
+
+
+def start_attraction(counts):
+    """Clicks over clicks and skips above a click: where EM of a chain begins."""
+    shown = counts.clicks + counts.skips
+    mean = counts.clicks.sum() / max(shown.sum(), 1e-9)
+    return np.clip((counts.clicks + mean) / (shown + 1.0), 0.02, 0.9)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CascadeModel(ChainMixin, TableClickModel):
+    """Cascade model: the user reads down, clicks the first relevant document and leaves.
+
+    Attraction is clicks over impressions down to the first click, so that it needs no EM. The
+    model has at most one click a list: a second one has probability 0.
+
+    Parameters
+    ----------
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts of clicks and of skips of a document; by default their Beta distribution
+        over documents, by maximum likelihood (empirical Bayes).
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
+        column).
+    examination_ : DataFrame
+        Position (index) to the share of its impressions that were ``examination``, with
+        ``impressions`` and ``clicks``.
+    prior_ : tuple of (float, float)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Warns
+    -----
+    ClickDataWarning
+        If lists have clicks below their first, which the model cannot explain and does not read.
+
+    References
+    ----------
+    Craswell, Zoeter, Taylor & Ramsey (2008). An experimental comparison of click position-bias
+    models. WSDM.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import CascadeModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    ...                     "position": [1, 2] * 2})
+    >>> clicks = [1, 0, 0, 1]
+    >>> model = CascadeModel(prior=(1, 1)).fit(log, clicks)
+    >>> model.predict_click(log, clicks).round(2)
+    array([0.5 , 0.  , 0.5 , 0.67])
+    """
+
+    def _fit(self, log, task):
+        place, _ = last_clicks(log)
+        clicked = log.clicks > 0
+        first = np.minimum.reduceat(np.where(clicked, place, log.n_rows + 1), log.offsets[:-1])
+        first = np.repeat(first, np.diff(log.offsets))
+        lost = clicked & (place > first)
+        if lost.any():
+            warn_user(
+                f"{log.weight[lost].sum():g} of {log.clicks.sum():g} clicks are below another of "
+                "their list: the cascade model has one click a list, and does not read them. "
+                "DCMModel and DBNModel let the user go on after a click.",
+                ClickDataWarning,
+            )
+        examined, n_docs = place <= first, len(log.features)
+        clicks = np.bincount(log.doc, log.clicks * examined, minlength=n_docs)
+        shown = np.bincount(log.doc, log.weight * examined, minlength=n_docs)
+        self.prior_ = self._given_prior() or empirical_beta(clicks, shown)
+        self._remember_documents(
+            log,
+            {"relevance": posterior_mean(0.0, 0.0, self.prior_)},
+            relevance=posterior_mean(clicks, shown, self.prior_),
+        )
+        self.examination_ = examination_by_position(log, examined)
+
+    def _transitions(self, parameters, position):
+        return parameters["relevance"], 1.0, 0.0
+
+
+def examination_by_position(log, examined):
+    """Table of the mean of ``examined`` by position, with impressions and clicks."""
+    codes, positions = encode(log.position)
+    count = {
+        name: np.bincount(codes, values)
+        for name, values in (
+            ("examination", examined * log.weight),
+            ("impressions", log.weight),
+            ("clicks", log.clicks),
+        )
+    }
+    count["examination"] /= count["impressions"]
+    return pd.DataFrame(count, index=pd.Index(positions, name="position"))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DCMModel(ChainMixin, EMClickModel):
+    r"""Dependent click model: after a click the user goes on, with a chance of the position.
+
+    The user reads down and skips to the next row whatever it is; after a click at rank k they go
+    on with probability :math:`\lambda_k`:
+
+    .. math:: P(e_{k+1} = 1 \mid e_k = 1, c_k) = 1 - c_k (1 - \lambda_k), \qquad
+              P(c_k = 1 \mid e_k = 1) = r_d.
+
+    Parameters
+    ----------
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
+        distribution over documents, by maximum likelihood (empirical Bayes).
+    tol : float, default=1e-8
+        EM stops when a round adds less than ``tol`` times the number of impressions to the log
+        posterior.
+    max_iter : int, default=1000
+        EM steps at most.
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
+        column).
+    continuation_ : Series
+        :math:`\lambda` by position.
+    examination_ : DataFrame
+        Position (index) to the mean ``examination`` of its impressions before any click of the
+        list is seen, with ``impressions`` and ``clicks``.
+    log_posterior_ : ndarray of shape (n_rounds,)
+        Log likelihood plus log prior by round of EM; it never falls.
+    n_iter_ : int
+        EM steps taken.
+    prior_ : dict of str to (float, float)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    The published estimate takes all below the last click as not examined, which overstates
+    relevance and understates :math:`\lambda`. Here it is summed over whether the user went on.
+
+    References
+    ----------
+    Guo, Liu & Wang (2009). Efficient multiple-click models in web search. WSDM.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import DCMModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    ...                     "position": [1, 2] * 2})
+    >>> model = DCMModel(prior=(1, 1)).fit(log, [1, 1, 0, 1])
+    >>> model.predict(log[:2]).round(2)
+    array([0.5 , 0.75])
+    """
+
+    def _fit(self, log, task):
+        key, self._positions = encode(log.position)
+        counts = count_chain(log, key, len(self._positions))
+
+        def expect(tables):
+            a, on = tables["relevance"], tables["continuation"]
+            seen = counts.visit(a, 1.0, on)
+            value = counts.clicks @ np.log(a) + counts.skips @ np.log1p(-a)
+            value += counts.clicks_above @ np.log(on) + seen.log_likelihood
+            examined = counts.clicks + counts.skips + seen.examined
+            open_end = counts.clicks_above + counts.last_clicks
+            return {
+                "relevance": (counts.clicks, examined),
+                "continuation": (counts.clicks_above + seen.went_on, open_end),
+            }, value
+
+        start = {
+            "relevance": start_attraction(counts),
+            "continuation": np.full(len(self._positions), 0.5),
+        }
+        priors = {"continuation": WEAK}
+        fit, means = self._solve(log, expect, start, priors, ("relevance",))
+        index = pd.Index(self._positions, name="position")
+        self.continuation_ = pd.Series(fit.tables["continuation"], index, name="continuation")
+        self._remember_documents(log, means, relevance=fit.tables["relevance"])
+        self.examination_ = self._examination_table(log, {"relevance": fit.tables["relevance"]})
+
+    def _transitions(self, parameters, position):
+        on = self.continuation_.to_numpy()[known_codes(self._positions, position)]
+        return parameters["relevance"], 1.0, on
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CCMModel(ChainMixin, EMClickModel):
+    r"""Click chain model: whether the user goes on depends on what they found.
+
+    .. math:: P(e_{k+1} = 1 \mid e_k = 1, c_k = 0) = \tau_1, \qquad
+              P(e_{k+1} = 1 \mid c_k = 1) = \tau_2 (1 - r_d) + \tau_3 r_d, \qquad
+              P(c_k = 1 \mid e_k = 1) = r_d.
+
+    Parameters
+    ----------
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
+        distribution over documents, by maximum likelihood (empirical Bayes).
+    tol : float, default=1e-8
+        EM stops when a round adds less than ``tol`` times the number of impressions to the log
+        posterior.
+    max_iter : int, default=1000
+        EM steps at most.
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
+        column).
+    continuation_ : Series
+        ``after_skip`` (:math:`\tau_1`), ``after_irrelevant`` (:math:`\tau_2`) and
+        ``after_relevant`` (:math:`\tau_3`).
+    examination_ : DataFrame
+        Position (index) to the mean ``examination`` of its impressions before any click of the
+        list is seen, with ``impressions`` and ``clicks``.
+    log_posterior_ : ndarray of shape (n_rounds,)
+        Log likelihood plus log prior by round of EM; it never falls.
+    n_iter_ : int
+        EM steps taken.
+    prior_ : dict of str to (float, float)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    The paper gives every relevance a uniform prior and keeps its whole posterior. Here relevance
+    is one number a document, as in the other models, and the rows below the last click are
+    summed over exactly.
+
+    References
+    ----------
+    Guo, Liu, Kannan, Minka, Taylor, Wang & Faloutsos (2009). Click chain model in web search.
+    WWW.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import CCMModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    ...                     "position": [1, 2] * 2})
+    >>> model = CCMModel(prior=(1, 1)).fit(log, [1, 1, 0, 1])
+    >>> model.continuation_.index.tolist()
+    ['after_skip', 'after_irrelevant', 'after_relevant']
+    """
+
+    def _fit(self, log, task):
+        counts = count_chain(log)
+
+        def expect(tables):
+            return _ccm_counts(counts, tables["relevance"], tables["continuation"])
+
+        start = {
+            "relevance": start_attraction(counts),
+            "continuation": np.array([0.8, 0.6, 0.4]),
+        }
+        priors = {"continuation": WEAK}
+        fit, means = self._solve(log, expect, start, priors, ("relevance",))
+        names = ["after_skip", "after_irrelevant", "after_relevant"]
+        self.continuation_ = pd.Series(fit.tables["continuation"], names, name="continuation")
+        self._remember_documents(log, means, relevance=fit.tables["relevance"])
+        self.examination_ = self._examination_table(log, {"relevance": fit.tables["relevance"]})
+
+    def _transitions(self, parameters, position):
+        r = parameters["relevance"]
+        after_skip, after_irrelevant, after_relevant = self.continuation_
+        return r, after_skip, after_irrelevant * (1 - r) + after_relevant * r
+
+
+def _ccm_counts(counts, r, tau):
+    """E-step of the click chain model.
+
+    Whether the user found a clicked document relevant is a hidden draw of its own, with the
+    probability r that also made them click.
+    """
+    on = tau[1] * (1 - r) + tau[2] * r
+    seen = counts.visit(r, tau[0], on)
+    skips = counts.skips.sum()
+    value = counts.clicks @ np.log(r) + counts.skips @ np.log1p(-r) + skips * np.log(tau[0])
+    value += counts.clicks_above @ np.log(on) + seen.log_likelihood
+    open_end = counts.clicks_above + counts.last_clicks
+    went_on = counts.clicks_above + seen.went_on
+    relevant_on = went_on * r * tau[2] / on
+    relevant = relevant_on + (open_end - went_on) * r * (1 - tau[2]) / (1 - on)
+    examined = counts.clicks + counts.skips + seen.examined
+    after = (
+        skips + seen.went_on_after_skip,
+        (went_on - relevant_on).sum(),
+        relevant_on.sum(),
+    )
+    chances = (skips + seen.skips, (open_end - relevant).sum(), relevant.sum())
+    return {
+        "relevance": (counts.clicks + relevant, examined + open_end),
+        "continuation": (np.array(after), np.array(chances)),
+    }, value

@@ -1,0 +1,179 @@
+"""Dynamic Bayesian network: attraction, satisfaction, continuation."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+
+from .._constraints import Interval
+from .._torch._chain import ChainLoss, ChainModule
+from ..rankers._base import lists_per_unit
+from ._cascade import ChainMixin, start_attraction
+from ._em import WEAK
+from ._gradient import SHARED_LEARNING_RATE, GradientClickModel
+from ._tails import count_chain
+
+__all__ = ["DBNModel"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DBNModel(ChainMixin, GradientClickModel):
+    r"""Dynamic Bayesian network: users read down until a clicked document satisfies them.
+
+    .. math:: P(c_k = 1 \mid e_k = 1) = a_d, \qquad
+              P(e_{k+1} = 1 \mid e_k = 1, c_k) = \gamma (1 - c_k s_d)
+
+    with attraction :math:`a_d` (how the result looks), satisfaction :math:`s_d` (what it holds)
+    and continuation :math:`\gamma`. Relevance is :math:`a_d s_d`.
+
+    Parameters
+    ----------
+    continuation : float or None, default=None
+        :math:`\gamma`; None: estimated. 1 is the simplified model, whose users leave only when
+        satisfied.
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts of successes and failures of both attraction and satisfaction; by default
+        for each its Beta distribution over documents, by maximum likelihood (empirical Bayes).
+    tol : float, default=1e-8
+        EM stops when a round adds less than ``tol`` times the number of impressions to the log
+        posterior.
+    max_iter : int, default=1000
+        EM steps at most.
+    solver : {"em", "gradient"}, default="em"
+        Numbers of its own for each document, by EM; or a network of the features, which ranks
+        documents that the log did not show.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input with ``solver="gradient"``; shared by all neural estimators, see
+        :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries, by the cross-entropy of their clicks.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``attraction``, ``satisfaction`` and ``relevance`` by ``doc`` (by number where the log
+        has no such column).
+    continuation_ : float
+        :math:`\gamma`.
+    examination_ : DataFrame
+        Position (index) to the mean ``examination`` of its impressions before any click of the
+        list is seen, with ``impressions`` and ``clicks``.
+    log_posterior_ : ndarray of shape (n_rounds,)
+        Log likelihood plus log prior by round of EM; it never falls.
+    n_iter_ : int
+        EM steps taken, or epochs run.
+    network_, net_, history_
+        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
+        the learning curves by epoch.
+    prior_ : dict of str to (float, float)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    Where the user stopped below the last click is summed over exactly, click-free lists
+    included, and the end of a list says nothing about continuation. The published count of the
+    simplified model takes every last click for satisfaction and all below for unseen; its
+    estimates are those of the model only where a click is always the end.
+
+    References
+    ----------
+    Chapelle & Zhang (2009). A dynamic Bayesian network click model for web search ranking. WWW.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import DBNModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    ...                     "position": [1, 2] * 2})
+    >>> model = DBNModel(continuation=1, prior=(1, 1)).fit(log, [1, 1, 0, 1])
+    >>> model.documents_.columns.tolist()
+    ['attraction', 'satisfaction', 'relevance']
+    """
+
+    continuation: object = None
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **GradientClickModel._parameter_constraints,
+        "continuation": [Interval(Real, 0, 1, closed="right"), None],
+    }
+    _outputs_of_network = ("attraction", "satisfaction")
+
+    def _fit(self, log, task):
+        counts = count_chain(log)
+        known = self._train_chain(log, task) if self.solver == "gradient" else {}
+        if self.continuation is not None:
+            known["continuation"] = np.array([float(self.continuation)])
+        start = {
+            "attraction": start_attraction(counts),
+            "satisfaction": np.full(len(counts.clicks), 0.5),
+            "continuation": np.array([0.8]),
+        }
+        start = {name: of for name, of in start.items() if name not in known}
+        means = dict.fromkeys(self._outputs_of_network, np.nan)
+        tables = known
+        if start:
+            fit, of_documents = self._solve(
+                log,
+                lambda tables: _dbn_counts(counts, **known, **tables),
+                start,
+                {"continuation": WEAK},
+                tuple(name for name in means if name not in known),
+            )
+            tables, means = {**known, **fit.tables}, {**means, **of_documents}
+        self.continuation_ = float(tables["continuation"][0])
+        tables = {name: tables[name] for name in means}
+        self._remember_documents(log, means, **tables)
+        self.examination_ = self._examination_table(log, tables)
+
+    def _train_chain(self, log, task):
+        """Attraction and satisfaction by a network."""
+        training, _ = log.tempered(self.traffic_exponent)
+        with self._seeded():
+            self._train(
+                ChainModule(self._network(log.shown_features(), n_out=2), self.continuation),
+                ChainLoss(lists_per_unit(training, training.weight)),
+                training,
+                training.clicks,
+                click_only=False,
+                task=task,
+                param_groups=[("continuation", {"lr": SHARED_LEARNING_RATE, "weight_decay": 0.0})],
+            )
+        return self._network_parameters(log.features)
+
+    def _relevance(self, parameters):
+        return parameters["attraction"] * parameters["satisfaction"]
+
+    def _transitions(self, parameters, position):
+        after_click = self.continuation_ * (1 - parameters["satisfaction"])
+        return parameters["attraction"], self.continuation_, after_click
+
+
+def _dbn_counts(counts, attraction, satisfaction, continuation):
+    """E-step: who was examined, satisfied, and went on."""
+    a, s, go_on = attraction, satisfaction, continuation[0]
+    on = go_on * (1 - s)
+    seen = counts.visit(a, go_on, on)
+    skips = counts.skips.sum()
+    value = counts.clicks @ np.log(a) + counts.skips @ np.log1p(-a) + skips * np.log(go_on)
+    value += counts.clicks_above @ np.log(on) + seen.log_likelihood
+    # Who went on was not satisfied; of those who did not, some were.
+    satisfied = (counts.last_clicks - seen.went_on) * s / (1 - on)
+    open_end = counts.clicks_above + counts.last_clicks
+    went_on = counts.clicks_above.sum() + seen.went_on.sum() + skips + seen.went_on_after_skip
+    chances = (open_end - satisfied).sum() + skips + seen.skips
+    return {
+        "attraction": (counts.clicks, counts.clicks + counts.skips + seen.examined),
+        "satisfaction": (satisfied, open_end),
+        "continuation": (np.array([went_on]), np.array([chances])),
+    }, value

@@ -1,0 +1,380 @@
+"""Clicks as relevance times examination: by position, or by position and last click."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from .._browsing import (
+    draw_ubm_clicks,
+    pbm_click_probability,
+    ubm_click_probability,
+    ubm_conditional_click_probability,
+)
+from ._cells import count_cells, expected_counts, start_tables
+from ._em import WEAK, fit_em, weak_priors
+from ._factors import ReadsFactors, warn_about_unknown
+from ._gradient import GradientClickModel
+from ._patterns import last_clicks
+
+__all__ = ["PBMModel", "UBMModel"]
+
+#: Deepest rank of a model with a parameter for each pair of ranks.
+_MAX_RANK = 2_000
+#: Pseudo-impressions that pull a (rank, last click) pair toward its distance.
+_CELL_STRENGTH = 20.0
+
+
+class _ProductModel(GradientClickModel):
+    """Models in which a click is relevance times examination, by factor."""
+
+    def _known_relevance(self, log, task):
+        """Relevance by document where a network gave it, for EM to keep."""
+        return self._train_towers(log, task) if self.solver == "gradient" else {}
+
+    def _solve_cells(self, log, cells, examination, prior, known):
+        """Solve, remember the documents, and return examination relative to the first factor."""
+        start = {**start_tables(cells), "examination": examination}
+        fit, means = self._solve(
+            log,
+            lambda tables: expected_counts(cells, **known, **tables),
+            {name: of for name, of in start.items() if name not in known},
+            {"examination": prior},
+            () if known else ("relevance",),
+        )
+        examination = fit.tables["examination"]
+        # Clicks only say the product: relevance is P(click) at the first position.
+        self._scale = first = examination[0]
+        relevance = {**known, **fit.tables}["relevance"] * first
+        prior_mean = {"relevance": means.get("relevance", np.nan) * first}
+        self._remember_documents(log, prior_mean, relevance=relevance)
+        return examination / first
+
+    def _row_parameters(self, X, doc):
+        parameters = super()._row_parameters(X, doc)
+        if self.solver == "gradient":
+            parameters["relevance"] = parameters["relevance"] * self._scale
+        return parameters
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PBMModel(ReadsFactors, _ProductModel):
+    r"""Position-based model: clicks are examined and relevant, examination by position.
+
+    .. math:: P(c = 1) = r_d \, o_k
+
+    Parameters
+    ----------
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
+        distribution over documents, by maximum likelihood (empirical Bayes).
+    tol : float, default=1e-8
+        EM stops when a round adds less than ``tol`` times the number of impressions to the log
+        posterior.
+    max_iter : int, default=1000
+        EM steps at most.
+    solver : {"em", "gradient"}, default="em"
+        Numbers of its own for each document, by EM; or a network of the features, which ranks
+        documents that the log did not show.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input with ``solver="gradient"``; shared by all neural estimators, see
+        :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries, by the cross-entropy of their clicks.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
+        first position.
+    examination_ : DataFrame
+        Bias factor (index ``bias``; the position, unless the log has a column ``bias``) to
+        ``examination`` relative to the first, with ``impressions`` and ``clicks``.
+    log_posterior_ : ndarray of shape (n_rounds,)
+        Log likelihood plus log prior by round of EM; it never falls.
+    n_iter_ : int
+        EM steps taken, or epochs run.
+    network_, net_, history_
+        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
+        the learning curves by epoch.
+    prior_ : dict of str to (float, float)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    See Also
+    --------
+    skultr.rankers.TwoTowerRanker : The same model as a ranker, without a prior.
+
+    References
+    ----------
+    Richardson, Dominowska & Ragno (2007). Predicting clicks: estimating the click-through rate
+    for new ads. WWW.
+
+    Examples
+    --------
+    >>> from skultr.click_models import PBMModel
+    >>> from skultr.simulation import make_disconnected_log
+    >>> log, clicks, truth = make_disconnected_log(1, random_state=0)
+    >>> model = PBMModel().fit(log, clicks)
+    >>> model.examination_.columns.tolist()
+    ['examination', 'impressions', 'clicks']
+    """
+
+    _reads_clicks = False
+
+    def _fit(self, log, task):
+        self._remember_factors(log)
+        rows = log.shown
+        cells = count_cells(
+            log.doc[rows],
+            log.bias[rows],
+            log.clicks[rows],
+            log.weight[rows],
+            len(log.features),
+            len(log.bias_values),
+        )
+        examination = self._solve_cells(
+            log, cells, start_tables(cells)["examination"], WEAK, self._known_relevance(log, task)
+        )
+        self.examination_ = pd.DataFrame(
+            {
+                "examination": examination,
+                "impressions": cells.by_factor(cells.weight),
+                "clicks": cells.by_factor(cells.clicks),
+            },
+            index=pd.Index(log.bias_values, name="bias"),
+        )
+
+    def _probability(self, parameters, position, bias, clicks):
+        examination = self.examination_["examination"].to_numpy()[self._factor_codes(bias)]
+        return np.minimum(pbm_click_probability(parameters["relevance"], examination), 1.0)
+
+    def _draw(self, parameters, position, bias, rng):
+        chance = self._probability(parameters, position, bias, None)
+        return rng.random(chance.shape) < chance
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class UBMModel(_ProductModel):
+    r"""User browsing model: examination by rank and by the rank of the last click above.
+
+    .. math:: P(c_k = 1 \mid c_1, \dots, c_{k-1}) = r_d \, \gamma_{k, l}
+
+    with :math:`l` the rank of the last click above rank :math:`k`, 0 where there is none.
+
+    Parameters
+    ----------
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
+        distribution over documents, by maximum likelihood (empirical Bayes).
+    tol : float, default=1e-8
+        EM stops when a round adds less than ``tol`` times the number of impressions to the log
+        posterior.
+    max_iter : int, default=1000
+        EM steps at most.
+    solver : {"em", "gradient"}, default="em"
+        Numbers of its own for each document, by EM; or a network of the features, which ranks
+        documents that the log did not show.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input with ``solver="gradient"``; shared by all neural estimators, see
+        :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries, by the cross-entropy of their clicks.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
+        first rank.
+    examination_ : DataFrame
+        ``rank`` and ``last_click`` (index) to ``examination`` relative to the first rank, with
+        ``impressions`` and ``clicks``.
+    log_posterior_ : ndarray of shape (n_rounds,)
+        Log likelihood plus log prior by round of EM; it never falls.
+    n_iter_ : int
+        EM steps taken, or epochs run.
+    network_, net_, history_
+        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
+        the learning curves by epoch.
+    prior_ : dict of str to (float, float)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    Long lists have many pairs of ranks, most of them rare. The model is fitted first with one
+    parameter a rank without a click above, and one a distance :math:`k - l` else; each pair is
+    then drawn toward its parameter with the weight of 20 impressions. A rank below the training
+    lists is browsed like their last rank at the same distance from the last click, with a
+    warning.
+
+    References
+    ----------
+    Dupret & Piwowarski (2008). A user browsing model to predict search engine click data from
+    past observations. SIGIR.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import UBMModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    ...                     "position": [1, 2] * 2})
+    >>> model = UBMModel(prior=(1, 1)).fit(log, [1, 1, 0, 1])
+    >>> model.examination_.index.tolist()
+    [(1, 0), (2, 0), (2, 1)]
+    """
+
+    def _before_folding(self, log):
+        log = super()._before_folding(log)
+        n_ranks = int(log.position.max())
+        if n_ranks > _MAX_RANK:
+            raise ValueError(
+                f"A row stands at position {n_ranks}; {type(self).__name__} has a parameter for "
+                f"each pair of ranks, and takes lists of up to {_MAX_RANK}. Cut the lists, or "
+                "use PBMModel or DBNModel."
+            )
+        last = _last_positions(log)
+        return replace(
+            log, bias=(log.position - 1) * n_ranks + last, bias_values=np.arange(n_ranks**2)
+        )
+
+    def _fit(self, log, task):
+        n_ranks = int(log.position.max())
+        cells = count_cells(
+            log.doc, log.bias, log.clicks, log.weight, len(log.features), n_ranks**2
+        )
+        known = self._known_relevance(log, task)
+        prior = self._distance_prior(log, cells, n_ranks, known)
+        start = prior[0] / _CELL_STRENGTH
+        examination = self._solve_cells(log, cells, start, prior, known)
+        self._examination = np.tril(examination.reshape(n_ranks, n_ranks))
+        self.examination_ = _pairs_table(self._examination, cells)
+
+    def _distance_prior(self, log, cells, n_ranks, known):
+        """Pseudo-counts of each (rank, last click), from a model by rank or distance."""
+        group = _groups(n_ranks)
+        n_groups = 2 * n_ranks
+        pooled = count_cells(
+            cells.doc, group[cells.factor], cells.clicks, cells.weight, cells.n_docs, n_groups
+        )
+        start = {**start_tables(pooled), **known}
+
+        def expect(tables):
+            return expected_counts(pooled, **known, **tables)
+
+        priors = {"examination": WEAK}
+        if not known:
+            given = self._given_prior()
+            weak = weak_priors(expect(start)[0], ("relevance",))
+            priors["relevance"] = given or weak["relevance"]
+        fit = fit_em(
+            expect,
+            {name: of for name, of in start.items() if name not in known},
+            priors,
+            tol=10 * self.tol * float(log.weight.sum()),
+            max_iter=self.max_iter,
+        )
+        curve = _filled(fit.tables["examination"], pooled.by_factor(pooled.weight) > 0, n_ranks)
+        mean = np.clip(curve[group], 1e-4, 1 - 1e-4)
+        return _CELL_STRENGTH * mean, _CELL_STRENGTH * (1 - mean)
+
+    def _probability(self, parameters, position, bias, clicks):
+        grid, place = self._grid(parameters["relevance"], position)
+        examination = self._examination_at(position, parameters["relevance"] > 0)
+        if clicks is None:
+            chance = ubm_click_probability(grid, examination)
+        else:
+            seen = np.zeros(grid.shape, dtype=bool)
+            np.put_along_axis(seen, place, clicks, axis=1)
+            chance = ubm_conditional_click_probability(grid, examination, seen)
+        return np.minimum(np.take_along_axis(chance, place, axis=1), 1.0)
+
+    def _draw(self, parameters, position, bias, rng):
+        grid, place = self._grid(parameters["relevance"], position)
+        examination = self._examination_at(position, parameters["relevance"] > 0)
+        return np.take_along_axis(draw_ubm_clicks(grid, examination, rng), place, axis=1)
+
+    def _grid(self, relevance, position):
+        """Relevance by rank instead of place: a rank may show nothing; and where a row went."""
+        inside = relevance > 0
+        n_ranks = int(position[inside].max(initial=1))
+        # What lies beyond the end of a list goes to a column that is never read.
+        place = np.where(inside, position - 1, n_ranks)
+        grid = np.zeros((len(relevance), n_ranks + 1))
+        np.put_along_axis(grid, place, relevance, axis=1)
+        return grid, place
+
+    def _examination_at(self, position, inside):
+        """The table for ranks 1 to the deepest in X, and one more that shows nothing."""
+        known = len(self._examination)
+        n_ranks = int(position[inside].max(initial=1)) + 1
+        warn_about_unknown(inside & (position > known), position)
+        rank, last = np.indices((n_ranks, n_ranks))
+        near = np.minimum(rank, known - 1)
+        # The same distance from the last click, as far as there is one.
+        moved = np.clip(last - (rank - near), np.minimum(last, 1), near)
+        return self._examination[near, moved]
+
+
+def _last_positions(log):
+    """Position of the last click above each row, 0 where there is none."""
+    place, _ = last_clicks(log)
+    starts = np.repeat(log.offsets[:-1], np.diff(log.offsets))
+    row = np.arange(log.n_rows)
+    last = np.maximum.accumulate(np.where(log.clicks > 0, row, -1))
+    above = np.append(-1, last[:-1])
+    return np.where(above >= starts, log.position[above], 0) * (place > 1)
+
+
+def _groups(n_ranks):
+    """Group of each (rank, last click): the rank without a click above, else the distance."""
+    rank, last = np.indices((n_ranks, n_ranks))
+    distance = np.clip(rank + 1 - last, 1, n_ranks - 1 if n_ranks > 1 else 1)
+    return np.where(last == 0, rank, n_ranks + distance - 1).ravel()
+
+
+def _filled(curve, known, n_ranks):
+    """The curve by rank and the one by distance, without holes."""
+    parts = []
+    for part in (slice(0, n_ranks), slice(n_ranks, None)):
+        seen = np.flatnonzero(known[part])
+        # No click with a row below it: as if there were none above.
+        source = curve[part][seen] if len(seen) else parts[0]
+        at = seen if len(seen) else np.arange(n_ranks)
+        parts.append(np.interp(np.arange(n_ranks), at, source))
+    return np.concatenate(parts)
+
+
+def _pairs_table(examination, cells):
+    n_ranks = len(examination)
+    rank, last = np.tril_indices(n_ranks)
+    index = pd.MultiIndex.from_arrays([rank + 1, last], names=["rank", "last_click"])
+    cell = rank * n_ranks + last
+    return pd.DataFrame(
+        {
+            "examination": examination[rank, last],
+            "impressions": cells.by_factor(cells.weight)[cell],
+            "clicks": cells.by_factor(cells.clicks)[cell],
+        },
+        index=index,
+    )

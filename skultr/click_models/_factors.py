@@ -1,0 +1,64 @@
+"""Bias factors and positions that the training log showed, found again when predicting."""
+
+import numpy as np
+import pandas as pd
+
+from ..exceptions import AssumptionWarning, python_value, warn_user
+
+__all__ = ["ReadsFactors", "known_codes", "warn_about_unknown"]
+
+
+class ReadsFactors:
+    """Mixin of models with a number a bias factor; positions, unless the log has a ``bias``."""
+
+    def _remember_factors(self, log):
+        rows = log.shown
+        self._bias_values = log.bias_values
+        self._factor_is_position = np.array_equal(
+            log.bias_values[log.bias[rows]], log.position[rows]
+        )
+
+    def _factor_codes(self, bias):
+        """Code of each bias factor."""
+        if self._factor_is_position:
+            return known_codes(self._bias_values, bias)
+        codes = pd.Index(self._bias_values).get_indexer(np.ravel(bias)).reshape(np.shape(bias))
+        unknown = codes < 0
+        if unknown.any():
+            raise ValueError(
+                f"{int(unknown.sum())} rows have a bias factor that was not in the training log, "
+                f"such as {python_value(bias[unknown][0])!r}: nothing is known of it. Map it to "
+                "a known factor first, as IdentifiabilityRepair does."
+            )
+        return codes
+
+
+def known_codes(known, values):
+    """Code of each position, that of the nearest known one above where it is not known.
+
+    Parameters
+    ----------
+    known : ndarray of shape (n_known,)
+        Positions of the training log, sorted.
+    values : ndarray
+        Positions.
+
+    Returns
+    -------
+    codes : ndarray of the shape of ``values``, intp
+        0 above the first known position.
+    """
+    codes = np.maximum(np.searchsorted(known, values, side="right") - 1, 0)
+    warn_about_unknown(known[codes] != values, values)
+    return codes
+
+
+def warn_about_unknown(unknown, position):
+    """Warn that some positions are not those of the training log, if any."""
+    if unknown.any():
+        warn_user(
+            f"{int(unknown.sum())} rows stand at a position that the training log did not show, "
+            f"such as {python_value(position[unknown][0])!r}: they are taken to be browsed like "
+            "the nearest known position above. Train on lists as long as those to predict.",
+            AssumptionWarning,
+        )

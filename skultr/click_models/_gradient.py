@@ -1,0 +1,71 @@
+"""Click models whose documents are numbers of their own, or a network of their features."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from .._constraints import StrOptions
+from .._torch._joint import TowersLoss, TowersModule
+from .._torch._net import NeuralEstimator
+from ..rankers._base import BaseRanker, lists_per_unit
+from ._solved import EMClickModel
+
+__all__ = ["SHARED_LEARNING_RATE", "GradientClickModel"]
+
+#: Step size of parameters that all documents share.
+SHARED_LEARNING_RATE = 0.05
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GradientClickModel(NeuralEstimator, EMClickModel):
+    """Click models with ``solver="em"`` over documents, or ``"gradient"`` over features.
+
+    The network is trained together with what all documents share, which is then solved once
+    more, by EM: training leaves it with the noise of its last batches.
+    """
+
+    solver: str = "em"
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **NeuralEstimator._parameter_constraints,
+        **EMClickModel._parameter_constraints,
+        "solver": [StrOptions({"em", "gradient"})],
+    }
+    #: What the network gives of a document.
+    _outputs_of_network = ("relevance",)
+
+    def _n_subtasks(self):
+        return super()._n_subtasks() if self.solver == "gradient" else 0
+
+    def _read_features(self, X, *, reset):
+        if self.solver == "gradient":  # a network cannot do without features
+            return BaseRanker._read_features(self, X, reset=reset)
+        return super()._read_features(X, reset=reset)
+
+    def _row_parameters(self, X, doc):
+        if self.solver == "em":
+            return super()._row_parameters(X, doc)
+        return self._network_parameters(self._read_features(X, reset=False))
+
+    def _network_parameters(self, features):
+        """What the network says of documents, as probabilities."""
+        outputs = expit(self._outputs(self.network_, features)).T
+        return dict(zip(self._outputs_of_network, np.clip(outputs, 1e-6, 1 - 1e-6), strict=True))
+
+    def _train_towers(self, log, task):
+        """Relevance by a network, examination by a table: as :class:`TwoTowerRanker`."""
+        training, _ = log.tempered(self.traffic_exponent)
+        with self._seeded():
+            self._train(
+                TowersModule(
+                    self._network(log.shown_features()), len(log.bias_values), trained=True
+                ),
+                TowersLoss(lists_per_unit(training, training.weight)),
+                training,
+                training.clicks,
+                click_only=False,
+                task=task,
+                param_groups=[("examination", {"lr": SHARED_LEARNING_RATE, "weight_decay": 0.0})],
+            )
+        return self._network_parameters(log.features)

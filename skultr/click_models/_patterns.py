@@ -1,0 +1,192 @@
+"""Lists with what was clicked together: from logs, and from rows to predict."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .._clicklog import check_positions, list_codes, query_codes
+from .._roles import read_role
+from .._segments import offsets_from_counts, offsets_from_sorted, rectangles
+from ..exceptions import ClickDataWarning, warn_user
+
+__all__ = ["ServedLists", "click_patterns", "last_clicks", "read_lists"]
+
+#: Cells of one rectangle when lists are split, whose patterns are as many as their rows.
+_MAX_CELLS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class ServedLists:
+    """The shown rows of X, list by list from the top down.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_shown,)
+        Row numbers in X.
+    position, bias : ndarray of shape (n_shown,)
+        Position and bias factor of each of them.
+    offsets : ndarray of shape (n_lists + 1,)
+        Where each list begins.
+    """
+
+    rows: np.ndarray
+    position: np.ndarray
+    bias: np.ndarray
+    offsets: np.ndarray
+
+    def __iter__(self):
+        """Rectangles (place, inside): places in ``rows``, and where a list has a row."""
+        for _, place in rectangles(self.offsets):
+            yield place, place >= 0
+
+
+def read_lists(X, roles):
+    """The lists of rows to predict, from the columns of X and keywords.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    roles : dict of str to array-like
+        Keyword metadata ``qid``, ``session``, ``position``, ``bias``, which win over columns.
+
+    Returns
+    -------
+    lists : ServedLists
+
+    Raises
+    ------
+    ValueError
+        If two rows of one list stand at one position.
+    """
+    roles = {role: read_role(X, role, roles.get(role)) for role in ("qid", "session", *_PLACES)}
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    list_ = list_codes(query_codes(roles["qid"], n_rows)[0], roles["session"])
+    position = check_positions(roles["position"], list_)
+    rows = np.flatnonzero(position > 0)
+    rows = rows[np.lexsort((position[rows], list_[rows]))]
+    list_, position = list_[rows], position[rows]
+    same = (list_[1:] == list_[:-1]) & (position[1:] == position[:-1])
+    if same.any():
+        place = int(np.argmax(same))
+        raise ValueError(
+            f"Rows {rows[place]} and {rows[place + 1]} of one list stand at position "
+            f"{position[place]}; expected one row a position. If a query was served several "
+            "times, name each result page in a column 'session', or pass session=."
+        )
+    bias = position if roles["bias"] is None else roles["bias"][rows]
+    return ServedLists(rows, position, bias, offsets_from_sorted(list_))
+
+
+_PLACES = ("position", "bias")
+
+
+def click_patterns(log):
+    """A log in which every row was clicked or not: what models of whole lists read.
+
+    A list with click rates c is split into the lists clicked where c > u, u uniform over [0, 1]:
+    as many as it has distinct rates, weighted by the gaps between them. The click rate of every
+    row stays what it was; which rows were clicked *together* is lost with aggregation, and this
+    choice takes them to be clicked together as often as the rates allow.
+
+    Parameters
+    ----------
+    log : ClickLog
+
+    Returns
+    -------
+    log : ClickLog
+        Shown rows only, one weight a list, ``clicks`` 0 or the weight, and for bias factors
+        1 where a row was clicked, else 0, so that folding keeps different clicks apart.
+    """
+    log = _shown_rows(log)
+    rate, weight = log.click_rate, _list_weights(log)
+    split = np.zeros(log.n_lists, dtype=bool)
+    split[log.list_[(rate > 0) & (rate < 1)]] = True
+    if split.any():
+        warn_user(
+            f"{int(split.sum())} of {log.n_lists} lists have click rates between 0 and 1 (an "
+            "aggregated or graded log): which rows were clicked together is not known, and they "
+            "are taken to be clicked together as often as their rates allow. Models of whole "
+            "lists need one row a shown document of each session, with clicks 0 or 1.",
+            ClickDataWarning,
+        )
+        log, rate, weight = _split(log, rate, weight, split)
+    weight = weight[log.list_]
+    clicked = rate > 0
+    return replace(
+        log,
+        clicks=np.where(clicked, weight, 0.0),
+        weight=weight,
+        bias=clicked.astype(np.intp),
+        bias_values=np.arange(2),
+    )
+
+
+def last_clicks(log):
+    """Place (from 1) of each row in its list, and of the list's last click, 0 without one."""
+    lengths = np.diff(log.offsets)
+    place = np.arange(log.n_rows) - np.repeat(log.offsets[:-1], lengths) + 1
+    clicked = np.where(log.clicks > 0, place, 0)
+    last = np.maximum.reduceat(clicked, log.offsets[:-1])
+    return place, np.repeat(last, lengths)
+
+
+def _shown_rows(log):
+    return log if log.shown.all() else _take(log, np.flatnonzero(log.shown), log.list_[log.shown])
+
+
+def _take(log, rows, list_):
+    """Rows of a log, cut into lists where ``list_`` changes."""
+    by_row = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
+    offsets = offsets_from_sorted(list_)
+    return replace(
+        log,
+        **{name: getattr(log, name)[rows] for name in by_row},
+        propensity=None if log.propensity is None else log.propensity[rows],
+        list_=np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
+        offsets=offsets,
+    )
+
+
+def _list_weights(log):
+    """Impressions of each list: the mean of its rows."""
+    starts = log.offsets[:-1]
+    mean = np.add.reduceat(log.weight, starts) / np.diff(log.offsets)
+    low, high = (f.reduceat(log.weight, starts) for f in (np.minimum, np.maximum))
+    uneven = int(np.count_nonzero(high > low))
+    if uneven:
+        warn_user(
+            f"{uneven} of {log.n_lists} lists have rows of different impressions (or sample "
+            "weights), first of list 1: a list is seen as a whole, and counts as their mean.",
+            ClickDataWarning,
+        )
+    return np.where(high > low, mean, low)
+
+
+def _split(log, rate, weight, split):
+    """The log with each list of ``split`` repeated once a pattern."""
+    whole = np.flatnonzero(~split[log.list_])
+    parts = [(whole, log.list_[whole], rate[whole])]
+    weights = [weight[~split]]
+    n_lists = log.n_lists
+    lengths = np.where(split, np.diff(log.offsets), 0)
+    rows_of = np.flatnonzero(split[log.list_])
+    for segments, place in rectangles(offsets_from_counts(lengths), _MAX_CELLS):
+        inside = place >= 0
+        rows = np.where(inside, rows_of[place], 0)
+        rates = np.where(inside, rate[rows], 0.0)
+        levels = np.column_stack([np.ones(len(rates)), -np.sort(-rates, axis=1)])
+        gaps = np.column_stack([levels[:, :-1] - levels[:, 1:], levels[:, -1]])
+        # Between one rate and the next, the same rows are clicked.
+        one, level = np.nonzero(gaps > 0)
+        clicked = (rates[one] >= levels[one, level][:, None]) & (rates[one] > 0)
+        keep = inside[one]
+        number = n_lists + np.arange(len(one))
+        n_lists += len(one)
+        parts.append(
+            (rows[one][keep], np.broadcast_to(number[:, None], keep.shape)[keep], clicked[keep])
+        )
+        weights.append(weight[segments[one]] * gaps[one, level])
+    rows, list_, clicked = (np.concatenate(part) for part in zip(*parts, strict=True))
+    log = _take(log, rows, list_)
+    return log, clicked.astype(float), np.concatenate(weights)

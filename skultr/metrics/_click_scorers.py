@@ -1,0 +1,387 @@
+"""Scorers of models of clicks: perplexity, and dependence on the logging policy."""
+
+import inspect
+from numbers import Integral
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_consistent_length
+from sklearn.utils.metadata_routing import MetadataRequest
+from sklearn.utils.validation import column_or_1d
+
+from .._clicklog import check_clicks, check_impressions, check_positions, warn_about_lost_clicks
+from .._roles import FIT_ROLES, is_frame, read_role
+from .._segments import encode
+from ._clicks import perplexity_score
+from ._dependence import cmip_score
+from ._rows import as_numbers
+from ._scorers import (
+    annotated_rows,
+    document_codes,
+    first_rows,
+    predict_within,
+    required_role,
+)
+
+__all__ = ["CMIPScorer", "PerplexityScorer"]
+
+_ESTIMATORS = ("classifier", "knn")
+
+
+class CMIPScorer:
+    """Scorer: minus the conditional mutual information with the logging policy, −CMIP.
+
+    How much the scores of a model copy the ranking that the clicks were collected under, beyond
+    what relevance explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated
+    documents of X. Clicks (``y``) are not read. It needs the log and an annotated part of it
+    (``relevance`` missing elsewhere).
+
+    A document counts once, however often the log shows it. Documents that are not annotated do
+    not count, nor those that were never shown, which the logging policy did not rank.
+
+    Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
+    default (``enable_metadata_routing=True``). Rows with equal features in a query are one
+    document where there is no ``doc``.
+
+    Parameters
+    ----------
+    logging : str, default=None
+        Column of X with the logging policy's own score of the document, missing where it has
+        none. By default the document's mean logged ``position``, over impressions.
+    estimator : {"classifier", "knn"}, default="classifier"
+        As in :func:`cmip_score`: some hundred annotated documents a fold for the first, fewer
+        for the second.
+    n_repeats : int, default=5
+        As in :func:`cmip_score`.
+    random_state : int, RandomState instance or None, default=0
+        An int compares all candidates of a search on the same splits.
+
+    Raises
+    ------
+    ValueError
+        When made: if a parameter is not one of these. When called: if X has no ``qid``, no
+        ``relevance``, or neither ``position`` nor the column ``logging``; if no row is
+        annotated; or if no two annotated documents that were shown share a grade.
+
+    See Also
+    --------
+    cmip_score : With standard error and p-value.
+    skultr.model_selection.OffPolicySelection : Selection by several scorers.
+
+    Notes
+    -----
+    A column named by ``logging`` has no role, so that rankers take it for a feature. Keep it out
+    of the model with a step that drops it, such as ``OnFeatures(ColumnTransformer(...))``.
+
+    Scores are compared across queries. Where a ranker's scores are comparable within a query
+    only, an offset a query hides some of the dependence, for all such rankers alike.
+
+    References
+    ----------
+    Deffayet, Hager, Renders and de Rijke (2023). An offline metric for the debiasedness of click
+    models. SIGIR.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from skultr.metrics import CMIPScorer
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"qid": np.repeat(np.arange(50), 10)})
+    >>> X["doc"], X["position"] = np.arange(500), np.tile(np.arange(1, 11), 50)
+    >>> X["relevance"] = rng.integers(0, 2, 500)
+    >>> X["old_score"] = -X["position"] + rng.normal(size=500)
+    >>> copies = LinearRegression().fit(X, -X["position"])
+    >>> CMIPScorer(estimator="knn")(copies, X) < -0.5
+    True
+    """
+
+    def __init__(self, *, logging=None, estimator="classifier", n_repeats=5, random_state=0):
+        if estimator not in _ESTIMATORS:
+            raise ValueError(
+                f"There is no estimator {estimator!r} of CMIP; expected one of {_ESTIMATORS}."
+            )
+        if not (isinstance(n_repeats, Integral) and n_repeats >= 1):
+            raise ValueError(f"n_repeats must be a whole number from 1, got {n_repeats!r}.")
+        if not (logging is None or isinstance(logging, str)):
+            raise ValueError(
+                f"logging must be the name of a column of X, or None, got {logging!r}."
+            )
+        self.logging = logging
+        self.estimator = estimator
+        self.n_repeats = n_repeats
+        self.random_state = random_state
+
+    def __call__(
+        self,
+        estimator,
+        X,
+        y=None,
+        sample_weight=None,
+        *,
+        qid=None,
+        relevance=None,
+        doc=None,
+        position=None,
+        impressions=None,
+    ):
+        """−CMIP of the estimator's predictions; greater is better, 0 is debiased.
+
+        Parameters
+        ----------
+        estimator : object
+            With ``predict(X)`` giving a score a row.
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        y : ignored
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``, which weigh the positions of a document.
+        qid, relevance, doc, position, impressions : array-like of shape (n_rows,), default=None
+            Roles as keywords; they win over columns.
+
+        Returns
+        -------
+        score : float
+            In nats.
+        """
+        qid = required_role(X, "qid", qid, self, "to say which query a row belongs to")
+        relevance = required_role(
+            X, "relevance", relevance, self, "to compare documents of equal relevance"
+        )
+        weight = check_impressions(
+            read_role(X, "impressions", impressions), sample_weight, len(relevance)
+        )
+        logged, weight = self._logged(X, position, weight)
+        rows = annotated_rows(relevance)
+        doc = read_role(X, "doc", doc)
+        document, _ = encode(document_codes(X, encode(qid)[0], doc, rows))
+        first = first_rows(document, relevance[rows], rows)
+        mean = _means_of_documents(document, logged[rows], weight[rows])[document[first]]
+        ranked = ~np.isnan(mean)
+        if not ranked.any():
+            raise ValueError(
+                f"None of the {len(first)} annotated documents was ranked by the logging policy: "
+                "they have no position (or no value in the column of logging=). Annotate "
+                "documents of the log."
+            )
+        chosen = rows[first][ranked]
+        scores = np.asarray(predict_within(estimator, X, qid, doc))
+        return -cmip_score(
+            scores[chosen],
+            mean[ranked],
+            relevance[chosen],
+            estimator=self.estimator,
+            n_repeats=self.n_repeats,
+            random_state=self.random_state,
+        )
+
+    def get_metadata_routing(self):
+        """Request for the roles as keyword metadata.
+
+        Returns
+        -------
+        request : MetadataRequest
+        """
+        names = ("qid", "relevance", "doc", "position", "impressions", "sample_weight")
+        return _request(self, names)
+
+    def __repr__(self):
+        return (
+            f"CMIPScorer(logging={self.logging!r}, estimator={self.estimator!r}, "
+            f"n_repeats={self.n_repeats!r}, random_state={self.random_state!r})"
+        )
+
+    def _logged(self, X, position, weight):
+        """What the logging policy thought of each row, and how much the row weighs."""
+        if self.logging is None:
+            position = required_role(
+                X, "position", position, self, "to say where the logging policy put a document"
+            )
+            position = check_positions(position, None)
+            return position.astype(float), np.where(position > 0, weight, 0.0)
+        if not is_frame(X):
+            raise ValueError(
+                f"logging={self.logging!r} names a column, but X is a {type(X).__name__}; "
+                "expected a frame. With arrays, use the positions (logging=None)."
+            )
+        frame = nw.from_native(X, eager_only=True)
+        if self.logging not in frame.columns:
+            raise ValueError(
+                f"X has no column {self.logging!r}, which logging= names; it has {frame.columns}."
+            )
+        values = as_numbers(frame[self.logging].to_numpy(), f"The column {self.logging!r}")
+        # A document may have a score of the logging policy and never have been shown.
+        missing = np.isnan(values)
+        return np.where(missing, 0.0, values), (~missing).astype(float)
+
+
+class PerplexityScorer:
+    """Scorer: minus the perplexity of clicks under a model's click probabilities.
+
+    :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of X; the mean over
+    positions. Rows weigh as their impressions. A :class:`~sklearn.pipeline.Pipeline` transforms X
+    by its first steps and asks the last one; a fitted search asks its best estimator.
+
+    Parameters
+    ----------
+    conditional : bool, default=True
+        Whether click models predict each row given the clicks above it, which tests whether they
+        know how users read a list; or before any click of the list is seen, as they must when a
+        new ranking is judged. Models that do not look at other clicks (rankers, PBM) give the
+        same for both.
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no ``predict_click``.
+    ValueError
+        If y is None, X has no ``position``, or no row was shown.
+
+    See Also
+    --------
+    perplexity_score : The metric, also by position.
+
+    Notes
+    -----
+    Perplexity is about the kind of ranking that was logged. A model can win on it and fail as
+    soon as documents are ranked otherwise; see :class:`CMIPScorer`.
+
+    Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
+    default (``enable_metadata_routing=True``).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.metrics import PerplexityScorer
+    >>> class Coin:
+    ...     def predict_click(self, X):
+    ...         return [0.5] * len(X)
+    >>> X = pd.DataFrame({"qid": [1, 1], "position": [1, 2], "bm25": [0.3, 0.1]})
+    >>> PerplexityScorer()(Coin(), X, [1, 0])
+    -2.0
+    """
+
+    def __init__(self, *, conditional=True):
+        if not isinstance(conditional, bool | np.bool_):
+            raise ValueError(f"conditional must be True or False, got {conditional!r}.")
+        self.conditional = conditional
+
+    def __call__(
+        self,
+        estimator,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        qid=None,
+        session=None,
+        doc=None,
+        position=None,
+        bias=None,
+        user=None,
+        propensity=None,
+        impressions=None,
+    ):
+        """Minus the perplexity; greater is better, -1 is perfect, -2 a coin.
+
+        Parameters
+        ----------
+        estimator : object
+            With ``predict_click``: a ranker that explains clicks, or a click model.
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+            Held-out rows of the log.
+        y : array-like of shape (n_rows,)
+            Clicks or click rates.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``.
+        qid, session, doc, position, bias, user, propensity, impressions : \
+                array-like of shape (n_rows,), default=None
+            Roles as keywords; they win over columns.
+
+        Returns
+        -------
+        score : float
+        """
+        roles = {
+            "qid": qid,
+            "session": session,
+            "doc": doc,
+            "position": position,
+            "bias": bias,
+            "user": user,
+            "propensity": propensity,
+            "impressions": impressions,
+        }
+        if y is None:
+            raise ValueError("PerplexityScorer scores by clicks, but y is None: pass the clicks.")
+        y = column_or_1d(y, dtype=np.float64)
+        check_consistent_length(X, y)
+        rate = check_clicks(y)
+        position = required_role(X, "position", position, self, "to average over positions")
+        position = check_positions(position, None)
+        weight = check_impressions(
+            read_role(X, "impressions", impressions), sample_weight, len(rate)
+        )
+        shown = (position > 0) & (weight > 0)
+        if not shown.any():
+            raise ValueError(
+                f"None of the {len(rate)} rows was shown; expected positions and impressions."
+            )
+        warn_about_lost_clicks(rate, shown)
+        probability = np.asarray(_predict_click(estimator, X, rate, self.conditional, roles))
+        return -perplexity_score(
+            rate[shown],
+            probability[shown],
+            position=position[shown],
+            sample_weight=weight[shown],
+        )
+
+    def get_metadata_routing(self):
+        """Request for the roles as keyword metadata.
+
+        Returns
+        -------
+        request : MetadataRequest
+        """
+        return _request(self, (*FIT_ROLES, "sample_weight"))
+
+    def __repr__(self):
+        return f"PerplexityScorer(conditional={self.conditional!r})"
+
+
+def _request(scorer, names):
+    request = MetadataRequest(owner=scorer)
+    for name in names:
+        request.score.add_request(param=name, alias=True)
+    return request
+
+
+def _means_of_documents(document, values, weight):
+    """Weighted mean of each document's rows; NaN where they weigh nothing."""
+    total = np.bincount(document, weight)
+    mean = np.full(len(total), np.nan)
+    return np.divide(np.bincount(document, values * weight), total, out=mean, where=total > 0)
+
+
+def _predict_click(estimator, X, y, conditional, roles):
+    """P(click) of each row, of whatever takes the rows through to a ``predict_click``."""
+    if isinstance(estimator, Pipeline):
+        # A Pipeline hands on the methods of scikit-learn only.
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        return _predict_click(estimator[-1], X, y, conditional, roles)
+    if hasattr(estimator, "best_estimator_"):
+        return _predict_click(estimator.best_estimator_, X, y, conditional, roles)
+    predict_click = getattr(estimator, "predict_click", None)
+    if predict_click is None:
+        raise TypeError(
+            f"{type(estimator).__name__} has no predict_click: PerplexityScorer needs P(click) of "
+            "each row. Expected a click model (skultr.click_models) or a ranker that explains "
+            "clicks, such as TwoTowerRanker or RegressionEMRanker; score others by RankingScorer "
+            "or IPSScorer."
+        )
+    takes = inspect.signature(predict_click).parameters
+    given = {name: value for name, value in roles.items() if value is not None and name in takes}
+    if "conditional" in takes:
+        return predict_click(X, y, conditional=conditional, **given)
+    return predict_click(X, **given)

@@ -1,0 +1,250 @@
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import sklearn
+from numpy.testing import assert_allclose
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skultr
+from skultr.exceptions import ClickDataWarning
+from skultr.metrics import CMIPScorer, PerplexityScorer, cmip_score, perplexity_score
+from skultr.model_selection import QueryKFold
+from skultr.preprocessing import OnFeatures
+
+
+class Column(RegressorMixin, BaseEstimator):
+    """Scores by a column, or the first one; clicks with its size times 1 / position."""
+
+    def __init__(self, name="old"):
+        self.name = name
+
+    def fit(self, X, y):
+        self.fitted_ = True
+        return self
+
+    def predict(self, X):
+        column = X[self.name] if hasattr(X, "columns") else np.asarray(X)[:, 0]
+        return np.asarray(column, dtype=float)
+
+    def predict_click(self, X, *, position=None):
+        position = X["position"] if position is None else position
+        strength = 1 / (1 + np.exp(-self.predict(X)))
+        return strength / np.nan_to_num(np.asarray(position, dtype=float), nan=1.0)
+
+
+class Cascade(Column):
+    """Records what a click model is asked."""
+
+    def predict_click(self, X, y=None, *, conditional=True, session=None):
+        self.asked_ = y, conditional, session
+        return np.full(len(X), 0.9 if conditional else 0.5)
+
+
+@pytest.fixture
+def log():
+    """Documents shown twice, the old ranking known by its positions; ``old`` copies it."""
+    rng = np.random.default_rng(0)
+    n = 400
+    documents = pd.DataFrame({"qid": np.repeat(np.arange(40), 10), "doc": np.arange(n)})
+    documents["relevance"] = rng.integers(0, 3, n).astype(float)
+    documents["mean"] = rng.uniform(2, 9, n).round()
+    documents["old"] = -documents["mean"] + rng.normal(size=n)
+    documents["fair"] = documents["relevance"] + rng.normal(size=n)
+    shown = [documents.assign(position=documents["mean"] + shift) for shift in (-1, 1)]
+    return pd.concat(shown, ignore_index=True).assign(impressions=1.0)
+
+
+def expected_cmip(log, name, logging="mean"):
+    documents = log[log["relevance"].notna()].drop_duplicates("doc")
+    arrays = documents[name], documents[logging], documents["relevance"]
+    return cmip_score(*arrays, estimator="knn", random_state=0)
+
+
+# CMIP ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("convert", [lambda X: X, pl.from_pandas, pa.Table.from_pandas])
+def test_cmip_of_distinct_documents_and_their_mean_position(log, convert):
+    scorer = CMIPScorer(estimator="knn")
+    for name in ("old", "fair"):
+        assert_allclose(scorer(Column(name), convert(log)), -expected_cmip(log, name))
+    assert scorer(Column("old"), log) < scorer(Column("fair"), log) - 0.3
+
+
+def test_cmip_by_default_is_the_classifier(log):
+    documents = log.drop_duplicates("doc")
+    expected = cmip_score(
+        documents["old"], documents["mean"], documents["relevance"], random_state=0
+    )
+    assert CMIPScorer()(Column(), log) == -expected
+
+
+def test_impressions_weigh_positions(log):
+    """One row of 3 impressions and one of 1, and the rows that they stand for."""
+    log["impressions"] = np.where(np.arange(len(log)) < 400, 3.0, 1.0)
+    log["weighted"] = log["mean"] - 0.5
+    value = CMIPScorer(estimator="knn")(Column(), log)
+    assert_allclose(value, -expected_cmip(log, "old", "weighted"))
+    as_weight = CMIPScorer(estimator="knn")(
+        Column(), log.drop(columns="impressions"), sample_weight=log["impressions"]
+    )
+    assert value == as_weight
+
+
+def test_a_column_for_the_logging_policy(log):
+    log["production"] = -(log["mean"] ** 3)
+    value = CMIPScorer(logging="production", estimator="knn")(
+        Column(), log.drop(columns="position")
+    )
+    assert_allclose(value, -expected_cmip(log, "old", "production"))
+    gaps = log.assign(production=log["production"].where(log["doc"] < 300))
+    value = CMIPScorer(logging="production", estimator="knn")(Column(), gaps)
+    assert_allclose(value, -expected_cmip(log[log["doc"] < 300], "old", "production"))
+
+
+def test_rows_that_do_not_count(log):
+    """Not annotated, never shown, or shown with no impression."""
+    expected = -expected_cmip(log[log["doc"] >= 90], "old")
+    log.loc[log["doc"] < 30, "relevance"] = np.nan
+    log.loc[log["doc"].between(30, 59), "position"] = np.nan
+    log.loc[log["doc"].between(60, 89), "impressions"] = 0
+    assert_allclose(CMIPScorer(estimator="knn")(Column(), log), expected)
+
+
+def test_cmip_without_doc_tells_documents_by_their_features(log):
+    value = CMIPScorer(estimator="knn")(Column(), log.drop(columns="doc"))
+    assert_allclose(value, -expected_cmip(log, "old"))
+
+
+def test_cmip_errors(log):
+    scorer = CMIPScorer()
+    for role in ("qid", "relevance", "position"):
+        with pytest.raises(ValueError, match=f"no column '{role}' .*: CMIPScorer needs it"):
+            scorer(Column(), log.drop(columns=role))
+    with pytest.raises(ValueError, match="None of the 800 rows is annotated"):
+        scorer(Column(), log.assign(relevance=np.nan))
+    with pytest.raises(ValueError, match="None of the 400 annotated documents was ranked"):
+        scorer(Column(), log.assign(position=np.nan))
+    with pytest.raises(ValueError, match="No two of the 400 documents share a grade"):
+        scorer(Column(), log.assign(relevance=log["doc"] / 7))
+    with pytest.raises(ValueError, match="y_pred holds NaN"):
+        scorer(Column(), log.assign(old=np.nan))
+    with pytest.raises(ValueError, match="no column 'elo', which logging= names"):
+        CMIPScorer(logging="elo")(Column(), log)
+    with pytest.raises(ValueError, match="names a column, but X is a ndarray"):
+        CMIPScorer(logging="elo")(
+            Column(), log[["old"]].to_numpy(), qid=log["qid"], relevance=log["relevance"]
+        )
+    with pytest.warns(ClickDataWarning, match="y_pred is 1 for all"):
+        assert scorer(Column(), log.assign(old=1.0)) == 0
+    for options, message in (
+        ({"estimator": "mine"}, "no estimator 'mine'"),
+        ({"n_repeats": 0}, "n_repeats must"),
+        ({"logging": 3}, "logging must be the name"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CMIPScorer(**options)
+
+
+# Perplexity --------------------------------------------------------------------------------
+def clicks_of(log):
+    return (np.arange(len(log)) % 3 == 0).astype(float)
+
+
+@pytest.mark.parametrize("convert", [lambda X: X, pl.from_pandas, pa.Table.from_pandas])
+def test_perplexity_of_a_ranker(log, convert):
+    log["impressions"] = 1.0 + np.arange(len(log)) % 4
+    y = clicks_of(log)
+    expected = perplexity_score(
+        y,
+        Column().predict_click(log),
+        position=log["position"],
+        sample_weight=log["impressions"],
+    )
+    assert_allclose(PerplexityScorer()(Column(), convert(log), y), -expected)
+
+
+def test_rows_that_were_not_shown_do_not_count(log):
+    y = np.where(np.arange(len(log)) < 500, clicks_of(log), 0)
+    expected = PerplexityScorer()(Column(), log[:500], y[:500])
+    log.loc[500:, "position"] = np.nan
+    assert PerplexityScorer()(Column(), log, y) == expected
+    log.loc[500:, ["position", "impressions"]] = [4.0, 0.0]
+    assert PerplexityScorer()(Column(), log, y) == expected
+
+
+@pytest.mark.parametrize("conditional", [True, False])
+def test_click_models_get_the_clicks_and_the_condition(log, conditional):
+    model, y = Cascade(), clicks_of(log)
+    session = np.arange(len(log))
+    value = PerplexityScorer(conditional=conditional)(model, log, y, session=session)
+    assert_allclose(model.asked_[0], y)
+    assert model.asked_[1] is conditional
+    assert_allclose(model.asked_[2], session)
+    probability = np.full(len(log), 0.9 if conditional else 0.5)
+    assert_allclose(value, -perplexity_score(y, probability, position=log["position"]))
+
+
+def test_perplexity_through_pipelines_and_searches(log):
+    y = clicks_of(log)
+    scaled = make_pipeline(OnFeatures(StandardScaler()), make_pipeline(Column())).fit(log, y)
+    expected = PerplexityScorer()(Column(), scaled[0].transform(log), y)
+    assert PerplexityScorer()(scaled, log, y) == expected
+    assert expected != PerplexityScorer()(Column(), log, y)
+    search = GridSearchCV(scaled, {"onfeatures": ["passthrough"]}, cv=QueryKFold(2)).fit(log, y)
+    assert PerplexityScorer()(search, log, y) == PerplexityScorer()(Column(), log, y)
+
+
+def test_perplexity_errors(log):
+    scorer, y = PerplexityScorer(), clicks_of(log)
+    with pytest.raises(TypeError, match="StandardScaler has no predict_click"):
+        scorer(StandardScaler(), log, y)
+    with pytest.raises(TypeError, match="StandardScaler has no predict_click"):
+        scorer(make_pipeline(StandardScaler()), log, y)
+    with pytest.raises(ValueError, match=r"no column 'position' .*: PerplexityScorer needs it"):
+        scorer(Column(), log.drop(columns="position"), y)
+    with pytest.raises(ValueError, match="None of the 800 rows was shown"):
+        scorer(Column(), log.assign(position=np.nan), y)
+    with pytest.raises(ValueError, match="y is None"):
+        scorer(Column(), log, None)
+    with pytest.raises(ValueError, match="conditional must be True or False"):
+        PerplexityScorer(conditional="yes")
+
+
+# Both ----------------------------------------------------------------------------------------
+def test_metadata_is_routed_without_a_request(log):
+    y = clicks_of(log)
+    scoring = {"cmip": CMIPScorer(estimator="knn"), "perplexity": PerplexityScorer()}
+    settings = {"cv": QueryKFold(2), "scoring": scoring, "refit": False}
+    frame = log[["qid", "relevance", "doc", "position", "impressions", "old"]]
+    by_frame = GridSearchCV(Column(), {"name": ["old"]}, **settings).fit(frame, y)
+    roles = {role: frame[role].to_numpy() for role in frame if role != "old"}
+    with sklearn.config_context(enable_metadata_routing=True):
+        by_keyword = GridSearchCV(Column(), {"name": ["old"]}, **settings)
+        by_keyword.fit(log[["old"]].to_numpy(), y, **roles)
+    for name in scoring:
+        key = f"mean_test_{name}"
+        assert_allclose(by_keyword.cv_results_[key], by_frame.cv_results_[key])
+
+
+def test_pickle_clone_repr(log):
+    cmip = CMIPScorer(logging="mean", estimator="knn", n_repeats=2, random_state=1)
+    assert repr(cmip) == (
+        "CMIPScorer(logging='mean', estimator='knn', n_repeats=2, random_state=1)"
+    )
+    assert repr(PerplexityScorer()) == "PerplexityScorer(conditional=True)"
+    for scorer in (cmip, PerplexityScorer(conditional=False)):
+        search = sklearn.clone(GridSearchCV(Column(), {"name": ["old"]}, scoring=scorer))
+        for copy in (pickle.loads(pickle.dumps(scorer)), search.scoring):
+            assert repr(copy) == repr(scorer)
+            y = clicks_of(log)
+            assert copy(Column(), log, y) == scorer(Column(), log, y)
+
+
+def test_public_name():
+    assert skultr.CMIPScorer is CMIPScorer

@@ -1,0 +1,210 @@
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import kstest
+
+from skultr.exceptions import ClickDataWarning
+from skultr.metrics import CMIPResult, cmip_score
+
+SHARES = [0.5, 0.2, 0.15, 0.1, 0.05]
+
+
+def normal_documents(n, rho, seed=0):
+    """Scores and logged positions of correlation rho in every grade; both rise with the grade."""
+    rng = np.random.default_rng(seed)
+    grade = rng.choice(len(SHARES), n, p=SHARES)
+    x, noise = rng.normal(size=(2, n))
+    y = rho * x + np.sqrt(1 - rho**2) * noise
+    return x + grade, y - 2 * grade, grade
+
+
+def truth(rho):
+    return -0.5 * np.log(1 - rho**2)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.6, 0.9])
+def test_knn_finds_the_known_answer(rho):
+    for n, error in ((20_000, 0.03), (5_000, 0.05)):
+        value = cmip_score(*normal_documents(n, rho), estimator="knn", random_state=0)
+        assert_allclose(value, truth(rho), atol=error)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.6, 0.9])
+def test_classifier_finds_the_known_answer(rho):
+    documents = normal_documents(5_000, rho)
+    value = cmip_score(*documents, estimator="classifier", n_repeats=1, random_state=0)
+    assert_allclose(value, truth(rho), atol=0.08)
+
+
+@pytest.mark.parametrize(("estimator", "n"), [("knn", 4_000), ("classifier", 4_000)])
+def test_information_of_tied_values(estimator, n):
+    """Discrete scores and positions: the information of a 2 × 5 table."""
+    rng = np.random.default_rng(0)
+    table = np.array([[0.18, 0.14, 0.10, 0.06, 0.02], [0.02, 0.06, 0.10, 0.14, 0.18]])
+    cell = rng.choice(10, n, p=table.ravel())
+    independent = table.sum(axis=1, keepdims=True) * table.sum(axis=0)
+    expected = (table * np.log(table / independent)).sum()
+    grade = rng.integers(0, 2, n)
+    value = cmip_score(
+        cell // 5, cell % 5, grade, estimator=estimator, n_repeats=2, random_state=0
+    )
+    assert_allclose(value, expected, atol=0.04)
+
+
+def test_dependence_that_is_no_correlation():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=3_000)
+    y = x**2 + 0.5 * rng.normal(size=3_000)
+    for estimator in ("knn", "classifier"):
+        value = cmip_score(x, y, np.zeros(3_000), estimator=estimator, n_repeats=1, random_state=0)
+        assert value > 0.3
+
+
+def test_grades_weigh_by_their_documents():
+    """What relevance explains does not count, and a grade counts by its share."""
+    rng = np.random.default_rng(0)
+    grade = np.repeat([0, 1], [3_000, 1_000])
+    x, noise = rng.normal(size=(2, 4_000))
+    y = np.where(grade == 1, 0.9 * x + np.sqrt(1 - 0.81) * noise, noise)
+    value = cmip_score(x, y, grade, estimator="knn")
+    assert_allclose(value, truth(0.9) / 4, atol=0.02)
+
+
+@pytest.mark.parametrize("estimator", ["knn", "classifier"])
+def test_increasing_functions_change_nothing(estimator):
+    pred, logging, grade = normal_documents(1_000, 0.6)
+    options = {"estimator": estimator, "n_repeats": 1, "random_state": 0}
+    value = cmip_score(pred, logging, grade, **options)
+    assert cmip_score(np.exp(pred), logging**3, grade * 10, **options) == value
+    reversed_ = cmip_score(pred, -logging, grade, **options)
+    assert_allclose(reversed_, value, atol=0.02 if estimator == "knn" else 0.1)
+
+
+@pytest.mark.parametrize("estimator", ["knn", "classifier"])
+def test_same_seed_same_value_in_any_row_order(estimator):
+    pred, logging, grade = normal_documents(1_000, 0.6)
+    logging = np.round(logging)  # ties
+    options = {"estimator": estimator, "n_repeats": 2, "random_state": 3}
+    value = cmip_score(pred, logging, grade, **options)
+    assert cmip_score(pred, logging, grade, **options) == value
+    order = np.random.default_rng(0).permutation(len(pred))
+    assert cmip_score(pred[order], logging[order], grade[order], **options) == value
+
+
+def test_p_value_is_uniform_under_independence():
+    p_values = []
+    for seed in range(200):
+        pred, logging, grade = normal_documents(300, 0.0, seed)
+        result = cmip_score(
+            pred, logging, grade, estimator="knn", random_state=seed, return_result=True
+        )
+        p_values.append(result.p_value)
+    assert kstest(p_values, "uniform").pvalue > 0.01
+
+
+def test_p_value_of_dependence():
+    for rho in (0.3, 0.9):
+        result = cmip_score(
+            *normal_documents(600, rho), estimator="knn", random_state=0, return_result=True
+        )
+        assert result.p_value == 1 / 200
+
+
+def test_standard_error_is_the_spread_of_the_value():
+    results = [
+        cmip_score(
+            *normal_documents(2_000, 0.6, seed),
+            estimator="knn",
+            n_permutations=1,
+            return_result=True,
+        )
+        for seed in range(40)
+    ]
+    spread = np.std([result.value for result in results], ddof=1)
+    assert_allclose(np.mean([r.standard_error for r in results]), spread, rtol=0.4)
+
+
+def test_result():
+    pred, logging, grade = normal_documents(500, 0.6)
+    result = cmip_score(pred, logging, grade, estimator="knn", random_state=0, return_result=True)
+    assert isinstance(result, CMIPResult)
+    assert result.value == cmip_score(pred, logging, grade, estimator="knn", random_state=0)
+    assert list(result.n_per_grade) == list(np.bincount(grade))
+    assert result.n_per_grade.index.name == "grade"
+    text = result.summary()
+    assert f"CMIP {result.value:.3f} nats" in text
+    assert "depend on the logging policy beyond relevance" in text
+    assert f"0: {np.sum(grade == 0)}" in text
+    assert pickle.loads(pickle.dumps(result)).value == result.value
+    with pytest.raises(AttributeError):
+        result.value = 0.0
+
+
+@pytest.mark.parametrize("estimator", ["knn", "classifier"])
+def test_the_truth_has_none(estimator):
+    """Scores that are a function of the grade; no warning, they do rank."""
+    _, logging, grade = normal_documents(400, 0.0)
+    options = {"estimator": estimator, "random_state": 0, "return_result": True}
+    result = cmip_score(2.0 * grade, logging, grade, **options)
+    assert (result.value, result.standard_error, result.p_value) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("constant", ["y_pred", "y_logging"])
+def test_constants_are_zero_with_a_warning(constant):
+    pred, logging, grade = normal_documents(400, 0.5)
+    pred, logging = (np.full(400, 0.3), logging) if constant == "y_pred" else (pred, np.ones(400))
+    with pytest.warns(ClickDataWarning, match=f"{constant} is .* for all 400 documents"):
+        assert cmip_score(pred, logging, grade, estimator="knn") == 0
+
+
+def test_a_grade_of_one_document_is_left_out():
+    pred, logging, grade = normal_documents(400, 0.5)
+    expected = cmip_score(pred, logging, grade, estimator="knn")
+    more = np.append(pred, 0.0), np.append(logging, 1.0), np.append(grade, 9)
+    with pytest.warns(ClickDataWarning, match="1 of 6 grades have a single document"):
+        result = cmip_score(*more, estimator="knn", return_result=True)
+    assert result.value == expected
+    assert 9 not in result.n_per_grade.index
+
+
+def test_one_grade_and_tiny_grades():
+    pred, logging, _ = normal_documents(300, 0.6)
+    assert cmip_score(pred, logging, np.ones(300), estimator="knn") > 0.05
+    assert np.isfinite(cmip_score([1.0, 2.0], [2.0, 1.0], [1, 1], estimator="knn"))
+    with pytest.warns(ClickDataWarning, match="only 8 documents"):
+        value = cmip_score(np.arange(8), np.arange(8), np.arange(8) // 2)
+    assert value == 0
+    # Grades too small for folds beside large ones.
+    grade = np.r_[np.zeros(290), np.arange(10) // 2 + 1]
+    assert np.isfinite(cmip_score(pred, logging, grade, n_repeats=1, random_state=0))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_pred": [1.0, np.nan, 2.0]}, "y_pred holds NaN or infinity in 1 of 3 rows, first nan"),
+        ({"y_logging": [1.0, np.inf, 2.0]}, "y_logging holds NaN or infinity"),
+        ({"y_true": [1.0, None, 2.0]}, "y_true holds NaN or infinity"),
+        ({"y_true": [0.1, 0.2, 0.3]}, "No two of the 3 documents share a grade"),
+        ({"y_pred": [1.0, 2.0]}, r"shapes y_pred \(2,\)"),
+        ({"y_pred": [[1.0, 2.0, 3.0]]}, "must be flat"),
+        ({"y_pred": [], "y_logging": [], "y_true": []}, "No two of the 0 documents"),
+        ({"y_pred": ["a", "b", "c"]}, "y_pred must hold numbers"),
+        ({"estimator": "mine"}, "'estimator' parameter"),
+        ({"n_repeats": 0}, "'n_repeats' parameter"),
+    ],
+)
+def test_bad_input(change, message):
+    arguments = {"y_pred": [1.0, 2.0, 3.0], "y_logging": [1, 2, 3], "y_true": [0, 0, 1]}
+    with pytest.raises(ValueError, match=message):
+        cmip_score(**arguments | change)
+
+
+def test_series_are_arrays():
+    pred, logging, grade = normal_documents(300, 0.6)
+    value = cmip_score(pred, logging, grade, estimator="knn")
+    frame = pd.DataFrame({"p": pred, "l": logging, "g": grade}).sample(frac=1, random_state=0)
+    assert cmip_score(frame["p"], frame["l"], frame["g"], estimator="knn") == value

@@ -1,0 +1,142 @@
+import pickle
+
+import numpy as np
+import polars as pl
+import pytest
+import sklearn
+from sklearn.callback import ProgressBar
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from skultr import CMIPScorer, IdentifiabilityRepair
+from skultr.datasets import make_ltr
+from skultr.metrics import PerplexityScorer, RankingScorer
+from skultr.model_selection import OffPolicySelection, QueryKFold
+from skultr.rankers import TwoTowerRanker
+from skultr.simulation import PlackettLucePolicy, simulate_clicks
+
+
+def results(**scores):
+    table = {f"mean_test_{name}": np.array(values) for name, values in scores.items()}
+    n = len(next(iter(table.values())))
+    return {"params": [{"alpha": i} for i in range(n)], **table}
+
+
+def test_the_papers_rule():
+    """Best by nDCG among those in the best by CMIP and by perplexity, not the best of all."""
+    found = results(
+        cmip=[-0.5, -0.1, -0.2, -0.05, -0.3],
+        perplexity=[-1.1, -1.2, -1.3, -1.6, -1.5],
+        ndcg=[0.9, 0.6, 0.7, 0.8, 0.5],
+    )
+    select = OffPolicySelection({"cmip": 3, "perplexity": 3})
+    assert select(found) == 2
+    table = select.explain(found)
+    assert list(table["kept_by_cmip"]) == [False, True, True, True, False]
+    assert list(table["kept_by_perplexity"]) == [True, True, True, False, False]
+    assert list(table["kept"]) == [False, True, True, False, False]
+    assert list(np.flatnonzero(table["chosen"])) == [2]
+    assert list(table["ndcg"]) == list(found["mean_test_ndcg"])
+    assert table.loc[2, "params"] == {"alpha": 2}
+    assert table.index.name == "candidate"
+
+
+def test_other_strategies():
+    found = results(cmip=[-0.3, -0.1, -0.2], perplexity=[-1.1, -1.3, -1.2], ndcg=[0.6, 0.7, 0.8])
+    assert OffPolicySelection({}, by="cmip")(found) == 1
+    assert OffPolicySelection({"ndcg": 2}, by="perplexity")(found) == 2
+    assert OffPolicySelection()(found) == 2  # fewer candidates than are kept
+
+
+def test_fallback_is_the_best_of_all():
+    found = results(cmip=[0, -1, -2], perplexity=[-3, -2, -1], ndcg=[0.1, 0.9, 0.2])
+    select = OffPolicySelection({"cmip": 1, "perplexity": 1})
+    assert select(found) == 1
+    table = select.explain(found)
+    assert not table["kept"].any()
+    assert list(table["chosen"]) == [False, True, False]
+
+
+def test_nan_is_never_kept():
+    nan = np.nan
+    found = results(cmip=[nan, -1.0, -2.0], ndcg=[0.9, 0.5, 0.6])
+    assert OffPolicySelection({"cmip": 2})(found) == 2
+    assert OffPolicySelection({"cmip": 3})(found) == 2
+    assert OffPolicySelection({"cmip": 1})(results(cmip=[-1, 0], ndcg=[0.5, nan])) == 0
+    assert OffPolicySelection({"cmip": 1})(results(cmip=[nan, nan], ndcg=[nan, 0.2])) == 1
+    with pytest.raises(ValueError, match="'ndcg' is NaN for all 2 candidates"):
+        OffPolicySelection({"cmip": 1})(results(cmip=[0, 1], ndcg=[nan, nan]))
+
+
+def test_of_equals_the_first_wins():
+    found = results(cmip=[0.0] * 4, ndcg=[0.1, 0.3, 0.3, 0.9])
+    select = OffPolicySelection({"cmip": 3})
+    assert select(found) == 1
+    assert list(select.explain(found)["kept"]) == [True, True, True, False]
+
+
+def test_index_is_an_int_that_searches_take():
+    index = OffPolicySelection({"cmip": 1})(results(cmip=[0, 1], ndcg=[1, 0]))
+    assert index == 1
+    assert type(index) is int
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"no scorer 'perplexity'; it has \['cmip', 'ndcg'\]"):
+        OffPolicySelection()(results(cmip=[0], ndcg=[0]))
+    with pytest.raises(ValueError, match="no scorer 'ndcg'"):
+        OffPolicySelection({"cmip": 1})(results(cmip=[0]))
+    for keep in ([4], {3: 4}):
+        with pytest.raises(ValueError, match="keep must be a dict"):
+            OffPolicySelection(keep)
+    for number in (0, 1.5, True):
+        with pytest.raises(ValueError, match=r"keep\['cmip'\] must be a whole number"):
+            OffPolicySelection({"cmip": number})
+    with pytest.raises(ValueError, match="by must be the name"):
+        OffPolicySelection(by=None)
+
+
+def test_pickle_clone_repr():
+    select = OffPolicySelection({"cmip": 2}, by="perplexity")
+    assert repr(select) == "OffPolicySelection({'cmip': 2}, by='perplexity')"
+    search = sklearn.clone(GridSearchCV(TwoTowerRanker(), {}, refit=select))
+    for copy in (pickle.loads(pickle.dumps(select)), search.refit):
+        assert repr(copy) == repr(select)
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"]
+)
+def test_a_whole_search(convert, capsys):
+    documents = make_ltr(n_queries=60, n_documents=8, n_features=6, random_state=0)
+    policy = PlackettLucePolicy(temperature=3.0)
+    log, clicks, _ = simulate_clicks(documents, n_sessions=900, policy=policy, random_state=0)
+    log["device"] = np.where(log["session"] % 2, "phone", "desktop")
+    log["relevance"] = log["relevance"].astype(float).where(log["qid"] % 4 > 0)
+    ranker = make_pipeline(
+        IdentifiabilityRepair(bias=["position", "device"]),
+        TwoTowerRanker(max_epochs=2, random_state=0),
+    )
+    search = GridSearchCV(
+        ranker,
+        {"twotowerranker__learning_rate": [0.0001, 0.01, 0.05]},
+        cv=QueryKFold(2),
+        scoring={
+            "cmip": CMIPScorer(estimator="knn"),
+            "ndcg": RankingScorer(),
+            "perplexity": PerplexityScorer(),
+        },
+        refit=OffPolicySelection({"cmip": 2, "perplexity": 2}),
+        error_score="raise",
+    )
+    search.set_callbacks(ProgressBar())
+    X = convert(log)
+    search.fit(X, clicks)
+    table = search.refit.explain(search.cv_results_)
+    assert search.best_index_ == int(np.flatnonzero(table["chosen"])[0])
+    assert search.best_params_ == table["params"][search.best_index_]
+    chosen = search.best_estimator_.named_steps["twotowerranker"].learning_rate
+    assert chosen == search.best_params_["twotowerranker__learning_rate"]
+    assert search.predict(X).shape == (len(log),)
+    assert len(set(table["perplexity"])) == 3
+    assert (table["perplexity"] < -1).all()
