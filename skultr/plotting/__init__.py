@@ -5,6 +5,7 @@ axes as attributes. They need matplotlib (``pip install "skultr[plot]"``), which
 a display is drawn.
 """
 
+from ._choosing import DebiasednessDisplay
 from ._embedding import EmbeddingDisplay
 from ._examination import ExaminationDisplay
 from ._identifiability import IdentifiabilityDisplay
@@ -12,6 +13,7 @@ from ._rank import RankDisplay
 from ._relevance import RelevanceDisplay
 
 __all__ = [
+    "DebiasednessDisplay",
     "EmbeddingDisplay",
     "ExaminationDisplay",
     "IdentifiabilityDisplay",

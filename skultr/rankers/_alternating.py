@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
+from scipy.special import expit
 
 from .._constraints import Interval
+from .._tabular import fit_factors
 from .._torch._joint import (
     DualLoss,
     DualModule,
@@ -39,6 +41,10 @@ class DLARanker(ClickRanker):
     similar) documents were shown under several bias factors. A log that always showed a document
     in one place determines neither part: what separates them is then the network's inability to
     see the position through the features, and ``fit`` says so.
+
+    A network's scores are relative. For ``predict_click`` they get the constant of each bias
+    factor under which the clicks of the training log are likeliest,
+    :math:`P(c = 1) = \sigma(g(x) + a_t)`.
 
     Parameters
     ----------
@@ -126,7 +132,8 @@ class DLARanker(ClickRanker):
         "max_weight": [Interval(Real, 1, None, closed="left"), None],
     }
 
-    _network_is_click_model = False  # its two parts are relative, each to a constant of its own
+    # Its two parts are relative, each to a constant of its own.
+    _network_gives_probabilities = False
 
     def _tabular_model(self):
         return {"loss": "squares"}
@@ -155,6 +162,25 @@ class DLARanker(ClickRanker):
         logits = likeliest_examination(training, relevance, start - start.mean())
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
+        self._remember_level(log, relevance)
+
+    def _remember_level(self, log, scores):
+        """A constant a factor that brings scores to the level of the clicks."""
+        rows = log.shown
+        self._bias_values = log.bias_values
+        self._factor_logits = fit_factors(
+            scores[rows],
+            log.bias[rows],
+            log.clicks[rows],
+            log.weight[rows],
+            link="additive",
+            n_factors=len(log.bias_values),
+        )
+
+    def _click_probability(self, relevance, logits):
+        if self.relevance == "network":
+            return expit(relevance + logits)
+        return super()._click_probability(relevance, logits)
 
     def _warn_about_unknown(self, factors):
         if 0 < len(factors) < len(self.net_.module_.examination):  # a log without clicks warned

@@ -7,7 +7,6 @@ import pandas as pd
 from scipy.special import expit, log_expit, logit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._constraints import StrOptions, safe_indexing
@@ -22,10 +21,6 @@ __all__ = ["ClickRanker"]
 
 #: Newton steps at most; logs of thousands of sparse factors need the most.
 _MAX_ITER = 300
-
-
-def _knows_click_probability(ranker):
-    return ranker.relevance == "embedding" or ranker._network_is_click_model
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,7 +42,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         "check_identifiability": ["boolean"],
     }
     #: Whether the network gives probabilities, and not only scores to compare.
-    _network_is_click_model = True
+    _network_gives_probabilities = True
 
     def _fit(self, log, task):
         if self.check_identifiability:
@@ -86,7 +81,6 @@ class ClickRanker(NeuralEstimator, BaseRanker):
             return self._score(self._read_features(X, reset=False))
         return self._relevance_of(X, doc)
 
-    @available_if(_knows_click_probability)
     def predict_click(self, X, *, doc=None, bias=None, position=None):
         """P(click) of each row, shown under its bias factor.
 
@@ -113,13 +107,14 @@ class ClickRanker(NeuralEstimator, BaseRanker):
         # Candidates that were never shown may be documents that an embedding does not know.
         doc = read_role(X, "doc", doc) if self.relevance == "embedding" else None
         relevance = self.predict(safe_indexing(X, shown), doc=None if doc is None else doc[shown])
-        logits = self._factor_logits[factor[shown]]
         probability = np.zeros(len(factor))
-        if self.link_ == "additive":
-            probability[shown] = expit(logit(relevance) + logits)
-        else:
-            probability[shown] = np.minimum(relevance * np.exp(logits), 1.0)
+        probability[shown] = self._click_probability(relevance, self._factor_logits[factor[shown]])
         return probability
+
+    def _click_probability(self, relevance, logits):
+        if self.link_ == "additive":
+            return expit(logit(relevance) + logits)
+        return np.minimum(relevance * np.exp(logits), 1.0)
 
     def _read_features(self, X, *, reset):
         # An embedding reads documents, not features: a log without a feature is complete.
@@ -142,7 +137,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
     # The network -----------------------------------------------------------------------
     def _score(self, features):
         scores = super()._score(features)
-        return expit(scores) if self._network_is_click_model else scores
+        return expit(scores) if self._network_gives_probabilities else scores
 
     def _fit_factors_again(self, log, link="product"):
         """Examination of the greatest likelihood given the relevance that was learned.

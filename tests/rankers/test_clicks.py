@@ -212,9 +212,16 @@ def test_bias_column_wins_over_the_position():
     )
 
 
-def test_dual_learning_with_a_network_predicts_no_clicks():
-    assert not hasattr(DLARanker(), "predict_click")
-    assert hasattr(DLARanker(relevance="embedding"), "predict_click")
+def test_dual_learning_with_a_network_predicts_the_click_rate_of_each_factor():
+    """Its scores are relative: a constant a factor brings them to the level of the clicks."""
+    log, clicks = random_lists(n_sessions=200)
+    ranker = DLARanker(max_epochs=3, random_state=0).fit(log, clicks)
+    probability = ranker.predict_click(log)
+    for position, rows in log.groupby("position").indices.items():
+        rate = np.mean(np.asarray(clicks)[rows])
+        np.testing.assert_allclose(probability[rows].mean(), rate, rtol=1e-4, err_msg=position)
+    alike = np.argsort(ranker.predict(log)[log["position"] == 1])
+    assert (np.diff(probability[log["position"] == 1][alike]) >= 0).all()
 
 
 def _linear_world(seed=0):
