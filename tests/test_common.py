@@ -16,11 +16,13 @@ _UNIDENTIFIED = (
     "the embedding starts depends on the number of positions, which the check changes"
 )
 _WEIGHT_REASONS = {
+    "AffineRanker": _LISTWISE,
     "DLARanker": _LISTWISE,
     "DistilledRanker": _UNIDENTIFIED,
     "IPSRanker": _LISTWISE,
     "NaiveRanker": _LISTWISE,
     "PRSRanker": _LISTWISE,
+    "PairDebiasRanker": _LISTWISE,
     "UserAwareIPSRanker": _LISTWISE,
     "VectorizationRanker": _LISTWISE,
 }

@@ -68,11 +68,18 @@ def read_table(X, y, rows, bias, n_groups, rng):
             f"X is a {type(X).__name__}; expected the log as a frame (pandas, Polars or "
             "PyArrow) with the columns 'qid' and 'position', and 'doc' or features."
         )
+    if not X.shape[0]:
+        raise ValueError("X has no row; expected a log with clicks.")
     y = as_array(y)
     if y.shape != (X.shape[0],):
         raise ValueError(
             f"y has shape {y.shape}; expected one click (or click rate) for each row of X, that "
             f"is ({X.shape[0]},)."
+        )
+    if bias is None and read_role(X, "position") is None and read_role(X, "bias") is None:
+        raise ValueError(
+            "X has neither a column 'position' nor 'bias', so that no click rates can be compared. "
+            "Rename the column that holds the positions to 'position', or name columns in bias=."
         )
     codes, labels = _bias_factors(X, bias)
     given = {} if codes is None else {"bias": codes}

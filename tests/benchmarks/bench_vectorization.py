@@ -156,9 +156,8 @@ def mslr(n_seeds):
     if not MSLR.exists():
         sys.exit(f"{MSLR.name} is not there: this part reads real data.")
     documents = pd.read_parquet(MSLR)
-    documents = documents.rename(columns={"rel": "relevance", "label": "relevance"})
-    if "doc" not in documents:
-        documents["doc"] = np.arange(len(documents))
+    documents = documents.drop(columns="split").rename(columns={"label": "relevance"})
+    documents["doc"] = np.arange(len(documents))
     n_queries = documents["qid"].nunique()
     print(f"{n_queries} queries, {len(documents)} documents")
     rankers = {
