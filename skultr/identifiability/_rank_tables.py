@@ -78,7 +78,7 @@ def read_table(X, y, rows, bias, n_groups, rng):
         )
     if bias is None and read_role(X, "position") is None and read_role(X, "bias") is None:
         raise ValueError(
-            "X has neither a column 'position' nor 'bias', so that no click rates can be compared. "
+            "X has neither a column 'position' nor 'bias': there are no click rates to compare. "
             "Rename the column that holds the positions to 'position', or name columns in bias=."
         )
     codes, labels = _bias_factors(X, bias)

@@ -22,9 +22,9 @@ from ._base import BaseRanker, factor_codes, lists_per_unit, warn_unless_identif
 
 __all__ = ["VectorizationRanker"]
 
-#: Documents a batch of the base model, which has one row a document and no lists to keep whole;
-#: of fewer documents, an epoch still takes about so many steps.
-_BASE_BATCH, _BASE_STEPS = 2048, 16
+#: Documents in a batch of the base model for each list in one of the first network: they are
+#: cheap, without a list to keep whole.
+_DOCUMENTS_A_LIST = 32
 #: Least squares and the listwise loss are linear in the clicks: a folded log has their optimum.
 _LOSSES = {"logit": softmax_loss, "probability": mse_loss}
 
@@ -95,7 +95,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         ``module`` gives ``n_components`` numbers a document.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
         Its training. Of these the network of base vectors shares ``learning_rate``,
-        ``optimizer`` and ``max_grad_norm``.
+        ``batch_size``, ``optimizer`` and ``max_grad_norm``.
     traffic_exponent
         How much more a frequent query counts than a rare one, for the relevance embeddings.
     early_stopping, validation_fraction, n_iter_no_change
@@ -340,7 +340,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             hidden_layer_sizes=self.base_hidden_layer_sizes,
             weight_decay=self.base_weight_decay,
             max_epochs=self.base_max_epochs,
-            batch_size=int(np.clip(len(log.shown_features()) // _BASE_STEPS, 32, _BASE_BATCH)),
+            batch_size=_DOCUMENTS_A_LIST * self.batch_size,
             # Where the first network found no queries to hold out, there are none.
             early_stopping="valid_loss" in self.history_,
             **{
