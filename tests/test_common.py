@@ -16,18 +16,22 @@ _UNIDENTIFIED = (
     "the embedding starts depends on the number of positions, which the check changes"
 )
 _WEIGHT_REASONS = {
+    "CACMModel": _LISTWISE,
     "CCMModel": _LISTWISE,
     "CascadeModel": _LISTWISE,
     "DBNModel": _LISTWISE,
     "DCMModel": _LISTWISE,
+    "AffineRanker": _LISTWISE,
     "DLARanker": _LISTWISE,
     "DistilledRanker": _UNIDENTIFIED,
     "IPSRanker": _LISTWISE,
+    "NCMModel": _LISTWISE,
     "NaiveRanker": _LISTWISE,
     "PBMModel": _LISTWISE,
     "PRSRanker": _LISTWISE,
     "RDCTRModel": _LISTWISE,
     "UBMModel": _LISTWISE,
+    "PairDebiasRanker": _LISTWISE,
     "UserAwareIPSRanker": _LISTWISE,
     "VectorizationRanker": _LISTWISE,
 }

@@ -12,7 +12,7 @@ from skultr import CMIPScorer, IdentifiabilityRepair
 from skultr.datasets import make_ltr
 from skultr.metrics import PerplexityScorer, RankingScorer
 from skultr.model_selection import OffPolicySelection, QueryKFold
-from skultr.rankers import TwoTowerRanker
+from skultr.rankers import DLARanker
 from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
 
@@ -99,7 +99,7 @@ def test_errors():
 def test_pickle_clone_repr():
     select = OffPolicySelection({"cmip": 2}, by="perplexity")
     assert repr(select) == "OffPolicySelection({'cmip': 2}, by='perplexity')"
-    search = sklearn.clone(GridSearchCV(TwoTowerRanker(), {}, refit=select))
+    search = sklearn.clone(GridSearchCV(DLARanker(), {}, refit=select))
     for copy in (pickle.loads(pickle.dumps(select)), search.refit):
         assert repr(copy) == repr(select)
 
@@ -115,11 +115,11 @@ def test_a_whole_search(convert, capsys):
     log["relevance"] = log["relevance"].astype(float).where(log["qid"] % 4 > 0)
     ranker = make_pipeline(
         IdentifiabilityRepair(bias=["position", "device"]),
-        TwoTowerRanker(max_epochs=2, random_state=0),
+        DLARanker(max_epochs=2, random_state=0),
     )
     search = GridSearchCV(
         ranker,
-        {"twotowerranker__learning_rate": [0.0001, 0.01, 0.05]},
+        {"dlaranker__learning_rate": [0.0001, 0.01, 0.05]},
         cv=QueryKFold(2),
         scoring={
             "cmip": CMIPScorer(estimator="knn"),
@@ -135,8 +135,8 @@ def test_a_whole_search(convert, capsys):
     table = search.refit.explain(search.cv_results_)
     assert search.best_index_ == int(np.flatnonzero(table["chosen"])[0])
     assert search.best_params_ == table["params"][search.best_index_]
-    chosen = search.best_estimator_.named_steps["twotowerranker"].learning_rate
-    assert chosen == search.best_params_["twotowerranker__learning_rate"]
+    chosen = search.best_estimator_.named_steps["dlaranker"].learning_rate
+    assert chosen == search.best_params_["dlaranker__learning_rate"]
     assert search.predict(X).shape == (len(log),)
     assert len(set(table["perplexity"])) == 3
     assert (table["perplexity"] < -1).all()

@@ -9,7 +9,7 @@ and 0.69 with TianGong's clicks; ranked along the base vectors they reach 0.69, 
 having chosen a position.
 
 **Limit.** The base vector is safe rather than best: with trust bias, positions 2 to 6 are up to
-0.013 better than the base vectors (0.70), and no position is far off. The paper found the base
+0.012 better than the base vectors (0.70), and no position is far off. The paper found the base
 vectors at the top throughout. Grades overlap widely, since features tell only part of relevance.
 One log of each kind, held-out queries of one made data set.
 """

@@ -113,7 +113,8 @@ class FactorRank:
         >>> print(result.summary())
         One number a document is NOT enough: the click rates need at least 2 products.
         Beyond the best rank-1 fit, p = 0.005; the second singular value is 0.13 of the first.
-        To do: search VectorizationRanker over n_components from 2, or AffineRanker if users trust the top.
+        To do: search VectorizationRanker over n_components from 2, or take
+        AffineRanker if users trust the top.
         """
         return "\n".join(_summary_lines(self))
 
@@ -190,7 +191,9 @@ def factor_rank(
         are not whole; columns are absent; there are more than 50 rows or 300 bias factors; there
         are fewer than 30 documents to form groups of.
     NotIdentifiableError
-        Without ``rows``: fewer than 30 documents were shown under several bias factors.
+        Without ``rows``: fewer than 30 documents were shown under several bias factors. With
+        ``rows``: no two of them were shown under the same two bias factors, so that nothing
+        contradicts one product.
 
     See Also
     --------
@@ -366,7 +369,7 @@ def _summary_lines(result):
             f"One number a document is NOT enough: the click rates need {at_least}{products} "
             "products.",
             f"Beyond the best rank-1 fit, {p_value}; {seen}",
-            f"To do: search VectorizationRanker over n_components from {products}, or "
+            f"To do: search VectorizationRanker over n_components from {products}, or take",
             "AffineRanker if users trust the top.",
         ]
     if result.n_components > 1:
@@ -375,7 +378,8 @@ def _summary_lines(result):
             f"into {result.n_components} parts",
             "that were never compared with each other. Within them one product is not rejected "
             f"({p_value}).",
-            "To do: log rankings that vary more; IdentifiabilityGraph.from_log(X) names the parts.",
+            "To do: log rankings that vary more.",
+            "IdentifiabilityGraph.from_log(X) names the parts.",
         ]
     noise = f"noise alone reaches {result.detectable:.2g}"
     if not result.is_telling:

@@ -90,7 +90,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     examination_ : DataFrame
         Bias factor (index ``bias``) to ``examination``, which is alpha relative to the first
         factor: how much less a difference in relevance shows there. Without trust bias it is the
-        examination of the position-based model. With ``impressions`` and ``clicks``.
+        examination of the position-based model. With ``impressions`` and ``clicks``. Where
+        trust alone explains the first factor, its alpha is near 0 and the ratios are huge: then
+        read ``trust_``.
     network_ : torch.nn.Sequential
         Scaling of the features, then the network that ranks.
     click_network_ : torch.nn.Sequential

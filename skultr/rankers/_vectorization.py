@@ -22,8 +22,9 @@ from ._base import BaseRanker, factor_codes, lists_per_unit, warn_unless_identif
 
 __all__ = ["VectorizationRanker"]
 
-#: Documents a batch of the base model, which has one row a document and no lists to keep whole.
-_BASE_BATCH = 2048
+#: Documents in a batch of the base model for each list in one of the first network: they are
+#: cheap, without a list to keep whole.
+_DOCUMENTS_A_LIST = 32
 #: Least squares and the listwise loss are linear in the clicks: a folded log has their optimum.
 _LOSSES = {"logit": softmax_loss, "probability": mse_loss}
 
@@ -93,9 +94,10 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
         ``module`` gives ``n_components`` numbers a document.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
-        Its training.
+        Its training. Of these the network of base vectors shares ``learning_rate``,
+        ``batch_size``, ``optimizer`` and ``max_grad_norm``.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        How much more a frequent query counts than a rare one, for the relevance embeddings.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping over held-out queries.
     device, random_state, verbose
@@ -184,6 +186,11 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Returns
         -------
         scores : ndarray of shape (n_rows,)
+
+        Warns
+        -----
+        MissingRoleWarning
+            If several rows come without query ids.
         """
         check_is_fitted(self)
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
@@ -333,14 +340,15 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             hidden_layer_sizes=self.base_hidden_layer_sizes,
             weight_decay=self.base_weight_decay,
             max_epochs=self.base_max_epochs,
-            batch_size=_BASE_BATCH,
+            batch_size=_DOCUMENTS_A_LIST * self.batch_size,
+            # Where the first network found no queries to hold out, there are none.
+            early_stopping="valid_loss" in self.history_,
             **{
                 name: getattr(self, name)
                 for name in (
                     "learning_rate",
                     "optimizer",
                     "max_grad_norm",
-                    "early_stopping",
                     "validation_fraction",
                     "n_iter_no_change",
                     "device",

@@ -112,6 +112,7 @@ def compare(name, n_seeds, rankers, **world):
     for label, values in found.items():
         mean, spread = np.mean(values), np.std(values, ddof=1)
         print(f"{name} {label}: nDCG@10 {mean:.4f} ± {spread:.4f}", flush=True)
+    return found
 
 
 def dims(n_seeds):
@@ -156,9 +157,8 @@ def mslr(n_seeds):
     if not MSLR.exists():
         sys.exit(f"{MSLR.name} is not there: this part reads real data.")
     documents = pd.read_parquet(MSLR)
-    documents = documents.rename(columns={"rel": "relevance", "label": "relevance"})
-    if "doc" not in documents:
-        documents["doc"] = np.arange(len(documents))
+    documents = documents.drop(columns="split").rename(columns={"label": "relevance"})
+    documents["doc"] = np.arange(len(documents))
     n_queries = documents["qid"].nunique()
     print(f"{n_queries} queries, {len(documents)} documents")
     rankers = {
@@ -169,7 +169,12 @@ def mslr(n_seeds):
         "vectorization": VectorizationRanker(),
     }
     for name in USERS:
-        compare(name, n_seeds, rankers, documents=documents, n_train=int(0.7 * n_queries))
+        found = compare(name, n_seeds, rankers, documents=documents, n_train=int(0.7 * n_queries))
+        for label, values in found.items():
+            if label != "vectorization":
+                gap = np.mean(np.subtract(found["vectorization"], values))
+                p_value = ttest_rel(found["vectorization"], values).pvalue
+                print(f"{name} vectorization - {label}: {gap:+.4f}, p {p_value:.3f}", flush=True)
 
 
 def speed(_):

@@ -336,6 +336,25 @@ def test_what_cannot_be_compared():
         )
 
 
+def test_rows_that_share_no_two_factors():
+    """Nothing can contradict one product where no four cells close a rectangle."""
+    log = pd.DataFrame({"qid": np.arange(400), "position": np.tile([1, 2, 3, 4], 100)})
+    with pytest.raises(NotIdentifiableError, match="4 rows and 4 bias factors meet in 4 cells"):
+        factor_rank(log, log.index % 3 == 0, rows=log["position"])
+
+
+def test_factors_that_were_never_compared():
+    """Two parts of one product each: the log does not say that one product is enough."""
+    rng = np.random.default_rng(0)
+    row = rng.integers(0, 4, 40_000)
+    position = 2 * (row // 2) + rng.integers(1, 3, 40_000)
+    log = pd.DataFrame({"qid": np.arange(40_000), "relevance": row, "position": position})
+    clicks = rng.random(40_000) < PLAIN[row, position - 1]
+    result = factor_rank(log, clicks, rows="relevance", random_state=0)
+    assert (result.rank, result.n_components, result.is_telling) == (1, 2, False)
+    assert "fall into 2 parts" in result.summary()
+
+
 def test_what_is_missing():
     log, rate = draw_log(PLAIN, 2_000)
     grades = log["relevance"].astype(float)
@@ -367,10 +386,21 @@ def test_what_is_no_log():
     log, rate = draw_log(PLAIN, 2_000)
     with pytest.raises(TypeError, match="X is a ndarray; expected the log as a frame"):
         factor_rank(log.to_numpy(), rate)
+    with pytest.raises(ValueError, match="X has no row"):
+        factor_rank(log[:0], rate[:0])
+    with pytest.raises(ValueError, match="neither a column 'position' nor 'bias'"):
+        factor_rank(log.drop(columns="position"), rate, rows="relevance")
     with pytest.raises(ValueError, match=r"y has shape \(3,\)"):
         factor_rank(log, [0, 1, 1])
     with pytest.raises(ValueError, match=r"0\.5 clicks at one bias factor; expected whole"):
         factor_rank(log.assign(impressions=1), np.full(len(log), 0.5))
+    with pytest.raises(ValueError, match="1e\\+19 impressions at one bias factor; expected fewer"):
+        factor_rank(log.assign(impressions=1e19), np.zeros(len(log)))
+    many = np.arange(2_000)  # as many combinations, not their product
+    names = {f"part_{place}": many for place in range(5)}
+    X = pd.DataFrame({"qid": 0, "doc": many % 40, "position": many + 1, **names})
+    with pytest.raises(ValueError, match="2,000 bias factors; expected at most 300"):
+        factor_rank(X, np.ones(2_000), bias=list(names))
     with pytest.raises(ValueError, match=r"0\.5 impressions at one bias factor"):
         factor_rank(log.assign(impressions=0.5), np.zeros(len(log)))
     with pytest.raises(ValueError, match="n_groups"):

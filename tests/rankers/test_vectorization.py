@@ -6,8 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from lightgbm import LGBMRegressor
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn.callback import ScoringMonitor
+from sklearn.exceptions import NotFittedError
+from skorch.callbacks import Callback
 
 from skultr import VectorizationRanker
 from skultr._clicklog import make_click_log
@@ -23,6 +27,8 @@ from skultr._torch._vectors import (
 )
 from skultr.datasets import make_ltr
 from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
+from skultr.metrics import RankingScorer
+from skultr.rankers import DistilledRanker
 from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
 from tests._worlds import FEATURES, random_lists
 
@@ -185,13 +191,13 @@ def test_queries_together_or_apart(world):
 
 def test_base_vector_stays_within_the_observation_embeddings(world):
     """Candidates unlike all that was shown: eq. 8 as it stands follows them, ours does not."""
-    documents, ranker, log, clicks = world
+    documents, _, log, clicks = world
     features = [name for name in documents if name.startswith("feature")]
     strange = documents.assign(**{name: 1e4 * documents[name] - 5e3 for name in features})
     both = pd.concat([documents, strange], ignore_index=True)
-    literal = VectorizationRanker(**QUICK, bounded_base=False).fit(log, clicks)
-    np.testing.assert_array_equal(literal.observation_embedding_, ranker.observation_embedding_)
+    ranker = VectorizationRanker(**QUICK, batch_size=8).fit(log, clicks)
     assert distance_to_hull(ranker, ranker.base_vectors(both)) < 1e-6
+    literal = ranker.set_params(bounded_base=False)  # it acts at prediction alone
     assert distance_to_hull(literal, literal.base_vectors(both)) > 0.05
 
 
@@ -232,6 +238,56 @@ def test_arrays_with_queries_by_keyword(world):
         assert ranker.score(array, grade, qid=qid) == ranker.score(documents, grade)
 
 
+def test_one_row_keeps_the_name_of_its_query(world):
+    documents, ranker, _, _ = world
+    assert ranker.base_vectors(documents.tail(1)).index.tolist() == [29]
+    assert len(ranker.base_vectors(documents.drop(columns="qid").tail(1))) == 1
+
+
+def test_before_fit(world):
+    documents = world[0]
+    for method in ("predict", "rank", "base_vectors", "relevance_embedding", "predict_click"):
+        with pytest.raises(NotFittedError):
+            getattr(VectorizationRanker(), method)(documents)
+    with pytest.raises(NotFittedError):
+        VectorizationRanker().score(documents, documents["relevance"])
+
+
+def test_frames_and_arrays_are_scored_alike(world):
+    """The scorer hands the queries of an array on to ``predict``."""
+    documents, _, log, clicks = world
+    names = [name for name in documents if name.startswith("feature")]
+    ranker = VectorizationRanker(**QUICK).fit(log[names].to_numpy(), clicks, **roles_of(log))
+    array, roles = documents[names].to_numpy(), documents[["qid", "relevance", "doc"]]
+    found = RankingScorer()(ranker, array, **dict(roles.items()))
+    framed = VectorizationRanker(**QUICK).fit(log, clicks)
+    assert found == RankingScorer()(framed, documents)
+
+
+def roles_of(log):
+    return {name: log[name].to_numpy() for name in ("session", "qid", "doc", "position")}
+
+
+def test_as_a_teacher_of_trees(world):
+    documents, _, log, clicks = world
+    student = LGBMRegressor(n_estimators=20, n_jobs=1, verbosity=-1)
+    distilled = DistilledRanker(VectorizationRanker(**QUICK), student).fit(log, clicks)
+    teacher = VectorizationRanker(**QUICK).fit(log, clicks)
+    together = np.corrcoef(distilled.predict(documents), teacher.predict(documents))[0, 1]
+    assert together > 0.7
+
+
+def test_monitoring_of_training(world):
+    """Callbacks score the model in the middle of its training."""
+    _, _, log, clicks = world
+    monitor = ScoringMonitor(scoring={"ndcg": RankingScorer()})
+    ranker = VectorizationRanker(**QUICK).set_callbacks(monitor)
+    ranker.fit(log, clicks)
+    scores = monitor.get_logs().data_as_pandas["ndcg"]
+    assert len(scores) >= ranker.n_iter_
+    assert scores.between(0.1, 1.0).all()
+
+
 def test_more_components_than_bias_factors():
     log, clicks = random_lists()
     ranker = VectorizationRanker(n_components=4, max_epochs=2, random_state=0)
@@ -257,13 +313,50 @@ def test_module_with_another_number_of_outputs():
 
 
 # Training ----------------------------------------------------------------------------
-def test_observation_embeddings_stay_while_frozen():
+class Record(Callback):
+    """Whether the observation embeddings are where they began, by epoch."""
+
+    def __init__(self, still):
+        self.still = still
+
+    def on_epoch_end(self, net, **kwargs):
+        self.still.append(bool((net.module_.observation == 1.0).all()))
+
+
+@pytest.mark.parametrize(
+    ("frozen_epochs", "expected"),
+    [(0, [False] * 4), (1, [True, False, False, False]), (9, [True, True, False, False])],
+)
+def test_observation_embeddings_stay_while_frozen(frozen_epochs, expected):
+    """For at most half of the epochs."""
     log, clicks = random_lists()
-    quick = {"max_epochs": 4, "early_stopping": False, "random_state": 0}
-    frozen = VectorizationRanker(frozen_epochs=9, **quick, net_params={"max_epochs": 2})
-    np.testing.assert_array_equal(frozen.fit(log, clicks).observation_embedding_, 1.0)
-    free = VectorizationRanker(frozen_epochs=9, **quick).fit(log, clicks)
-    assert (free.observation_embedding_ != 1.0).all(axis=None)
+    still = []
+    ranker = VectorizationRanker(
+        frozen_epochs=frozen_epochs,
+        max_epochs=4,
+        early_stopping=False,
+        net_params={"callbacks": [("record", Record(still))]},
+        random_state=0,
+    )
+    ranker.fit(log, clicks)
+    assert still == expected
+
+
+def test_weights_that_the_user_froze_stay():
+    log, clicks = random_lists()
+
+    def half_frozen(n_features):
+        network = torch.nn.Sequential(torch.nn.Linear(n_features, 3), torch.nn.Linear(3, 2))
+        network[1].requires_grad_(False)
+        with torch.no_grad():
+            network[1].bias.copy_(torch.tensor([0.3, -0.4]))
+        return network
+
+    ranker = VectorizationRanker(
+        module=half_frozen, max_epochs=4, early_stopping=False, random_state=0
+    )
+    bias = ranker.fit(log, clicks).network_[1].networks[0][1].bias
+    np.testing.assert_allclose(bias.detach().cpu(), [0.3, -0.4])
 
 
 def test_early_stopping_begins_when_the_embeddings_are_free(world):
