@@ -57,6 +57,10 @@ sphinx_gallery_conf = {
             "plot_how_many_dimensions.py",
             "plot_embeddings.py",
             "plot_base_vector.py",
+            "plot_what_cmip_sees.py",
+            "plot_metrics_in_and_out.py",
+            "plot_choosing_offline.py",
+            "plot_real_logs_perplexity.py",
             "*",
         ]
     ),

@@ -11,7 +11,7 @@ import numpy as np
 
 from ._hashing import equal_rows, hash_columns, mix
 from ._roles import CHUNK, FIT_ROLES, read_role
-from ._segments import encode, offsets_from_sorted, rank_in_segment
+from ._segments import encode, offsets_from_counts, offsets_from_sorted, rank_in_segment
 from .exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 
 __all__ = [
@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+_BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
+
+
 @dataclass(frozen=True, eq=False)
 class ClickLog:
     """A click log as codes and arrays, sorted by query, list and position.
@@ -39,7 +42,7 @@ class ClickLog:
     ----------
     features : ndarray of shape (n_docs, n_features), float32
         One row a distinct document.
-    doc, query, list_, user : ndarray of shape (n_rows,), int
+    doc, query, user : ndarray of shape (n_rows,), int
         Codes of each row.
     position : ndarray of shape (n_rows,), int
         Rank at which the row was shown, from 1.
@@ -63,7 +66,6 @@ class ClickLog:
     features: np.ndarray
     doc: np.ndarray
     query: np.ndarray
-    list_: np.ndarray
     user: np.ndarray
     position: np.ndarray
     bias: np.ndarray
@@ -88,6 +90,16 @@ class ClickLog:
         return len(self.offsets) - 1
 
     @cached_property
+    def list_(self):
+        """Number of the list of each row, shape (n_rows,)."""
+        return np.repeat(np.arange(self.n_lists), np.diff(self.offsets))
+
+    @property
+    def shown_rows(self):
+        """Index of the rows that were shown: a slice, and no copy, where all were."""
+        return slice(None) if self.shown.all() else np.flatnonzero(self.shown)
+
+    @cached_property
     def click_rate(self):
         """Clicks over impressions, shape (n_rows,); 0 where nothing was shown."""
         return np.divide(self.clicks, self.weight, out=np.zeros(self.n_rows), where=self.shown)
@@ -96,6 +108,25 @@ class ClickLog:
         """Features of the documents that were shown at all."""
         docs = np.unique(self.doc[self.shown])
         return self.features if len(docs) == len(self.features) else self.features[docs]
+
+    def chunks(self, max_rows=1 << 19):
+        """The log as logs of consecutive lists, views of at most ``max_rows`` or of one list.
+
+        What is counted by row in such parts needs little memory beside the log.
+        """
+        first = 0
+        while first < self.n_lists:
+            end = int(np.searchsorted(self.offsets, self.offsets[first] + max_rows, "right")) - 1
+            end = max(end, first + 1)
+            yield self._columns(
+                slice(self.offsets[first], self.offsets[end]),
+                self.offsets[first : end + 1] - self.offsets[first],
+            )
+            first = end
+
+    def take_rows(self, rows, list_):
+        """The log of ``rows``, an index, cut into lists where ``list_`` changes."""
+        return self._columns(rows, offsets_from_sorted(list_))
 
     def fold(self, users=False):
         """Merge lists that show the same documents in the same way; clicks and weights add up.
@@ -181,17 +212,16 @@ class ClickLog:
 
     def _take_lists(self, lists):
         lengths = np.diff(self.offsets)[lists]
-        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        shift = np.repeat(self.offsets[:-1][lists] - offsets[:-1], lengths)
-        rows = np.arange(offsets[-1]) + shift
-        by_row = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
-        return replace(
-            self,
-            **{name: getattr(self, name)[rows] for name in by_row},
-            propensity=None if self.propensity is None else self.propensity[rows],
-            list_=np.repeat(np.arange(len(lists)), lengths),
-            offsets=offsets,
-        )
+        offsets = offsets_from_counts(lengths)
+        rows = np.repeat(self.offsets[:-1][lists] - offsets[:-1], lengths)
+        rows += np.arange(offsets[-1])
+        return self._columns(rows, offsets)
+
+    def _columns(self, rows, offsets):
+        columns = {name: getattr(self, name)[rows] for name in _BY_ROW}
+        if self.propensity is not None:
+            columns["propensity"] = self.propensity[rows]
+        return replace(self, **columns, offsets=offsets)
 
 
 def make_click_log(X, features, y, sample_weight=None, roles=None):
@@ -220,45 +250,25 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
     """
     given = roles or {}
     roles = {role: read_role(X, role, given.get(role)) for role in FIT_ROLES}
-    n_rows = len(features)
-    rate = check_clicks(y)
-    weight = check_impressions(roles["impressions"], sample_weight, n_rows)
-    query, query_ids = query_codes(roles["qid"], n_rows)
-    list_ = list_codes(query, roles["session"])
-    position = check_positions(roles["position"], list_)
-    doc, doc_features, doc_ids = _documents(roles["doc"], features)
-    user, user_ids = _codes_or_zeros(roles["user"], n_rows)
-    shown = (position > 0) & (weight > 0)
-    if not shown.any():
-        raise ValueError(
-            "No row was shown: every position is missing or every impression count is 0. "
-            "Expected at least one shown row to learn from."
+    has_session = roles["session"] is not None
+    columns, list_, shared = _read_columns(features, y, sample_weight, roles)
+    order = np.lexsort(
+        (
+            columns["doc"],
+            np.where(columns["shown"], columns["position"], np.iinfo(np.int64).max),
+            list_,
         )
-    warn_about_lost_clicks(rate, shown)
-    bias, bias_values = bias_codes(roles["bias"], position, shown)
-    propensity = check_propensity(roles["propensity"], shown)
-
-    order = np.lexsort((doc, np.where(shown, position, np.iinfo(np.int64).max), list_))
-    offsets = offsets_from_sorted(list_[order])
-    log = ClickLog(
-        features=doc_features,
-        doc=doc[order],
-        query=query[order],
-        list_=np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
-        user=user[order],
-        position=np.where(shown, position, -1)[order],
-        bias=bias[order],
-        clicks=np.where(shown, rate * weight, 0.0)[order],
-        weight=weight[order],
-        shown=shown[order],
-        propensity=None if propensity is None else propensity[order],
-        offsets=offsets,
-        query_ids=query_ids,
-        bias_values=bias_values,
-        user_ids=user_ids,
-        doc_ids=doc_ids,
     )
-    _check_one_row_a_position(log, has_session=roles["session"] is not None)
+    offsets = offsets_from_sorted(list_[order])
+    del list_
+    for name in columns:  # one by one, so that the log is never held twice
+        columns[name] = columns[name][order]
+    del order
+    # All users are one where none was named.
+    columns.setdefault("user", np.zeros(len(features), dtype=np.intp))
+    columns.setdefault("propensity", None)
+    log = ClickLog(**columns, **shared, offsets=offsets)
+    _check_one_row_a_position(log, has_session)
     if not log.clicks.any():
         warn_user(
             "The log has no click: there is nothing to learn from and every document will get "
@@ -266,6 +276,52 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
             ClickDataWarning,
         )
     return log
+
+
+def _read_columns(features, y, sample_weight, roles):
+    """The columns of a log in the order of X, the list of each row, and what has no rows.
+
+    Consumes ``roles``: what was read is not needed beside what it was turned into.
+    """
+    n_rows = len(features)
+    rate = check_clicks(y)
+    weight = check_impressions(roles.pop("impressions"), sample_weight, n_rows)
+    query, query_ids = query_codes(roles.pop("qid"), n_rows)
+    list_ = list_codes(query, roles.pop("session"))
+    position = check_positions(roles.pop("position"), list_)
+    doc, doc_features, doc_ids = _documents(roles.pop("doc"), features)
+    shown = (position > 0) & (weight > 0)
+    if not shown.any():
+        raise ValueError(
+            "No row was shown: every position is missing or every impression count is 0. "
+            "Expected at least one shown row to learn from."
+        )
+    warn_about_lost_clicks(rate, shown)
+    bias, bias_values = bias_codes(roles.pop("bias"), position, shown)
+    propensity = check_propensity(roles.pop("propensity"), shown)
+
+    columns = {
+        "doc": doc,
+        "query": query,
+        "position": np.where(shown, position, -1),
+        "bias": bias,
+        "clicks": np.where(shown, rate * weight, 0.0),
+        "weight": weight,
+        "shown": shown,
+    }
+    if propensity is not None:
+        columns["propensity"] = propensity
+    user_ids = np.zeros(1, dtype=int)
+    if roles["user"] is not None:
+        columns["user"], user_ids = encode(roles.pop("user"))
+    shared = {
+        "features": doc_features,
+        "query_ids": query_ids,
+        "bias_values": bias_values,
+        "user_ids": user_ids,
+        "doc_ids": doc_ids,
+    }
+    return columns, list_, shared
 
 
 # --------------------------------------------------------------------------------------
@@ -386,8 +442,9 @@ def bias_codes(bias, position, shown):
             f"bias must hold whole numbers, the codes of bias factors; got {values[bad[0]]:g}. "
             "Number the factors, for example with pandas.factorize."
         )
+    shown_codes, values = encode(values.astype(np.int64, copy=False))
     codes = np.full(len(bias), -1, dtype=np.intp)
-    codes[shown], values = encode(bias[shown].astype(np.int64))
+    codes[shown] = shown_codes
     return codes, values
 
 
@@ -405,12 +462,8 @@ def check_propensity(propensity, shown):
 
 def _check_one_row_a_position(log, has_session):
     shown = log.shown
-    same = (
-        shown[1:]
-        & shown[:-1]
-        & (log.list_[1:] == log.list_[:-1])
-        & (log.position[1:] == log.position[:-1])
-    )
+    same = shown[1:] & shown[:-1] & (log.position[1:] == log.position[:-1])
+    same[log.offsets[1:-1] - 1] = False
     if not same.any():
         return
     row = int(np.argmax(same))

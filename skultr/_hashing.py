@@ -25,14 +25,17 @@ def equal_rows(features):
 def mix(value):
     """SplitMix's finaliser of an array of uint64: every input bit moves every output bit."""
     value = value + np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
+    value ^= value >> np.uint64(30)
+    value *= np.uint64(0xBF58476D1CE4E5B9)
+    value ^= value >> np.uint64(27)
+    value *= np.uint64(0x94D049BB133111EB)
+    value ^= value >> np.uint64(31)
+    return value
 
 
 def hash_columns(columns):
     """One uint64 a row from integer columns of equal length; the order of columns matters."""
     value = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        value = mix(value ^ column.astype(np.int64).view(np.uint64))
+        value = mix(value ^ column.astype(np.int64, copy=False).view(np.uint64))
     return value

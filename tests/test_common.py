@@ -40,7 +40,15 @@ _NOT_OF_CLICK_MODELS = {"check_rank_and_score"}
 #: Which rows were clicked together is lost in an aggregated log.
 _OF_WHOLE_LISTS = {
     (name, "check_impressions")
-    for name in ("CCMModel", "CascadeModel", "DBNModel", "DCMModel", "UBMModel")
+    for name in (
+        "CACMModel",
+        "CCMModel",
+        "CascadeModel",
+        "DBNModel",
+        "DCMModel",
+        "NCMModel",
+        "UBMModel",
+    )
 }
 _OTHER_REASONS = {
     "VectorizationRanker": {

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._clicklog import check_clicks, check_impressions
 from .._constraints import StrOptions, safe_indexing
-from .._roles import feature_columns, is_frame, read_role
+from .._roles import read_role
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..metrics._clicks import perplexity_score
 from ..rankers._base import BaseRanker
@@ -271,6 +271,14 @@ class TableClickModel(BaseClickModel):
         "prior": [StrOptions({"empirical"}), "array-like"],
     }
 
+    @property
+    def _needs_features(self):
+        return False
+
+    def _fold(self, log):
+        # Counting by document merges far more than equal lists; a network wants few lists.
+        return super()._fold(log) if self._needs_features else log
+
     def _given_prior(self):
         """The prior as pseudo-counts, None where it is to be learned."""
         if isinstance(self.prior, str):
@@ -305,24 +313,6 @@ class TableClickModel(BaseClickModel):
                 AssumptionWarning,
             )
         return {name: table[place] for name, table in self._tables.items()}
-
-    def _read_features(self, X, *, reset):
-        # Documents have names: a log without a feature is complete.
-        bare = is_frame(X) and not feature_columns(X)
-        if bare and (reset or not self.n_features_in_):
-            if reset:
-                self.n_features_in_ = 0
-                vars(self).pop("feature_names_in_", None)
-            return np.empty((X.shape[0], 0), dtype=np.float32)
-        return super()._read_features(X, reset=reset)
-
-    def _complete_roles(self, X, y, sample_weight, roles):
-        if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
-            raise ValueError(
-                "X has 0 feature columns and no column 'doc', and no doc was passed: nothing "
-                "tells one document from another. Name the documents in a column 'doc'."
-            )
-        return super()._complete_roles(X, y, sample_weight, roles)
 
 
 def _n_rows(X):

@@ -41,6 +41,10 @@ class ChainMixin:
 
     def _examination_table(self, log, tables):
         """P(examined) by position before any click, from the tables by document code."""
+        sums = [sums_by_position(part, self._examined(part, tables)) for part in log.chunks()]
+        return examination_by_position(sums)
+
+    def _examined(self, log, tables):
         examined = np.empty(log.n_rows)
         for _, place in rectangles(log.offsets):
             inside = place >= 0
@@ -49,7 +53,7 @@ class ChainMixin:
             attraction, *chances = self._transitions(block, log.position[place])
             click = chain_click_probability(attraction, *chances)
             examined[place[inside]] = click[inside] / attraction[inside]
-        return examination_by_position(log, examined)
+        return examined
 
 
 def start_attraction(counts):
@@ -108,35 +112,48 @@ class CascadeModel(ChainMixin, TableClickModel):
     """
 
     def _fit(self, log, task):
-        place, _ = last_clicks(log)
-        clicked = log.clicks > 0
-        first = np.minimum.reduceat(np.where(clicked, place, log.n_rows + 1), log.offsets[:-1])
-        first = np.repeat(first, np.diff(log.offsets))
-        lost = clicked & (place > first)
-        if lost.any():
+        clicks, shown = np.zeros((2, len(log.features)))
+        sums = []
+        for part in log.chunks():
+            examined = _down_to_first_click(part)
+            clicks += np.bincount(part.doc, part.clicks * examined, minlength=len(clicks))
+            shown += np.bincount(part.doc, part.weight * examined, minlength=len(shown))
+            sums.append(sums_by_position(part, examined))
+        total, read = log.clicks.sum(), clicks.sum()
+        if total - read > 1e-9 * total:
             warn_user(
-                f"{log.weight[lost].sum():g} of {log.clicks.sum():g} clicks are below another of "
-                "their list: the cascade model has one click a list, and does not read them. "
-                "DCMModel and DBNModel let the user go on after a click.",
+                f"{total - read:g} of {total:g} clicks are below another of their list: the "
+                "cascade model has one click a list, and does not read them. DCMModel and "
+                "DBNModel let the user go on after a click.",
                 ClickDataWarning,
             )
-        examined, n_docs = place <= first, len(log.features)
-        clicks = np.bincount(log.doc, log.clicks * examined, minlength=n_docs)
-        shown = np.bincount(log.doc, log.weight * examined, minlength=n_docs)
         self.prior_ = self._given_prior() or empirical_beta(clicks, shown)
         self._remember_documents(
             log,
             {"relevance": posterior_mean(0.0, 0.0, self.prior_)},
             relevance=posterior_mean(clicks, shown, self.prior_),
         )
-        self.examination_ = examination_by_position(log, examined)
+        self.examination_ = examination_by_position(sums)
 
     def _transitions(self, parameters, position):
         return parameters["relevance"], 1.0, 0.0
 
 
-def examination_by_position(log, examined):
-    """Table of the mean of ``examined`` by position, with impressions and clicks."""
+def _down_to_first_click(log):
+    place, _ = last_clicks(log)
+    first = np.where(log.clicks > 0, place, log.n_rows + 1)
+    first = np.minimum.reduceat(first, log.offsets[:-1])
+    return place <= np.repeat(first, np.diff(log.offsets))
+
+
+def examination_by_position(sums):
+    """Mean examination by position, from :func:`sums_by_position` of parts of a log."""
+    sums = pd.concat(sums).groupby(level=0).sum()
+    return sums.assign(examination=sums["examination"] / sums["impressions"])
+
+
+def sums_by_position(log, examined):
+    """Sums of ``examined``, impressions and clicks by position."""
     codes, positions = encode(log.position)
     count = {
         name: np.bincount(codes, values)
@@ -146,7 +163,6 @@ def examination_by_position(log, examined):
             ("clicks", log.clicks),
         )
     }
-    count["examination"] /= count["impressions"]
     return pd.DataFrame(count, index=pd.Index(positions, name="position"))
 
 
@@ -211,8 +227,12 @@ class DCMModel(ChainMixin, EMClickModel):
     """
 
     def _fit(self, log, task):
-        key, self._positions = encode(log.position)
-        counts = count_chain(log, key, len(self._positions))
+        self._positions = np.unique(log.position)
+        counts = count_chain(
+            log,
+            key=lambda part: np.searchsorted(self._positions, part.position),
+            n_keys=len(self._positions),
+        )
 
         def expect(tables):
             a, on = tables["relevance"], tables["continuation"]

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from ._base import TableClickModel
-from ._cells import count_cells
 from ._factors import ReadsFactors
 from ._priors import empirical_beta, posterior_mean
 
@@ -64,7 +63,7 @@ class DCTRModel(_CountingModel):
     """
 
     def _fit(self, log, task):
-        rows = log.shown
+        rows = log.shown_rows
         n_docs = len(log.features)
         clicks = np.bincount(log.doc[rows], log.clicks[rows], minlength=n_docs)
         shown = np.bincount(log.doc[rows], log.weight[rows], minlength=n_docs)
@@ -135,15 +134,7 @@ class RDCTRModel(ReadsFactors, _CountingModel):
     """
 
     def _fit(self, log, task):
-        rows = log.shown
-        cells = count_cells(
-            log.doc[rows],
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
-            len(log.features),
-            len(log.bias_values),
-        )
+        cells = self._count_cells(log)
         self._remember_factors(log)
         self.prior_ = np.array([self._prior_at(cells, k) for k in range(cells.n_factors)])
         mean = self.prior_[:, 0] / self.prior_.sum(axis=1)

@@ -134,15 +134,7 @@ class PBMModel(ReadsFactors, _ProductModel):
 
     def _fit(self, log, task):
         self._remember_factors(log)
-        rows = log.shown
-        cells = count_cells(
-            log.doc[rows],
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
-            len(log.features),
-            len(log.bias_values),
-        )
+        cells = self._count_cells(log)
         examination = self._solve_cells(
             log, cells, start_tables(cells)["examination"], WEAK, self._known_relevance(log, task)
         )
@@ -253,7 +245,7 @@ class UBMModel(_ProductModel):
                 f"each pair of ranks, and takes lists of up to {_MAX_RANK}. Cut the lists, or "
                 "use PBMModel or DBNModel."
             )
-        last = _last_positions(log)
+        last = np.concatenate([_last_positions(part) for part in log.chunks()])
         return replace(
             log, bias=(log.position - 1) * n_ranks + last, bias_values=np.arange(n_ranks**2)
         )

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import AssumptionWarning, python_value, warn_user
+from ._cells import count_cells
 
 __all__ = ["ReadsFactors", "known_codes", "warn_about_unknown"]
 
@@ -12,10 +13,21 @@ class ReadsFactors:
     """Mixin of models with a number a bias factor; positions, unless the log has a ``bias``."""
 
     def _remember_factors(self, log):
-        rows = log.shown
+        rows = log.shown_rows
         self._bias_values = log.bias_values
         self._factor_is_position = np.array_equal(
             log.bias_values[log.bias[rows]], log.position[rows]
+        )
+
+    def _count_cells(self, log):
+        rows = log.shown_rows
+        return count_cells(
+            log.doc[rows],
+            log.bias[rows],
+            log.clicks[rows],
+            log.weight[rows],
+            len(log.features),
+            len(log.bias_values),
         )
 
     def _factor_codes(self, bias):

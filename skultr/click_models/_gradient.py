@@ -8,7 +8,7 @@ from scipy.special import expit
 from .._constraints import StrOptions
 from .._torch._joint import TowersLoss, TowersModule
 from .._torch._net import NeuralEstimator
-from ..rankers._base import BaseRanker, lists_per_unit
+from ..rankers._base import lists_per_unit
 from ._solved import EMClickModel
 
 __all__ = ["SHARED_LEARNING_RATE", "GradientClickModel"]
@@ -38,10 +38,9 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
     def _n_subtasks(self):
         return super()._n_subtasks() if self.solver == "gradient" else 0
 
-    def _read_features(self, X, *, reset):
-        if self.solver == "gradient":  # a network cannot do without features
-            return BaseRanker._read_features(self, X, reset=reset)
-        return super()._read_features(X, reset=reset)
+    @property
+    def _needs_features(self):
+        return self.solver == "gradient"
 
     def _row_parameters(self, X, doc):
         if self.solver == "em":

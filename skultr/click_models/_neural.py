@@ -16,7 +16,7 @@ from .._torch._losses import LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
 from .._torch._sequences import DocumentTable, ExaminationReader, ListReader, SequenceModule
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
-from ..rankers._base import examination_table, lists_per_unit
+from ..rankers._base import BaseRanker, examination_table, lists_per_unit
 from ._base import TableClickModel
 
 __all__ = ["CACMModel", "NCMModel"]
@@ -67,6 +67,13 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         self._deepest = int(log.position[log.shown].max())
         if self.relevance == "embedding":
             self._remember_vectors(log)
+
+    @property
+    def _needs_features(self):
+        return self.relevance == "network"
+
+    def _fold(self, log):
+        return BaseRanker._fold(self, log)
 
     def _encoder(self, log, n_out):
         if self.relevance == "network":
@@ -143,14 +150,6 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
             relevance = self._exact_reader().relevance(torch.from_numpy(vectors))
         columns = {_VECTOR(i): column for i, column in enumerate(vectors.T)}
         return {"relevance": relevance.numpy(), **columns}
-
-    def _read_features(self, X, *, reset):
-        family = super() if self.relevance == "embedding" else super(TableClickModel, self)
-        return family._read_features(X, reset=reset)
-
-    def _complete_roles(self, X, y, sample_weight, roles):
-        family = super() if self.relevance == "embedding" else super(TableClickModel, self)
-        return family._complete_roles(X, y, sample_weight, roles)
 
     # Lists -------------------------------------------------------------------------------
     def _probability(self, parameters, position, bias, clicks):

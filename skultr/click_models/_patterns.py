@@ -99,10 +99,11 @@ def click_patterns(log):
         1 where a row was clicked, else 0, so that folding keeps different clicks apart.
     """
     log = _shown_rows(log)
-    rate, weight = log.click_rate, _list_weights(log)
-    split = np.zeros(log.n_lists, dtype=bool)
-    split[log.list_[(rate > 0) & (rate < 1)]] = True
-    if split.any():
+    weight = _list_weights(log)
+    clicked = log.clicks > 0
+    partly = clicked & (log.clicks < log.weight)
+    if partly.any():
+        split = np.logical_or.reduceat(partly, log.offsets[:-1])
         warn_user(
             f"{int(split.sum())} of {log.n_lists} lists have click rates between 0 and 1 (an "
             "aggregated or graded log): which rows were clicked together is not known, and they "
@@ -110,9 +111,10 @@ def click_patterns(log):
             "lists need one row a shown document of each session, with clicks 0 or 1.",
             ClickDataWarning,
         )
-        log, rate, weight = _split(log, rate, weight, split)
-    weight = weight[log.list_]
-    clicked = rate > 0
+        log, clicked, weight = _split(log, weight, split)
+    weight = np.repeat(weight, np.diff(log.offsets))
+    if np.array_equal(weight, log.weight):
+        weight = log.weight  # one copy
     return replace(
         log,
         clicks=np.where(clicked, weight, 0.0),
@@ -132,20 +134,7 @@ def last_clicks(log):
 
 
 def _shown_rows(log):
-    return log if log.shown.all() else _take(log, np.flatnonzero(log.shown), log.list_[log.shown])
-
-
-def _take(log, rows, list_):
-    """Rows of a log, cut into lists where ``list_`` changes."""
-    by_row = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
-    offsets = offsets_from_sorted(list_)
-    return replace(
-        log,
-        **{name: getattr(log, name)[rows] for name in by_row},
-        propensity=None if log.propensity is None else log.propensity[rows],
-        list_=np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
-        offsets=offsets,
-    )
+    return log if log.shown.all() else log.take_rows(log.shown, log.list_[log.shown])
 
 
 def _list_weights(log):
@@ -163,10 +152,11 @@ def _list_weights(log):
     return np.where(high > low, mean, low)
 
 
-def _split(log, rate, weight, split):
-    """The log with each list of ``split`` repeated once a pattern."""
+def _split(log, weight, split):
+    """The log with each list of ``split`` once a pattern; what is clicked; weights by list."""
+    rate = log.click_rate
     whole = np.flatnonzero(~split[log.list_])
-    parts = [(whole, log.list_[whole], rate[whole])]
+    parts = [(whole, log.list_[whole], rate[whole] > 0)]
     weights = [weight[~split]]
     n_lists = log.n_lists
     lengths = np.where(split, np.diff(log.offsets), 0)
@@ -188,5 +178,4 @@ def _split(log, rate, weight, split):
         )
         weights.append(weight[segments[one]] * gaps[one, level])
     rows, list_, clicked = (np.concatenate(part) for part in zip(*parts, strict=True))
-    log = _take(log, rows, list_)
-    return log, clicked.astype(float), np.concatenate(weights)
+    return log.take_rows(rows, list_), clicked, np.concatenate(weights)

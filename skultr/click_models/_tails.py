@@ -1,11 +1,12 @@
 """What happened below the last click: the hidden part of users who read down and may stop.
 
 All rows down to the last click were examined, so that they are counted once. Below it the user
-stopped somewhere unseen. Sessions whose last clicked row and rows below are the same fold
+stopped somewhere unseen. Sessions with the same rows below the last click, of the same key, fold
 together, whatever stood or was clicked above.
 """
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -53,9 +54,9 @@ class ChainCounts:
     last_clicks : ndarray of shape (n_keys,)
         Last clicks by key that are not the end of their list: open whether the user went on.
     tails : list of (doc, key, weight)
-        Rectangles of documents (width, n_tails), the last clicked (or none) first; the key of
-        the first, shape (n_tails,); and weights. Documents have the code n_docs, and keys
-        n_keys, where there is none.
+        Rectangles of the documents below (width, n_tails); the key of the last click, shape
+        (n_tails,); and weights. Documents have the code n_docs, and keys n_keys, where there is
+        none.
     """
 
     clicks: np.ndarray
@@ -85,15 +86,15 @@ class ChainCounts:
         examined = np.zeros(len(attraction))
         went_on = np.zeros(len(after_click))
         for doc, key, weight in self.tails:
-            click = attraction[doc[1:]]
+            click = attraction[doc]
             chance, reached = _forward_backward(click, after_skip, after_click[key])
             value += weight @ np.log(chance)
             reached *= weight
             went_on += np.bincount(key, reached[0], minlength=len(went_on))
-            below = doc[2:] < len(attraction) - 1
+            below = doc[1:] < len(attraction) - 1
             skips += float((reached[:-1] * below).sum())
             went_on_after_skip += float((reached[1:] * below).sum())
-            examined += np.bincount(doc[1:].ravel(), reached.ravel(), minlength=len(examined))
+            examined += np.bincount(doc.ravel(), reached.ravel(), minlength=len(examined))
         return Visit(value, examined[:-1], went_on[:-1], skips, went_on_after_skip)
 
 
@@ -114,78 +115,81 @@ def _forward_backward(click, after_skip, after_click):
     return chance, reached
 
 
-def count_chain(log, key=None, n_keys=None):
+def count_chain(log, key=attrgetter("doc"), n_keys=None):
     """Count a log for models of the cascade family.
 
     Parameters
     ----------
     log : ClickLog
         As :func:`click_patterns` gives it.
-    key : ndarray of shape (n_rows,), default=None
-        What the chance to go on after a click depends on; by default the document.
+    key : callable, default=attrgetter("doc")
+        The code of what the chance to go on after a click depends on, for each row of a log.
     n_keys : int, default=None
+        By default the number of documents.
 
     Returns
     -------
     counts : ChainCounts
     """
     n_docs = len(log.features)
-    if key is None:
-        key, n_keys = log.doc, n_docs
-    place, last = last_clicks(log)
-    clicked = log.clicks > 0
-    above = place < last
-    lengths = np.diff(log.offsets)
-    open_end = clicked & (place == last) & (last < np.repeat(lengths, lengths))
+    n_keys = n_docs if n_keys is None else n_keys
+    counts = {
+        "clicks": np.zeros(n_docs),
+        "skips": np.zeros(n_docs),
+        "clicks_above": np.zeros(n_keys),
+        "last_clicks": np.zeros(n_keys),
+    }
+    tails, first_row = [], 0
+    for part in log.chunks():
+        keys = key(part)
+        place, last = last_clicks(part)
+        clicked, above = part.clicks > 0, place < last
+        bottom = np.repeat(np.diff(part.offsets), np.diff(part.offsets))
+        for name, rows, codes in (
+            ("clicks", clicked, part.doc),
+            ("skips", above & ~clicked, part.doc),
+            ("clicks_above", above & clicked, keys),
+            ("last_clicks", clicked & (place == last) & (last < bottom), keys),
+        ):
+            total = counts[name]
+            total += np.bincount(codes[rows], part.weight[rows], minlength=len(total))
+        found = _tails(part, last[part.offsets[:-1]], keys, n_keys)
+        tails.append((found[0] + first_row, *found[1:]))
+        first_row += part.n_rows
+    return ChainCounts(**counts, tails=list(_blocks(log.doc, n_docs, *_fold(tails))))
 
-    def count(rows, of, size):
-        return np.bincount(of[rows], log.weight[rows], minlength=size)
 
-    return ChainCounts(
-        clicks=count(clicked, log.doc, n_docs),
-        skips=count(above & ~clicked, log.doc, n_docs),
-        clicks_above=count(above & clicked, key, n_keys),
-        last_clicks=count(open_end, key, n_keys),
-        tails=_tails(log, place, last, key, n_docs, n_keys),
-    )
-
-
-def _tails(log, place, last, key, n_docs, n_keys):
-    # A list without a click begins with a row of nothing, which was "clicked" at the top.
+def _tails(log, last, key, n_keys):
+    """First rows below the last clicks, how many follow, keys, weights, and two hashes."""
     starts = log.offsets[:-1]
-    last = last[starts]
-    n_below = np.diff(log.offsets) - last
-    some = n_below > 0
-    if not some.any():
-        return []
-    begin, n_below, last = (starts + last - 1)[some], n_below[some], last[some]
-    offsets = offsets_from_counts(n_below + 1)
-    rows = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], n_below + 1)
-    first = offsets[:-1]
-    rows[first[last == 0]] = 0
-    doc = log.doc[rows]
-    doc[first[last == 0]] = n_docs
-    head = np.where(last == 0, n_keys, key[begin])
-    weight = log.weight[starts[some]]
-    tails, weight = _fold(doc, head, offsets, weight)
-    first, head = first[tails], head[tails]
-    blocks = []
-    for chosen, place in rectangles(offsets_from_counts(n_below[tails] + 1)):
-        inside = place >= 0
-        rows = first[chosen, None] + np.arange(place.shape[1])
-        block = np.where(inside, doc[np.where(inside, rows, 0)], n_docs)
-        blocks.append((np.ascontiguousarray(block.T), head[chosen], weight[chosen]))
-    return blocks
+    lengths = np.diff(log.offsets) - last
+    some = lengths > 0
+    begin, lengths = (starts + last)[some], lengths[some]
+    # Who clicked nothing begins at the top.
+    head = np.where(last[some] > 0, key[begin - 1], n_keys)
+    offsets = offsets_from_counts(lengths)
+    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    row = hash_columns([place, log.doc[place + np.repeat(begin, lengths)]])
+    hashes = np.array([np.add.reduceat(of, offsets[:-1]) for of in (row, mix(row))])
+    hashes[0] ^= hash_columns([head])
+    return begin, lengths, head, log.weight[starts[some]], *hashes
 
 
-def _fold(doc, head, offsets, weight):
-    """One of each set of equal tails, and their weights together."""
-    place = np.arange(len(doc)) - np.repeat(offsets[:-1], np.diff(offsets))
-    row = hash_columns([place, doc])
-    keys = np.array([np.add.reduceat(row, offsets[:-1]), np.add.reduceat(mix(row), offsets[:-1])])
-    keys[0] ^= hash_columns([head])
-    order = np.lexsort(keys)
+def _fold(tails):
+    """One of each set of equal tails: first row, length, key; and their weights together."""
+    begin, lengths, head, weight, *hashes = (np.concatenate(of) for of in zip(*tails, strict=True))
+    order = np.lexsort(hashes)
     new = np.ones(len(order), dtype=bool)
-    new[1:] = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+    new[1:] = np.any([of[order[1:]] != of[order[:-1]] for of in hashes], axis=0)
     group = np.cumsum(new) - 1
-    return order[new], np.bincount(group, weight[order])
+    first = order[new]
+    return begin[first], lengths[first], head[first], np.bincount(group, weight[order])
+
+
+def _blocks(doc, n_docs, begin, lengths, head, weight):
+    """Tails as rectangles (doc, key, weight), whose ends hold the document ``n_docs``."""
+    for chosen, place in rectangles(offsets_from_counts(lengths)):
+        inside = place >= 0
+        rows = begin[chosen, None] + np.arange(place.shape[1])
+        block = np.where(inside, doc[np.where(inside, rows, 0)], n_docs)
+        yield np.ascontiguousarray(block.T), head[chosen], weight[chosen]

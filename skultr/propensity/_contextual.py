@@ -359,7 +359,6 @@ def _documents_as_lists(cells, contexts):
         features=contexts,
         doc=cells.factors.user[factor],
         query=cells.unit_query[cells.unit[rows]],
-        list_=np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
         user=zeros,
         position=zeros + 1,
         bias=bias[factor],

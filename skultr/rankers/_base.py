@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from .._clicklog import make_click_log
 from .._components import factor_components
 from .._constraints import check_sample_weight
-from .._roles import FIT_ROLES, is_frame, read_features, read_role, role_columns
+from .._roles import (
+    FIT_ROLES,
+    feature_columns,
+    is_frame,
+    read_features,
+    read_role,
+    role_columns,
+)
 from .._segments import encode, rank_in_segment
 from ..exceptions import (
     ClickDataWarning,
@@ -198,6 +205,11 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    @property
+    def _needs_features(self):
+        """Whether a log must have features; False where documents are known by their names."""
+        return True
+
     def _n_subtasks(self):
         """Steps of ``_fit`` that are reported to callbacks; None where not known."""
         return 0
@@ -209,6 +221,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _before_folding(self, log):
         """The log of single sessions as the ranker wants it; a hook for subclasses."""
         return log
+
+    def _fold(self, log):
+        """The log with equal lists merged; a hook for models that count rows themselves."""
+        return log.fold(self._reads_users)
 
     def _scores_within(self, X, qid):
         """Scores for ``rank`` and ``score``; a hook for rankers that look at the whole query."""
@@ -228,11 +244,23 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             sample_weight = check_sample_weight(sample_weight, features)
         if not is_frame(X):
             X = features  # an array, whatever came
+        if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
+            raise ValueError(
+                "X has 0 feature columns and no column 'doc', and no doc was passed: nothing "
+                "tells one document from another. Name the documents in a column 'doc'."
+            )
         roles = self._complete_roles(X, y, sample_weight, roles)
         log = make_click_log(X, features, y, sample_weight, roles)
-        return self._before_folding(log).fold(self._reads_users)
+        log = self._before_folding(log)
+        return self._fold(log)
 
     def _read_features(self, X, *, reset):
+        bare = not self._needs_features and is_frame(X) and not feature_columns(X)
+        if bare and (reset or not self.n_features_in_):
+            if reset:
+                self.n_features_in_ = 0
+                vars(self).pop("feature_names_in_", None)
+            return np.empty((X.shape[0], 0), dtype=np.float32)
         features = validate_data(
             self,
             read_features(X),

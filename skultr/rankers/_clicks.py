@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._constraints import StrOptions, safe_indexing
 from .._hashing import equal_rows
-from .._roles import feature_columns, is_frame, read_role
+from .._roles import read_role
 from .._tabular import fit_factors, fit_tabular, loss_of_objective
 from .._torch._net import NeuralEstimator
 from ..exceptions import python_value, warn_user
@@ -116,23 +116,9 @@ class ClickRanker(NeuralEstimator, BaseRanker):
             return expit(logit(relevance) + logits)
         return np.minimum(relevance * np.exp(logits), 1.0)
 
-    def _read_features(self, X, *, reset):
-        # An embedding reads documents, not features: a log without a feature is complete.
-        bare = is_frame(X) and not feature_columns(X)
-        if self.relevance == "embedding" and bare and (reset or not self.n_features_in_):
-            if reset:
-                self.n_features_in_ = 0
-                vars(self).pop("feature_names_in_", None)
-            return np.empty((X.shape[0], 0), dtype=np.float32)
-        return super()._read_features(X, reset=reset)
-
-    def _complete_roles(self, X, y, sample_weight, roles):
-        if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
-            raise ValueError(
-                "X has 0 feature columns and no column 'doc', and no doc was passed: nothing "
-                "tells one document from another. Name the documents in a column 'doc'."
-            )
-        return super()._complete_roles(X, y, sample_weight, roles)
+    @property
+    def _needs_features(self):
+        return self.relevance == "network"
 
     # The network -----------------------------------------------------------------------
     def _score(self, features):

@@ -5,16 +5,18 @@ By hand: ``python tests/benchmarks/bench_click_models.py {recovery|perplexity|sp
 
 - recovery: fitted parameters against those of the simulated user.
 - perplexity: each model on each user, held out; the matching model should be the best of a row.
-- speed: seconds, EM steps and memory of a fit (one process a model).
+- speed: CPU and wall seconds, EM steps and memory of a fit (one process a model).
 - peer: the array EM of the position-based model against a loop over sessions.
 """
 
 import argparse
-import resource
+import os
+import re
 import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -152,17 +154,24 @@ def speed(names, n_sessions):
 def one_speed(name, n_sessions):
     warnings.simplefilter("ignore")
     log, clicks = World(MODELS[name], n_queries=max(100, n_sessions // 500)).log(n_sessions)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
-    model = getattr(click_models, name)().fit(log, clicks)
-    seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    model = getattr(click_models, name)()  # which may load torch
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew (Linux)
+    before = memory("VmRSS")
+    start, cpu = time.perf_counter(), time.process_time()
+    model.fit(log, clicks)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     print(
-        f"{name:13s} {n_sessions:>9,d} sessions  {seconds:6.1f} s  "
-        f"{getattr(model, 'n_iter_', 0)} EM steps  peak {peak / 2**20:.2f} GB, "
-        f"{(peak - before) / 2**20:.2f} above that of making the log",
+        f"{name:13s} {n_sessions:>9,d} sessions  CPU {cpu:5.1f} s  wall {seconds:6.1f} s (load "
+        f"{os.getloadavg()[0]:.1f})  {getattr(model, 'n_iter_', 0)} EM steps  peak "
+        f"{memory('VmHWM') - before:.2f} GB above the log",
         flush=True,
     )
+
+
+def memory(what):
+    """Memory of this process, in GB."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(rf"{what}:\s+(\d+) kB", status)[1]) * 1024 / 1e9
 
 
 def peer(n_sessions, n_iter=20):
@@ -186,8 +195,9 @@ def peer(n_sessions, n_iter=20):
         relevance = {doc: a / b for doc, (a, b) in of_doc.items()}
         examination = {rank: a / b for rank, (a, b) in of_rank.items()}
     loop = time.perf_counter() - start
+    model = click_models.PBMModel()  # which loads torch
     start = time.perf_counter()
-    model = click_models.PBMModel().fit(log, clicks)
+    model.fit(log, clicks)
     array = time.perf_counter() - start
     print(
         f"{n_sessions:,d} sessions: loop {loop:.1f} s for {n_iter} steps, arrays {array:.2f} s to "
