@@ -314,6 +314,19 @@ def test_fold_is_idempotent_and_keeps_propensities_apart():
     assert make(varied, clicks).fold().n_lists == 12
 
 
+@pytest.mark.parametrize("max_rows", [1, 7, 1000])
+def test_chunks_are_the_log(max_rows):
+    log, clicks = random_lists(n_sessions=20)
+    made = make(log.assign(propensity=0.5), clicks)
+    chunks = list(made.chunks(max_rows))
+    for name in ("doc", "query", "position", "bias", "clicks", "weight", "shown", "propensity"):
+        whole = np.concatenate([getattr(part, name) for part in chunks])
+        np.testing.assert_array_equal(whole, getattr(made, name))
+    lengths = np.concatenate([np.diff(part.offsets) for part in chunks])
+    np.testing.assert_array_equal(lengths, np.diff(made.offsets))
+    assert all(part.n_rows <= max_rows or part.n_lists == 1 for part in chunks)
+
+
 def test_select_queries_keeps_whole_lists():
     log, clicks = small_log()
     made = make(log, clicks)

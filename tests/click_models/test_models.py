@@ -1,6 +1,7 @@
 """Click models find the parameters of their users, and their formulas are the enumerated ones."""
 
 import warnings
+from functools import partialmethod
 from itertools import product
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 
 from skultr import _browsing
+from skultr._clicklog import ClickLog
 from skultr.click_models import (
     CascadeModel,
     CCMModel,
@@ -229,6 +231,17 @@ def test_rates_are_split_into_patterns_with_the_same_rates():
     clicks = [1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0]
     raw = DBNModel().fit(sessions.assign(impressions=0.25), clicks)
     np.testing.assert_allclose(aggregated.documents_, raw.documents_, atol=1e-6)
+
+
+@pytest.mark.parametrize("cls", CONDITIONAL)
+def test_a_log_read_in_parts_is_the_same_log(cls, monkeypatch):
+    served = Served(500)
+    clicks = served.clicks_for(cls)
+    whole = cls().fit(served.frame, clicks)
+    monkeypatch.setattr(ClickLog, "chunks", partialmethod(ClickLog.chunks, 37))
+    parts = cls().fit(served.frame, clicks)
+    pd.testing.assert_frame_equal(parts.documents_, whole.documents_)
+    pd.testing.assert_frame_equal(parts.examination_, whole.examination_)
 
 
 @pytest.mark.parametrize("cls", CONDITIONAL)
