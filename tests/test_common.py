@@ -15,7 +15,14 @@ _UNIDENTIFIED = (
     "the check's log shows every document in one place: relevance is not determined, and where "
     "the embedding starts depends on the number of positions, which the check changes"
 )
+_CANDIDATES = (
+    "a row of weight 0 is a candidate that was not shown, from which this ranker learns; the "
+    "check takes it for no row"
+)
 _WEIGHT_REASONS = {
+    "CLDRanker": _CANDIDATES,
+    "HeckmanRanker": _CANDIDATES,
+    "RankAggRanker": _CANDIDATES,
     "DLARanker": _LISTWISE,
     "DistilledRanker": _UNIDENTIFIED,
     "IPSRanker": _LISTWISE,
@@ -26,13 +33,16 @@ _WEIGHT_REASONS = {
 
 
 def _expected_failures(estimator):
-    reason = _WEIGHT_REASONS.get(type(estimator).__name__)
-    if reason is None:
-        return {}
-    return {
-        "check_sample_weight_equivalence_on_dense_data": reason,
-        "check_sample_weight_equivalence_on_sparse_data": reason,
-    }
+    name = type(estimator).__name__
+    reasons = {}
+    if name in _WEIGHT_REASONS:
+        reasons = {
+            f"check_sample_weight_equivalence_on_{kind}_data": _WEIGHT_REASONS[name]
+            for kind in ("dense", "sparse")
+        }
+    if name == "RankAggRanker":
+        reasons["check_methods_subset_invariance"] = "a score is a rank among the candidates"
+    return reasons
 
 
 @pytest.mark.filterwarnings("ignore")  # the checks know no roles, and every default warns

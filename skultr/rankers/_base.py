@@ -52,6 +52,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
 
     #: Whether lists served to different users must stay apart.
     _reads_users = False
+    #: Whether candidates that were never shown change the model; by default they may not.
+    _learns_from_never_shown = False
 
     # Requested by default: GridSearchCV routes the roles of arrays with no set_fit_request.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
@@ -147,8 +149,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         -------
         ranks : ndarray of shape (n_rows,), int
         """
-        scores = self.predict(X)
-        return rank_in_segment(encode(self._query_ids(X, qid, "rank"))[0], scores)
+        qid = self._query_ids(X, qid, "rank")
+        return rank_in_segment(encode(qid)[0], self._scores_within(X, qid))
 
     def score(self, X, y, sample_weight=None, *, qid=None):
         """Mean nDCG@10 over queries of ``predict(X)`` against graded relevance.
@@ -171,7 +173,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         """
         _warn_about_clicks_as_relevance(X, y)
         qid = self._query_ids(X, qid, "score")
-        scores = self.predict(X)
+        scores = self._scores_within(X, qid)
         if sample_weight is None:
             return float(ndcg_score(y, scores, qid=qid, k=10))
         codes = encode(qid)[0]
@@ -206,6 +208,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _before_folding(self, log):
         """The log of single sessions as the ranker wants it; a hook for subclasses."""
         return log
+
+    def _scores_within(self, X, qid):
+        """Scores for ``rank`` and ``score``; a hook for rankers that look at the whole query."""
+        return self.predict(X)
 
     def _read_log(self, X, y, sample_weight, roles):
         """The folded log. A method of its own, so that the rows' features do not outlive it."""

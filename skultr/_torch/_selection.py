@@ -1,0 +1,240 @@
+"""Relevance and selection learned together: Type-II Tobit by rows, or pairs drawn on the fly.
+
+Batches hold all candidates of some queries, those that were shown first: ``bias`` is 0 where a
+row was shown and 1 where not, and clicks over weight are the (debiased) labels.
+"""
+
+import math
+
+import torch
+from skorch.callbacks import Callback
+from torch import nn
+from torch.nn.functional import logsigmoid
+from torch.special import log_ndtr
+
+__all__ = [
+    "TERMS",
+    "PairLoss",
+    "RecordTerms",
+    "SelectionModule",
+    "TobitLoss",
+    "pair_terms",
+    "tobit_terms",
+]
+
+TERMS = ("relevance", "shown", "never_shown")
+
+
+class SelectionModule(nn.Module):
+    """Scores of relevance and of selection, each from a network of its own.
+
+    Parameters
+    ----------
+    network : torch.nn.Sequential of (scaling, scoring network)
+        Batches come scaled, so that only the second is applied.
+    selection : torch.nn.Module
+        Another scoring network, of scaled features.
+    log_scale : float, default=0.0
+        Logarithm of the standard deviation of labels, a parameter.
+    """
+
+    def __init__(self, network, selection, log_scale=0.0):
+        super().__init__()
+        self.network = network
+        self.selection = selection
+        self.log_scale = nn.Parameter(torch.tensor(float(log_scale)))
+
+    def forward(self, batch):
+        """Two rectangles (n_lists, width) of scores, and the logarithm of the scale."""
+        relevance = batch.pad(self.network[1](batch.features).reshape(-1))
+        return relevance, batch.pad(self.selection(batch.features).reshape(-1)), self.log_scale
+
+
+class _TermLoss(nn.Module):
+    """A loss made of three sums, which are kept until the epoch is recorded."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+        self.sums, self.n_lists = 0.0, 0
+
+    def forward(self, outputs, batch):
+        """Minus the log-likelihood of scores of relevance and selection, of a mean row."""
+        terms = self.terms(outputs, batch) * self.scale
+        if self.training:
+            self.sums = self.sums + terms.detach()
+            self.n_lists += len(batch)
+        return -terms.sum() / len(batch)
+
+    def take_means(self):
+        """The terms since they were last taken, of a mean row."""
+        means = (self.sums / self.n_lists).tolist()
+        self.sums, self.n_lists = 0.0, 0
+        return means
+
+
+class TobitLoss(_TermLoss):
+    """Minus the Type-II Tobit likelihood; see ``rankers/_tobit.py``.
+
+    Parameters
+    ----------
+    scale : float
+        One constant for the whole log.
+    gamma : float in (-1, 1)
+        Correlation of the errors.
+    fixed : float, "published" or None
+        Standard deviation of labels; None where it is learned.
+    center, spread : float
+        The network scores ``(label - center) / spread``.
+    """
+
+    def __init__(self, scale, gamma, fixed, center, spread):
+        super().__init__(scale)
+        self.gamma, self.fixed, self.center, self.spread = gamma, fixed, center, spread
+
+    def terms(self, outputs, batch):
+        """Sums over the rows: labels, selection where shown, selection where not."""
+        relevance, selection, log_scale = outputs
+        label = (batch.clicks / batch.weight.clamp(min=1e-12) - self.center) / self.spread
+        shown = batch.mask & (batch.pad(batch.bias) == 0)
+        published = self.fixed == "published"
+        if self.fixed is not None:
+            scale = 1.0 if published else self.fixed
+            log_scale = log_scale.new_tensor(math.log(scale / self.spread))
+        terms = tobit_terms(
+            relevance,
+            selection,
+            log_scale,
+            label,
+            shown,
+            self.gamma,
+            square=1.0 if published else 0.5,
+        )
+        return torch.stack([(batch.weight * term)[batch.mask].sum() for term in terms])
+
+
+def tobit_terms(relevance, selection, log_scale, label, shown, gamma, square=0.5):
+    """The terms of each row, without constants; 0 where a term does not apply.
+
+    ``square`` times the squared standardised error is taken off: 1/2, but 1 in equation 9 of
+    Zhao et al. (2023).
+    """
+    error = torch.where(shown, label - relevance, 0.0) / log_scale.exp()
+    index = (selection + gamma * error) / math.sqrt(1 - gamma**2)
+    return (
+        torch.where(shown, -square * error**2 - log_scale, 0.0),
+        torch.where(shown, log_ndtr(index), 0.0),
+        torch.where(shown, 0.0, log_ndtr(-selection)),
+    )
+
+
+class PairLoss(_TermLoss):
+    """Minus the pairwise objective (Zhao et al. 2023, equation 12), pairs drawn on the fly.
+
+    Each row meets one row of its query that was shown and one that was not. Each meeting counts
+    as often as there are such rows, so that the expected sum is that over all pairs, divided by
+    the number of other rows; memory is that of the rows.
+
+    Parameters
+    ----------
+    scale : float
+        One constant for the whole log.
+    published : bool
+        Whether the difference of relevance enters the selection of rows where no preference is
+        known.
+    weighted : bool
+        Whether preferences weigh as much as the labels differ.
+    selection : bool
+        Whether anything was left out, so that selection can be learned.
+    """
+
+    def __init__(self, scale, published, weighted, selection=True):
+        super().__init__(scale)
+        self.published, self.weighted, self.selection = published, weighted, selection
+
+    def terms(self, outputs, batch):
+        """Sums over the drawn pairs: preferences, selection where shown, where not."""
+        relevance, selection, _ = outputs
+        shown = batch.mask & (batch.pad(batch.bias) == 0)
+        label = batch.clicks / batch.weight.clamp(min=1e-12)
+        n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
+        sessions = batch.weight.amax(dim=1) / (n_rows - 1).clamp(min=1)
+        total = 0.0
+        for partner, count in self._partners(batch.mask, n_shown, n_rows):
+            columns = [relevance, selection, label, shown]
+            terms = pair_terms(
+                columns,
+                [values.gather(1, partner) for values in columns],
+                self.published,
+                self.weighted,
+            )
+            # Each pair meets twice, once from either side.
+            weight = 0.5 * sessions[:, None] * count
+            total = total + torch.stack([(weight * term)[count > 0].sum() for term in terms])
+        return total if self.selection else total * total.new_tensor([1.0, 0.0, 0.0])
+
+    def _partners(self, mask, n_shown, n_rows):
+        """Place of a drawn partner of each row, and how many it was drawn from: shown, and not."""
+        place = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
+        first, n_shown, n_rows = place < n_shown[:, None], n_shown[:, None], n_rows[:, None]
+        for own, start, size in ((first, 0, n_shown), (~first, n_shown, n_rows - n_shown)):
+            count = (size - own.long()) * mask
+            step = (self._uniform(mask) * count).long().clamp(max=(count - 1).clamp(min=0))
+            # A row of the same kind counts on from its own place, and so never meets itself.
+            partner = torch.where(own, (place - start + 1 + step) % size.clamp(min=1), step)
+            yield (start + partner).clamp(max=mask.shape[1] - 1), count
+
+    def _uniform(self, mask):
+        if self.training:
+            return torch.rand(mask.shape, device=mask.device)
+        # Validation draws the same pairs in each epoch, or epochs could not be compared.
+        generator = torch.Generator().manual_seed(0)
+        return torch.rand(mask.shape, generator=generator).to(mask.device)
+
+
+def pair_terms(one, other, published, weighted):
+    """Terms of pairs of rows, each given by (relevance, selection, label, shown).
+
+    Returns
+    -------
+    terms : tuple of three tensors
+        Preference, selection of the shown and of the other rows of the pair.
+    """
+    relevance, selection, label, shown = one
+    other_relevance, other_selection, other_label, other_shown = other
+    both = shown & other_shown
+    gap = torch.where(both, label - other_label, 0.0)
+    side = gap.sign()
+    if published:
+        # A row that was shown counts as the better one.
+        side = side + shown.to(side) - other_shown.to(side)
+    difference = side * (relevance - other_relevance)
+    # Tied rows: the paper has no such pairs. They say nothing of relevance, but were selected.
+    counts = (~both | (gap != 0)) if published else torch.ones_like(both)
+    weight = gap.abs() if weighted else 1.0
+    preference = torch.where(both & (gap != 0), weight * logsigmoid(difference), 0.0)
+    was_shown = torch.where(shown, logsigmoid(selection + difference), 0.0) + torch.where(
+        other_shown, logsigmoid(other_selection + difference), 0.0
+    )
+    was_not = torch.where(shown, 0.0, logsigmoid(-selection)) + torch.where(
+        other_shown, 0.0, logsigmoid(-other_selection)
+    )
+    return preference, counts * was_shown, counts * was_not
+
+
+class RecordTerms(Callback):
+    """Keeps the means of the likelihood's terms by epoch.
+
+    Parameters
+    ----------
+    criterion : _TermLoss
+    """
+
+    def __init__(self, criterion=None):
+        self.criterion = criterion
+
+    def on_train_begin(self, net, **kwargs):
+        self.epochs_ = []
+
+    def on_epoch_end(self, net, **kwargs):
+        self.epochs_.append(self.criterion.take_means())
