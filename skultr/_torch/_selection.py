@@ -108,21 +108,25 @@ class TobitLoss(_TermLoss):
             label,
             shown,
             self.gamma,
-            square=1.0 if published else 0.5,
+            published,
         )
+        # What standard labels and the density leave out; without it the term has no unit.
+        constant = 0.0 if published else math.log(self.spread) + 0.5 * math.log(2 * math.pi)
+        terms = (terms[0] - constant * shown, *terms[1:])
         return torch.stack([(batch.weight * term)[batch.mask].sum() for term in terms])
 
 
-def tobit_terms(relevance, selection, log_scale, label, shown, gamma, square=0.5):
+def tobit_terms(relevance, selection, log_scale, label, shown, gamma, published=False):
     """The terms of each row, without constants; 0 where a term does not apply.
 
-    ``square`` times the squared standardised error is taken off: 1/2, but 1 in equation 9 of
-    Zhao et al. (2023).
+    In the ``published`` form (Zhao et al. 2023, equation 9) the square of the error is not
+    halved, and the scale is a constant.
     """
     error = torch.where(shown, label - relevance, 0.0) / log_scale.exp()
     index = (selection + gamma * error) / math.sqrt(1 - gamma**2)
+    of_label = -(error**2) if published else -(error**2) / 2 - log_scale
     return (
-        torch.where(shown, -square * error**2 - log_scale, 0.0),
+        torch.where(shown, of_label, 0.0),
         torch.where(shown, log_ndtr(index), 0.0),
         torch.where(shown, 0.0, log_ndtr(-selection)),
     )
