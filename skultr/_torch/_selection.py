@@ -9,7 +9,7 @@ import math
 import torch
 from skorch.callbacks import Callback
 from torch import nn
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "RecordTerms",
     "SelectionModule",
     "TobitLoss",
+    "expected_gap",
     "pair_terms",
     "tobit_terms",
 ]
@@ -143,18 +144,19 @@ class PairLoss(_TermLoss):
     ----------
     scale : float
         One constant for the whole log.
-    published : bool
-        Whether the difference of relevance enters the selection of rows where no preference is
-        known.
+    form : {"tobit", "preference", "published"}
+        How preference and selection meet; see :func:`pair_terms`.
     weighted : bool
         Whether preferences weigh as much as the labels differ.
     selection : bool
         Whether anything was left out, so that selection can be learned.
+    gamma : float in (-1, 1), default=0.0
+        Correlation of the errors; read by the form ``"tobit"``.
     """
 
-    def __init__(self, scale, published, weighted, selection=True):
+    def __init__(self, scale, form, weighted, selection=True, gamma=0.0):
         super().__init__(scale)
-        self.published, self.weighted, self.selection = published, weighted, selection
+        self.form, self.weighted, self.selection, self.gamma = form, weighted, selection, gamma
 
     def terms(self, outputs, batch):
         """Sums over the drawn pairs: preferences, selection where shown, where not."""
@@ -169,8 +171,9 @@ class PairLoss(_TermLoss):
             terms = pair_terms(
                 columns,
                 [values.gather(1, partner) for values in columns],
-                self.published,
+                self.form,
                 self.weighted,
+                self.gamma,
             )
             # Each pair meets twice, once from either side.
             weight = 0.5 * sessions[:, None] * count
@@ -196,8 +199,15 @@ class PairLoss(_TermLoss):
         return torch.rand(mask.shape, generator=generator).to(mask.device)
 
 
-def pair_terms(one, other, published, weighted):
-    """Terms of pairs of rows, each given by (relevance, selection, label, shown).
+def pair_terms(one, other, form, weighted, gamma=0.0):
+    r"""Terms of pairs of rows, each given by (relevance, selection, label, shown).
+
+    With :math:`\Delta` the relevance of the winner less that of the loser, a preference is
+    :math:`\log\sigma(\Delta)` and a row that was shown :math:`\log\sigma(g + h)`. In the
+    ``published`` form :math:`h = \Delta` for winner and loser, and a row that was not shown loses
+    to one that was. In that by ``preference`` it does not. In the form ``tobit``
+    :math:`h = \pm \gamma e / \sqrt 2`, with :math:`e` the expected difference of the errors given
+    who won: what the winner is, beyond its features, made its selection likely too.
 
     Returns
     -------
@@ -209,21 +219,34 @@ def pair_terms(one, other, published, weighted):
     both = shown & other_shown
     gap = torch.where(both, label - other_label, 0.0)
     side = gap.sign()
-    if published:
-        # A row that was shown counts as the better one.
+    if form == "published":
         side = side + shown.to(side) - other_shown.to(side)
     difference = side * (relevance - other_relevance)
+    shift = other_shift = difference
+    if form == "tobit":
+        shift = gamma / math.sqrt(2) * side * expected_gap(difference)
+        other_shift = -shift
     # Tied rows: the paper has no such pairs. They say nothing of relevance, but were selected.
-    counts = (~both | (gap != 0)) if published else torch.ones_like(both)
+    counts = (~both | (gap != 0)) if form == "published" else torch.ones_like(both)
     weight = gap.abs() if weighted else 1.0
     preference = torch.where(both & (gap != 0), weight * logsigmoid(difference), 0.0)
-    was_shown = torch.where(shown, logsigmoid(selection + difference), 0.0) + torch.where(
-        other_shown, logsigmoid(other_selection + difference), 0.0
+    was_shown = torch.where(shown, logsigmoid(selection + shift), 0.0) + torch.where(
+        other_shown, logsigmoid(other_selection + other_shift), 0.0
     )
     was_not = torch.where(shown, 0.0, logsigmoid(-selection)) + torch.where(
         other_shown, 0.0, logsigmoid(-other_selection)
     )
     return preference, counts * was_shown, counts * was_not
+
+
+def expected_gap(difference):
+    r"""E[d | d > -difference] of a standard logistic variable d.
+
+    It is :math:`H(p) / p` for :math:`p = \sigma` (difference) and :math:`H` the entropy.
+    """
+    # Far left the second term is 1, the product of numbers that overflow and underflow.
+    left = difference.clamp(min=-15.0)
+    return softplus(-difference) + (-left).exp() * softplus(left)
 
 
 class RecordTerms(Callback):

@@ -203,7 +203,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     loss: str = "pointwise"
     gamma: float | str = 0.3
     scale: float | str = "estimate"
-    pair_form: str = "preference"
+    pair_form: str = "tobit"
     weight_pairs: bool = True
     hidden_layer_sizes: tuple = ()
     selection_hidden_layer_sizes: tuple = ()
@@ -218,7 +218,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             Interval(Real, 0, None, closed="neither"),
             StrOptions({"estimate", "published"}),
         ],
-        "pair_form": [StrOptions({"preference", "published"})],
+        "pair_form": [StrOptions({"tobit", "preference", "published"})],
         "weight_pairs": ["boolean"],
         "selection_hidden_layer_sizes": ["array-like"],
     }
@@ -291,7 +291,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     # Pointwise --------------------------------------------------------------------------
     def _fit_pointwise(self, log, rows, network, selection, task):
         scale = self._scale(rows)
-        self.gamma_ = self.gamma if self._selects else 0.0
+        self.gamma_ = self._gamma()
         fit = None
         if self.gamma_ == "estimate" or self._is_newton():
             fit = self._fit_linear(self._selected_rows(log, rows, network[0]), scale)
@@ -316,6 +316,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self._train_by_gradient(module, criterion, batches, task)
         found = float(module.log_scale.detach().exp()) * spread
         self.scale_ = {"estimate": found, "published": 1.0}.get(scale, scale)
+
+    def _gamma(self):
+        return self.gamma if self._selects else 0.0
 
     def _scale(self, rows):
         """The parameter; 1 where labels do not vary, whose scale would run to 0."""
@@ -366,11 +369,15 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     def _fit_pairwise(self, log, rows, network, selection, task):
         self._units = 0.0, 1.0
         batches = rows.as_log(log)
+        self.gamma_ = self._gamma()
+        if self.gamma_ == "estimate" and self.pair_form == "tobit":
+            self._fit_linear(self._selected_rows(log, rows, network[0]), self._scale(rows))
         criterion = PairLoss(
             lists_per_unit(batches, batches.weight),
-            self.pair_form == "published",
+            self.pair_form,
             self.weight_pairs,
             self._selects,
+            self.gamma_,
         )
         self._train_by_gradient(SelectionModule(network, selection), criterion, batches, task)
 

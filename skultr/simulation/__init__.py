@@ -13,6 +13,7 @@ from ._policies import (
     DeterministicPolicy,
     PlackettLucePolicy,
     UniformPolicy,
+    hidden_signal_scores,
     production_scores,
 )
 from ._population import UserPopulation
@@ -34,6 +35,7 @@ __all__ = [
     "SwapPolicy",
     "UniformPolicy",
     "UserPopulation",
+    "hidden_signal_scores",
     "make_disconnected_log",
     "production_scores",
     "relevance_probability",

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import quad
 from torch.nn.functional import logsigmoid
 
 from skultr._torch._lists import ListBatch
-from skultr._torch._selection import PairLoss, TobitLoss, pair_terms, tobit_terms
+from skultr._torch._selection import PairLoss, TobitLoss, expected_gap, pair_terms, tobit_terms
 from skultr.rankers._tobit import SelectedRows, TobitModel, _tobit
 
 
@@ -90,7 +91,7 @@ def test_tobit_is_stable_far_out(index):
 
 
 # ------------------------------------------------------------------------ pairwise
-def all_pairs(scores, batch, published, weighted):
+def all_pairs(scores, batch, form, weighted):
     """The sum over all pairs, in plain loops, divided by the number of other rows."""
     shown = batch.mask & (batch.pad(batch.bias) == 0)
     total = torch.zeros(3, dtype=torch.float64)
@@ -99,48 +100,52 @@ def all_pairs(scores, batch, published, weighted):
         f, g, s, y = scores[0, k], scores[1, k], shown[k], batch.clicks[k]
         for i in range(n_rows):
             for j in range(i):
-                terms = one_pair(f, g, s, y, *((i, j) if y[i] > y[j] else (j, i)), published)
+                terms = one_pair(f, g, s, y, *((i, j) if y[i] > y[j] else (j, i)), form)
                 weight = abs(y[i] - y[j]) if weighted else 1.0
                 total += torch.stack([terms[0] * weight, terms[1], terms[2]]) / (n_rows - 1)
     return total
 
 
-def one_pair(f, g, s, y, i, j, published):
-    """Equation 12 for rows with y[i] >= y[j], as it stands in the paper."""
+def one_pair(f, g, s, y, i, j, form):
+    """Equation 12 for rows with y[i] >= y[j], as it stands in the paper, or in another form."""
     zero = torch.zeros((), dtype=torch.float64)
     if s[j] and not s[i]:
         i, j = j, i
     difference = f[i] - f[j]
     if s[i] and s[j]:
         if y[i] == y[j]:
-            if published:
+            if form == "published":
                 return zero, zero, zero
             return zero, logsigmoid(g[i]) + logsigmoid(g[j]), zero
-        both = logsigmoid(g[i] + difference) + logsigmoid(g[j] + difference)
+        up = down = difference
+        if form == "tobit":
+            up = 0.4 / np.sqrt(2) * expected_gap(difference)
+            down = -up
+        both = logsigmoid(g[i] + up) + logsigmoid(g[j] + down)
         return logsigmoid(difference), both, zero
     if s[i]:
-        shift = difference if published else 0.0
+        shift = difference if form == "published" else 0.0
         return zero, logsigmoid(g[i] + shift), logsigmoid(-g[j])
     return zero, zero, logsigmoid(-g[i]) + logsigmoid(-g[j])
 
 
-@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("form", ["tobit", "preference", "published"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_drawn_pairs_are_unbiased(published, weighted):
+def test_drawn_pairs_are_unbiased(form, weighted):
     """Means over 1,000 draws against all pairs; the bound is five standard errors."""
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, published, weighted)
+    loss = PairLoss(1.0, form, weighted, gamma=0.4)
     torch.manual_seed(0)
     outputs = (scores[0], scores[1], None)
     drawn = torch.stack([loss.terms(outputs, batch) for _ in range(1_000)])
     error = drawn.std(dim=0) / np.sqrt(len(drawn))
-    expected = all_pairs(scores, batch, published, weighted)
+    expected = all_pairs(scores, batch, form, weighted)
     assert ((drawn.mean(dim=0) - expected).abs() <= 5 * error + 1e-12).all()
 
 
-@pytest.mark.parametrize("published", [False, True])
-def test_pair_gradients_against_finite_differences(published):
+@pytest.mark.parametrize("form", ["tobit", "preference", "published"])
+def test_pair_gradients_against_finite_differences(form):
     label = torch.tensor([0.5, 0.2, 0.2, 0.0], dtype=torch.float64)
     shown = torch.tensor([True, True, True, False])
     other = torch.tensor([1, 2, 3, 0])
@@ -149,15 +154,47 @@ def test_pair_gradients_against_finite_differences(published):
     def value(scores):
         columns = [scores[0], scores[1], label, shown]
         partners = [values[other] for values in columns]
-        return sum(term.sum() for term in pair_terms(columns, partners, published, True))
+        return sum(term.sum() for term in pair_terms(columns, partners, form, True, 0.4))
 
     assert torch.autograd.gradcheck(value, (scores,))
+
+
+def test_expected_gap_is_a_truncated_mean():
+    def numeric(difference):
+        def density(d):
+            return np.exp(-abs(d)) / (1 + np.exp(-abs(d))) ** 2
+
+        mass = quad(density, -difference, 60)[0]
+        return quad(lambda d: d * density(d), -difference, 60)[0] / mass
+
+    points = [-14.0, -2.0, 0.0, 0.5, 5.0]
+    values = expected_gap(torch.tensor(points, dtype=torch.float64)).numpy()
+    np.testing.assert_allclose(values, [numeric(point) for point in points], rtol=1e-6)
+    far = torch.tensor([-200.0, 200.0], requires_grad=True)
+    expected_gap(far).sum().backward()
+    assert expected_gap(far)[0].item() == pytest.approx(201.0)
+    assert torch.isfinite(far.grad).all()
+
+
+def test_tobit_shift_is_that_of_drawn_errors():
+    """Monte-Carlo: mean error of selection given who won, for normal errors.
+
+    A logistic variable has heavier tails than a normal one: within 15 %.
+    """
+    rng = np.random.default_rng(0)
+    gamma, difference, spread = 0.5, 0.8, np.pi / np.sqrt(3)
+    first, second = rng.normal(size=(2, 400_000))
+    own = gamma * first + np.sqrt(1 - gamma**2) * rng.normal(size=400_000)
+    # Errors of relevance whose difference has the spread of a logistic variable.
+    won = difference + (first - second) * spread / np.sqrt(2) > 0
+    shift = gamma / np.sqrt(2) * expected_gap(torch.tensor(difference)).item() / spread
+    assert own[won].mean() == pytest.approx(shift, rel=0.15)
 
 
 def test_partners_are_others_of_the_right_kind():
     batch = batch_of(LISTS)
     shown = batch.mask & (batch.pad(batch.bias) == 0)
-    loss = PairLoss(1.0, False, True)
+    loss = PairLoss(1.0, "tobit", True)
     n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
     for _ in range(50):
         for kind, (partner, count) in enumerate(loss._partners(batch.mask, n_shown, n_rows)):
@@ -171,7 +208,7 @@ def test_partners_are_others_of_the_right_kind():
 def test_validation_draws_the_same_pairs_each_time():
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, False, True).eval()
+    loss = PairLoss(1.0, "tobit", True).eval()
     first = loss((scores[0], scores[1], None), batch)
     torch.rand(7)
     assert loss((scores[0], scores[1], None), batch) == first
