@@ -57,7 +57,7 @@ class Candidates(NamedTuple):
         )
 
 
-def find_candidates(log, clicks):
+def find_candidates(log, clicks, traffic_exponent=1.0):
     """The candidates of the queries that were served at all.
 
     Parameters
@@ -65,6 +65,8 @@ def find_candidates(log, clicks):
     log : ClickLog
     clicks : ndarray of shape (n_rows,)
         (Debiased) number of clicks of each row.
+    traffic_exponent : float in [0, 1], default=1.0
+        A query weighs as if its number of pages were raised to it.
 
     Returns
     -------
@@ -80,7 +82,10 @@ def find_candidates(log, clicks):
     shown = impressions > 0
     # How often a candidate row was written down says nothing: pages could have shown it, and
     # a log may keep it once a query.
-    weight = np.where(shown, impressions, _pages(log)[query])
+    pages = _pages(log)
+    weight = np.where(shown, impressions, pages[query])
+    # Pages, not rows: how many rows were shown is what selection is about.
+    weight *= np.maximum(pages, 1e-300)[query] ** (traffic_exponent - 1.0)
     label = np.divide(total(clicks), impressions, out=np.zeros(len(key)), where=shown)
     order = np.lexsort((doc, ~shown, query))
     order = order[weight[order] > 0]

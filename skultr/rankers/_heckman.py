@@ -154,8 +154,7 @@ class HeckmanRanker(PropensityRanker):
         for name in ("examination_", "effective_sample_size_", "largest_weight_"):
             vars(self).pop(name, None)
         clicks = self._debiased_clicks(log) if self.debias else log.clicks
-        log, factor = log.tempered(self.traffic_exponent)
-        rows = find_candidates(log, clicks * factor)
+        rows = find_candidates(log, clicks, self.traffic_exponent)
         known = torch.from_numpy(log.features[np.unique(rows.doc)])
         self._scaling = ScaleFeatures(known) if self.scale_features else nn.Identity()
         features = self._scaled(log.features[rows.doc])

@@ -252,8 +252,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             vars(self).pop(name, None)
         clicks = self._debiased_clicks(log)
         self.labels_ = label_table(log, clicks)
-        log, factor = log.tempered(self.traffic_exponent)
-        rows = find_candidates(log, clicks * factor)
+        rows = find_candidates(log, clicks, self.traffic_exponent)
         self._selects = not rows.shown.all()
         if not self._selects:
             warn_user(
