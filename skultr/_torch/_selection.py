@@ -52,7 +52,13 @@ class SelectionModule(nn.Module):
 
 
 class _TermLoss(nn.Module):
-    """A loss made of three sums, which are kept until the epoch is recorded."""
+    """A loss made of sums, which are kept until the epoch is recorded.
+
+    ``terms`` gives four: the three of the likelihood, and what the second would be if labels had
+    no part in selection. On validation lists the loss is that of the labels *given* that they
+    were shown, the first two less the fourth. How well selection is predicted would drown it,
+    and a network of relevance went on to learn noise while selection improved.
+    """
 
     def __init__(self, scale):
         super().__init__()
@@ -61,11 +67,12 @@ class _TermLoss(nn.Module):
 
     def forward(self, outputs, batch):
         """Minus the log-likelihood of scores of relevance and selection, of a mean row."""
-        terms = self.terms(outputs, batch) * self.scale
-        if self.training:
-            self.sums = self.sums + terms.detach()
-            self.n_lists += len(batch)
-        return -terms.sum() / len(batch)
+        labels, shown, not_shown, alone = self.terms(outputs, batch) * self.scale
+        if not self.training:
+            return (alone - labels - shown) / len(batch)
+        self.sums = self.sums + torch.stack([labels, shown, not_shown]).detach()
+        self.n_lists += len(batch)
+        return -(labels + shown + not_shown) / len(batch)
 
     def take_means(self):
         """The terms since they were last taken, of a mean row."""
@@ -94,7 +101,7 @@ class TobitLoss(_TermLoss):
         self.gamma, self.fixed, self.center, self.spread = gamma, fixed, center, spread
 
     def terms(self, outputs, batch):
-        """Sums over the rows: labels, selection where shown, selection where not."""
+        """Sums over rows: labels, selection where shown, where not, and shown without labels."""
         relevance, selection, log_scale = outputs
         label = (batch.clicks / batch.weight.clamp(min=1e-12) - self.center) / self.spread
         shown = batch.mask & (batch.pad(batch.bias) == 0)
@@ -130,6 +137,7 @@ def tobit_terms(relevance, selection, log_scale, label, shown, gamma, published=
         torch.where(shown, of_label, 0.0),
         torch.where(shown, log_ndtr(index), 0.0),
         torch.where(shown, 0.0, log_ndtr(-selection)),
+        torch.where(shown, log_ndtr(selection), 0.0),
     )
 
 
@@ -159,7 +167,7 @@ class PairLoss(_TermLoss):
         self.form, self.weighted, self.selection, self.gamma = form, weighted, selection, gamma
 
     def terms(self, outputs, batch):
-        """Sums over the drawn pairs: preferences, selection where shown, where not."""
+        """Sums over drawn pairs: preferences, selection where shown, where not, and without h."""
         relevance, selection, _ = outputs
         shown = batch.mask & (batch.pad(batch.bias) == 0)
         label = batch.clicks / batch.weight.clamp(min=1e-12)
@@ -178,7 +186,7 @@ class PairLoss(_TermLoss):
             # Each pair meets twice, once from either side.
             weight = 0.5 * sessions[:, None] * count
             total = total + torch.stack([(weight * term)[count > 0].sum() for term in terms])
-        return total if self.selection else total * total.new_tensor([1.0, 0.0, 0.0])
+        return total if self.selection else total * total.new_tensor([1.0, 0.0, 0.0, 0.0])
 
     def _partners(self, mask, n_shown, n_rows):
         """Place of a drawn partner of each row, and how many it was drawn from: shown, and not."""
@@ -211,8 +219,9 @@ def pair_terms(one, other, form, weighted, gamma=0.0):
 
     Returns
     -------
-    terms : tuple of three tensors
-        Preference, selection of the shown and of the other rows of the pair.
+    terms : tuple of four tensors
+        Preference, selection of the shown and of the other rows of the pair, and that of the
+        shown ones without :math:`h`.
     """
     relevance, selection, label, shown = one
     other_relevance, other_selection, other_label, other_shown = other
@@ -230,13 +239,21 @@ def pair_terms(one, other, form, weighted, gamma=0.0):
     counts = (~both | (gap != 0)) if form == "published" else torch.ones_like(both)
     weight = gap.abs() if weighted else 1.0
     preference = torch.where(both & (gap != 0), weight * logsigmoid(difference), 0.0)
-    was_shown = torch.where(shown, logsigmoid(selection + shift), 0.0) + torch.where(
-        other_shown, logsigmoid(other_selection + other_shift), 0.0
-    )
+
+    def selected(shift, other_shift):
+        return torch.where(shown, logsigmoid(selection + shift), 0.0) + torch.where(
+            other_shown, logsigmoid(other_selection + other_shift), 0.0
+        )
+
     was_not = torch.where(shown, 0.0, logsigmoid(-selection)) + torch.where(
         other_shown, 0.0, logsigmoid(-other_selection)
     )
-    return preference, counts * was_shown, counts * was_not
+    return (
+        preference,
+        counts * selected(shift, other_shift),
+        counts * was_not,
+        counts * selected(0.0, 0.0),
+    )
 
 
 def expected_gap(difference):

@@ -55,16 +55,17 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     Parameters
     ----------
     loss : {"pointwise", "pairwise"}, default="pointwise"
-    gamma : float in (-1, 1) or "estimate", default=0.3
-        Correlation of the errors of relevance and selection; read by the pointwise loss. The
-        paper has 0.05 to 0.30. ``"estimate"`` takes the likeliest, with linear models, and
-        warns where the log does not determine it. It seldom does: see Notes.
+    gamma : float in (-1, 1) or "estimate", default=0.2
+        Correlation of the errors of relevance and selection. The paper has 0.05 to 0.30.
+        ``"estimate"`` takes the likeliest, with linear models, and warns where the log does not
+        determine it. It seldom does: see Notes.
     scale : float, "estimate" or "published", default="estimate"
         Standard deviation :math:`\tau` of the labels given the features; read by the pointwise
         loss. ``"published"`` is the paper's equation 9, with :math:`\tau = 1` and :math:`-e^2`
         where the likelihood has :math:`-e^2 / 2`.
-    pair_form : {"preference", "published"}, default="preference"
-        Where the pairwise loss puts the difference of relevance; see Notes.
+    pair_form : {"tobit", "preference", "published"}, default="tobit"
+        How preference and selection meet in the pairwise loss; see Notes. ``"published"`` is
+        equation 12; it and ``"preference"`` do not read ``gamma``.
     weight_pairs : bool, default=True
         Preferences weigh as much as the two labels differ; read by the pairwise loss.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
@@ -75,22 +76,23 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         Hidden layers of the relevance model; empty for a linear one.
     selection_hidden_layer_sizes : sequence of int, default=()
         Those of the selection model.
-    weight_decay : float, default=0.001
-        Penalty on squared weights. Without any, the selection model of a policy that ranked by
-        the features has no bound.
+    alpha : float, default=0.001
+        Penalty on squared coefficients, of a mean row, where Newton's method is used. Without
+        any, the selection model of a policy that ranked by the features has no bound.
 
     Other Parameters
     ----------------
     dropout, normalization, module, scale_features
         The relevance network and the input of both; shared by all neural rankers, see
         :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
         Training by gradient. Two linear models with the pointwise loss need none: Newton's method
         finds the maximum.
     traffic_exponent
         How much more a frequent query counts than a rare one.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping over held-out queries, by the likelihood of the labels given that they
+        were shown.
     device, random_state, verbose
         Where it runs, its seed, and what it prints.
 
@@ -103,10 +105,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         The same of selection, where that model is linear.
     selection_intercept_ : float
     gamma_ : float
-        The correlation used; 0 where nothing was left out. Absent after the pairwise loss, as
-        are the next three.
+        The correlation used; 0 where nothing was left out.
     scale_ : float
-        The standard deviation :math:`\tau` used or found.
+        The standard deviation :math:`\tau` used or found; absent after the pairwise loss.
     gamma_interval_ : tuple of float
         95 % interval of the correlation, with ``gamma="estimate"``.
     gamma_profile_ : DataFrame indexed by ``gamma``
@@ -162,14 +163,23 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     within a query is no independent threshold either: on top-k logs the likeliest
     :math:`\gamma` often runs to the bound. Take it as a statement of yours about the old ranker.
 
-    *Pairs.* For two shown candidates with :math:`\bar y_i > \bar y_j` and :math:`\sigma` the
-    logistic function, equation 12 has :math:`\log\sigma(f_i - f_j) + \log\sigma(g_i + f_i - f_j)
-    + \log\sigma(g_j + f_i - f_j)`, with relevance :math:`f` and selection :math:`g`. A candidate
-    that was not shown enters as :math:`\log\sigma(-g)` (the paper prints :math:`\sigma(1 - g)`),
-    and its shown partner as :math:`\log\sigma(g_i + f_i - f_j)` in the published form, though
-    nobody preferred it. ``pair_form="preference"`` has :math:`\log\sigma(g_i)` there, and in tied
-    pairs. Pairs are drawn anew in each batch: two for every row, so that time and memory grow
-    with the rows.
+    *Pairs.* A preference between two shown candidates is :math:`\log\sigma(f_i - f_j)`, for
+    :math:`\bar y_i > \bar y_j` and :math:`\sigma` the logistic function, weighted by how much the
+    labels differ; their selection is :math:`\log\sigma(g_i + h) + \log\sigma(g_j - h)` with
+    :math:`h = \gamma e / \sqrt 2` and :math:`e` the expected difference of the errors of
+    relevance, given that :math:`i` won. A candidate that was not shown is
+    :math:`\log\sigma(-g)` (the paper prints :math:`\sigma(1 - g)`). So a candidate of poor
+    features that was shown, and won, is taken to be better than its features: it moves :math:`f`
+    less. Pairs are drawn anew in each batch: two for every row, so that time and memory grow with
+    the rows.
+
+    *Equation 12* has :math:`\log\sigma(g_i + f_i - f_j) + \log\sigma(g_j + f_i - f_j)` instead.
+    For the loser that has the sign of the above. For the winner it has the opposite: candidates
+    that were unlikely to be shown, and won, move :math:`f` *more*. Shown partners of
+    candidates that were not shown have :math:`\log\sigma(g_i + f_i - f_j)` too, though nobody
+    preferred them. ``pair_form="published"`` is all of that, and ``"preference"`` leaves the
+    last out. Both end below inverse propensities, in worlds with selection bias and without; the
+    user guide has the figures.
 
     References
     ----------
@@ -201,13 +211,13 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     """
 
     loss: str = "pointwise"
-    gamma: float | str = 0.3
+    gamma: float | str = 0.2
     scale: float | str = "estimate"
     pair_form: str = "tobit"
     weight_pairs: bool = True
     hidden_layer_sizes: tuple = ()
     selection_hidden_layer_sizes: tuple = ()
-    weight_decay: float = 0.001
+    alpha: float = 0.001
 
     _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
         **NeuralEstimator._parameter_constraints,
@@ -221,6 +231,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         "pair_form": [StrOptions({"tobit", "preference", "published"})],
         "weight_pairs": ["boolean"],
         "selection_hidden_layer_sizes": ["array-like"],
+        "alpha": [Interval(Real, 0, None, closed="left")],
     }
     _learns_from_never_shown = True
 
@@ -334,15 +345,15 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         )
 
     def _fit_linear(self, rows, scale):
-        model = TobitModel(0.0, scale, self.weight_decay)
+        model = TobitModel(0.0, scale, self.alpha)
         if self.gamma_ == "estimate":
             fit = self._estimate_gamma(rows, model)
         else:
-            fit = fit_tobit(rows, TobitModel(self.gamma_, scale, self.weight_decay))
+            fit = fit_tobit(rows, TobitModel(self.gamma_, scale, self.alpha))
         if not fit.converged:
             warn_user(
                 f"Newton's method did not converge in {fit.n_iter} steps: the labels or the "
-                "selection are (nearly) a function of the features. Raise weight_decay.",
+                "selection are (nearly) a function of the features. Raise alpha.",
                 ConvergenceWarning,
             )
         return fit

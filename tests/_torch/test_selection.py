@@ -56,8 +56,8 @@ def test_tobit_terms_are_those_of_newtons_method(published):
     at = np.concatenate([index[0] / scale, [0.0], index[1], [0.0, 1 / scale]])
     model = TobitModel(gamma, "published" if published else scale)
     _, gradient, _, expected = _tobit(rows, model, at)
-    np.testing.assert_allclose(terms.detach().numpy(), n_rows * expected, atol=1e-10)
-    terms.sum().backward()
+    np.testing.assert_allclose(terms.detach().numpy()[:3], n_rows * expected, atol=1e-10)
+    terms[:3].sum().backward()
     slopes = scores.grad[:, mask].numpy()
     np.testing.assert_allclose(slopes[0], n_rows * gradient[:n_rows] / scale, atol=1e-10)
     np.testing.assert_allclose(
@@ -85,7 +85,7 @@ def test_tobit_is_stable_far_out(index):
     selection = torch.full((2,), index, requires_grad=True)
     shown = torch.tensor([True, False])
     terms = tobit_terms(torch.zeros(2), selection, torch.zeros(()), torch.zeros(2), shown, 0.3)
-    sum(term.sum() for term in terms).backward()
+    sum(term.sum() for term in terms[:3]).backward()
     expected = [40.0 / 0.91, 0.0] if index < 0 else [0.0, -40.0]
     np.testing.assert_allclose(selection.grad.numpy(), expected, rtol=2e-3, atol=1e-6)
 
@@ -138,7 +138,7 @@ def test_drawn_pairs_are_unbiased(form, weighted):
     loss = PairLoss(1.0, form, weighted, gamma=0.4)
     torch.manual_seed(0)
     outputs = (scores[0], scores[1], None)
-    drawn = torch.stack([loss.terms(outputs, batch) for _ in range(1_000)])
+    drawn = torch.stack([loss.terms(outputs, batch)[:3] for _ in range(1_000)])
     error = drawn.std(dim=0) / np.sqrt(len(drawn))
     expected = all_pairs(scores, batch, form, weighted)
     assert ((drawn.mean(dim=0) - expected).abs() <= 5 * error + 1e-12).all()

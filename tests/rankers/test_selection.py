@@ -21,7 +21,7 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-RAW = {"scale_features": False, "weight_decay": 0.0, "traffic_exponent": 0.0}
+RAW = {"scale_features": False, "alpha": 0.0, "traffic_exponent": 0.0}
 FEATURES = ["f0", "f1", "f2"]
 BETA, OMEGA = np.array([0.05, -0.03, 0.02]), np.array([0.3, 0.8, -0.5])
 
@@ -105,7 +105,7 @@ def test_gamma_zero_is_penalised_least_squares_on_shown_documents():
     settings = {"propensity": curve, "scale_features": False, "traffic_exponent": 1.0}
     features = [name for name in log if name.startswith("feature")]
     log[features] = StandardScaler().fit_transform(log[features])
-    ranker = CLDRanker(gamma=0.0, weight_decay=0.0, **settings).fit(log, clicks)
+    ranker = CLDRanker(gamma=0.0, alpha=0.0, **settings).fit(log, clicks)
     least = IPSRanker(estimator=LinearRegression(), traffic_exponent=1.0, propensity=curve)
     least.fit(log, clicks)
     np.testing.assert_allclose(ranker.predict(log), least.predict(log), atol=1e-4)
@@ -116,7 +116,7 @@ def test_networks_reach_the_maximum_of_newtons_method():
     import torch
 
     _, log, clicks, curve = top_k_log(n_queries=60)
-    settings = {"propensity": curve, "gamma": 0.3, "weight_decay": 0.0, "random_state": 0}
+    settings = {"propensity": curve, "gamma": 0.3, "alpha": 0.0, "random_state": 0}
     newton = CLDRanker(**settings).fit(log, clicks)
     by_gradient = CLDRanker(
         module=lambda n_features: torch.nn.Linear(n_features, 1),
