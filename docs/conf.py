@@ -52,6 +52,7 @@ sphinx_gallery_conf = {
             "plot_sessions.py",
             "plot_clusters_table.py",
             "plot_ips_scorer.py",
+            "plot_cut_off.py",
             "*",
         ]
     ),
