@@ -2,10 +2,11 @@
 Five, ten or twenty users; examination known or estimated
 =========================================================
 
-**Claim.** With ten or twenty kinds of users the user-aware estimator is the nearest to the skyline;
-with five, whose curves differ in fewer ways, it is level with one curve for all. Hardly anything
-changes when the examination of every user has to be estimated from the same log: personalised
-regression-EM finds it within 0.03 of the truth, on average.
+
+**Claim.** With ten or twenty kinds of users the user-aware estimator is the nearest to the
+skyline; with five, whose curves differ in fewer ways, it is level with one curve for all. Hardly
+anything changes when the examination of every user has to be estimated from the same log:
+personalised regression-EM finds it within 0.03 of the truth, on average.
 
 **Limit.** A small made world (600 queries, 200 sessions each, two runs); differences below 0.01
 are noise. The log is deterministic, so what ties the positions together in regression-EM is that
