@@ -1,7 +1,8 @@
 """Documents that were never shown: who gains by the candidates, and in which world?
 
-    python tests/benchmarks/bench_cld.py worlds [--seeds 5] [--etas 1.0 0.1] [--strengths 0 1]
+    python tests/benchmarks/bench_cld.py worlds [--seeds 5] [--strengths 0 0.5 1 2] [--forms]
     python tests/benchmarks/bench_cld.py cutoffs | noise | misspecified | etas | sessions | gamma
+    python tests/benchmarks/bench_cld.py real [--data /folder/of/shared/data]
     python tests/benchmarks/bench_cld.py speed
 
 Documents of ``make_ltr`` (100 features), grades 3 and 4 relevant; the top 5 of a production ranker
@@ -15,9 +16,11 @@ import argparse
 import resource
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import ttest_1samp
 from sklearn.linear_model import Ridge
 
 from skultr import CLDRanker, aggregate_clicks
@@ -32,6 +35,7 @@ from skultr.simulation import (
 )
 
 N_QUERIES = 1000
+MEASURES = ("nDCG@1", "nDCG@3", "MAP")
 LINEAR = {"hidden_layer_sizes": (), "random_state": 0}
 NEURAL = {"random_state": 0}
 
@@ -121,27 +125,39 @@ def run(args, settings, told=None, **which):
                 start = time.perf_counter()
                 ranker.fit(log, rate)
                 row = {"world": name, "class": kind, "ranker": ranker_name, "seed": seed}
+                row["strength"] = setting.get("strength", 0.0)
                 row["seconds"] = time.perf_counter() - start
                 rows.append({**row, **quality(ranker, test)})
         report(pd.DataFrame(rows).query("world == @name"), name)
-    return pd.DataFrame(rows)
+    runs = pd.DataFrame(rows)
+    if args.save:
+        new = not Path(args.save).exists()
+        runs.assign(study=args.study).to_csv(args.save, mode="a", header=new, index=False)
+    return runs
 
 
 def _seeds(args):
-    """Not those that the defaults were chosen on (0 to 3)."""
-    return range(100, 100 + args.seeds)
+    """Not those that the defaults were chosen on (0 to 3, 100 and 101)."""
+    return range(args.first_seed, args.first_seed + args.seeds)
 
 
 def report(runs, name):
-    """Means, and the paired difference from IPS of the same class with its standard error."""
+    """Means, and the paired difference from IPS of the same class with its p-value."""
     keys = ["class", "ranker"]
-    table = runs.groupby(keys, sort=False)[["nDCG@1", "nDCG@3", "MAP", "seconds"]].mean()
-    wide = runs.pivot_table(index=["class", "seed"], columns="ranker", values="nDCG@3")
-    for kind, ranker in table.index:
-        gap = wide.loc[kind][ranker] - wide.loc[kind]["IPS"]
-        table.loc[(kind, ranker), "over IPS (nDCG@3)"] = gap.mean()
-        table.loc[(kind, ranker), "± s.e."] = gap.std() / np.sqrt(len(gap))
+    table = runs.groupby(keys, sort=False)[[*MEASURES, "seconds"]].mean()
+    for measure in MEASURES:
+        wide = runs.pivot_table(index=["class", "seed"], columns="ranker", values=measure)
+        for kind, ranker in table.index:
+            gap = wide.loc[kind][ranker] - wide.loc[kind]["IPS"]
+            table.loc[(kind, ranker), f"{measure} over IPS"] = gap.mean()
+            table.loc[(kind, ranker), f"p {measure}"] = paired_p(gap)
     print(f"\n{name}\n{table.round(3).to_string()}", flush=True)
+
+
+def paired_p(gap):
+    """Two-sided p-value of a paired t-test."""
+    gap = np.asarray(gap)
+    return ttest_1samp(gap, 0.0).pvalue if len(gap) > 1 and np.ptp(gap) > 0 else np.nan
 
 
 def pivot(runs, kinds=("linear",)):
@@ -270,8 +286,10 @@ def main():
     studies = {study.__name__: study for study in studies}
     parser.add_argument("study", choices=studies)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=10)
+    parser.add_argument("--save", help="a CSV file for one row a run")
     parser.add_argument("--etas", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--strengths", type=float, nargs="+", default=[0.0, 0.5, 1.0])
+    parser.add_argument("--strengths", type=float, nargs="+", default=[0.0, 1.0])
     parser.add_argument("--forms", action="store_true", help="also the other forms of CLD")
     parser.add_argument("--linear", action="store_true", help="no networks")
     args = parser.parse_args()
