@@ -96,6 +96,11 @@ def rankers(curve, *, networks=True, forms=False):
         yield "network", "RankAgg", RankAggRanker(members(**NEURAL))
         yield "network", "CLD", CLDRanker(**ips, **layers)
         yield "network", "CLD-pair", CLDRanker(**ips, loss="pairwise", **layers)
+        yield (
+            "network",
+            "CLD-pair, gamma 0",
+            CLDRanker(**ips, loss="pairwise", gamma=0.0, **layers),
+        )
 
 
 def _ridge():
