@@ -57,6 +57,7 @@ sphinx_gallery_conf = {
             "plot_how_many_dimensions.py",
             "plot_embeddings.py",
             "plot_base_vector.py",
+            "plot_cut_off.py",
             "*",
         ]
     ),

@@ -18,6 +18,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _LAZY = {
+    "CLDRanker": "rankers",
     "DLARanker": "rankers",
     "IdentifiabilityRepair": "identifiability",
     "UserAwareIPSRanker": "rankers",

@@ -15,8 +15,15 @@ _UNIDENTIFIED = (
     "the check's log shows every document in one place: relevance is not determined, and where "
     "the embedding starts depends on the number of positions, which the check changes"
 )
+_CANDIDATES = (
+    "a row of weight 0 is a candidate that was not shown, from which this ranker learns; the "
+    "check takes it for no row"
+)
 _WEIGHT_REASONS = {
     "AffineRanker": _LISTWISE,
+    "CLDRanker": _CANDIDATES,
+    "HeckmanRanker": _CANDIDATES,
+    "RankAggRanker": _CANDIDATES,
     "DLARanker": _LISTWISE,
     "DistilledRanker": _UNIDENTIFIED,
     "IPSRanker": _LISTWISE,
@@ -27,12 +34,15 @@ _WEIGHT_REASONS = {
     "VectorizationRanker": _LISTWISE,
 }
 _OTHER_REASONS = {
+    "RankAggRanker": {
+        "check_methods_subset_invariance": "a score is a rank among the candidates of the query"
+    },
     "VectorizationRanker": {
         "check_methods_subset_invariance": (
             "a score depends on the candidates of the query, through the base vector; the check "
             "knows no queries, and a subset of its rows is another query"
         )
-    }
+    },
 }
 
 

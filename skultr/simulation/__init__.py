@@ -14,6 +14,7 @@ from ._policies import (
     DeterministicPolicy,
     PlackettLucePolicy,
     UniformPolicy,
+    hidden_signal_scores,
     production_scores,
 )
 from ._population import UserPopulation
@@ -38,6 +39,7 @@ __all__ = [
     "TrustBiasUser",
     "UniformPolicy",
     "UserPopulation",
+    "hidden_signal_scores",
     "make_disconnected_log",
     "production_scores",
     "relevance_probability",
