@@ -10,11 +10,13 @@ from ._networks import ListScores
 
 __all__ = ["AffineLoss", "AffineModule", "TrustStep", "fit_trust"]
 
-#: Weight of the barrier that keeps coefficients off their bounds, as a share of the impressions.
-_BARRIER = 1e-6
+#: Weight of the barrier that keeps coefficients off their bounds, as a share of a factor's clicks
+#: (or of its missing clicks, where they are fewer), and the least such share of its impressions.
+_BARRIER, _LEAST_SHARE = 1e-6, 1e-9
 #: Half the range of click rates that training starts with, as a share of the rate.
 _START = 0.1
 _MAX_ITER = 100
+#: Gain in likelihood that ends the fit, on the same scale as the barrier.
 _TOL = 1e-10
 
 
@@ -132,11 +134,11 @@ def fit_trust(relevance, factor, clicks, weight, *, n_factors):
         the barrier chooses.
     """
     problem = _Trust(relevance, factor, clicks, weight, n_factors)
-    point = np.tile([[0.05], [0.5]], n_factors)
+    point = problem.start()
     value = problem.value(point)
     for _ in range(_MAX_ITER):
         step, gain = problem.newton_step(point)
-        if gain.max(initial=0.0) < _TOL:
+        if (gain < problem.tol).all():
             break
         point, value = problem.advance(point, value, step, gain)
     return np.where(problem.seen, point, np.nan)
@@ -152,6 +154,15 @@ class _Trust:
         mass = np.maximum(impressions, 1e-300)[factor]
         self.hits, self.misses = clicks / mass, (weight - clicks) / mass
         self.shares = np.stack([1 - relevance, relevance])
+        # What is rare must outweigh the barrier too: a position that is clicked once in 10⁵.
+        rate = self._sum(self.hits)
+        self.scale = np.maximum(np.minimum(rate, 1 - rate), _LEAST_SHARE)
+        self.barrier, self.tol = _BARRIER * self.scale, _TOL * self.scale
+
+    def start(self):
+        """A point inside the bounds, on either side of the click rate."""
+        rate = np.clip(self._sum(self.hits), _LEAST_SHARE, 1 - _LEAST_SHARE)
+        return np.stack([0.5 * rate, 0.5 * (rate + np.minimum(2 * rate, 1.0))])
 
     def value(self, point):
         """Of each factor; minus infinity outside the bounds."""
@@ -159,7 +170,7 @@ class _Trust:
         inside = (gaps > 0).all(axis=0)
         chance = self._chance(np.where(inside, point, 0.5))
         total = self._sum(self.hits * np.log(chance) + self.misses * np.log1p(-chance))
-        barrier = _BARRIER * np.log(np.where(inside, gaps, 1.0)).sum(axis=0)
+        barrier = self.barrier * np.log(np.where(inside, gaps, 1.0)).sum(axis=0)
         return np.where(inside, total + barrier, -np.inf)
 
     def newton_step(self, point):
@@ -167,7 +178,7 @@ class _Trust:
         chance, gaps = self._chance(point), _gaps(point)
         slope = self.hits / chance - self.misses / (1 - chance)
         bend = self.hits / chance**2 + self.misses / (1 - chance) ** 2
-        push, stiff = _BARRIER / gaps, _BARRIER / gaps**2
+        push, stiff = self.barrier / gaps, self.barrier / gaps**2
         gradient = np.stack([self._sum(slope * share) for share in self.shares])
         gradient += push[:2] - push[1:]
         a, c = (self._sum(bend * share**2) for share in self.shares)
@@ -183,7 +194,7 @@ class _Trust:
         for _ in range(60):
             tried = point + length * step
             found = self.value(tried)
-            short = ~(found >= value + 0.1 * length * gain) & (gain >= _TOL)
+            short = ~(found >= value + 0.1 * length * gain) & (gain >= self.tol)
             if not short.any():
                 break
             length[short] *= 0.5

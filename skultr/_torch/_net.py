@@ -197,7 +197,7 @@ class NeuralEstimator(BaseEstimator):
         if self.max_grad_norm is not None:
             callbacks.append(("clip", GradientNormClipping(self.max_grad_norm)))
         if validation is not None:
-            stop = EarlyStopping(
+            stop = _Patience(
                 "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=_no_output
             )
             callbacks.append(("early_stopping", stop))
@@ -330,6 +330,16 @@ class _ListNet(NeuralNet):
         except KeyboardInterrupt:
             self.interrupted_ = not self._asked_to_stop
             raise
+
+
+class _Patience(EarlyStopping):
+    """Early stopping that knows losses below zero, where a share of the loss points upward."""
+
+    def on_epoch_end(self, net, **kwargs):
+        super().on_epoch_end(net, **kwargs)
+        if self.misses_ == 0:
+            best = net.history[-1, self.monitor]
+            self.dynamic_threshold_ = best - self.threshold * abs(best)
 
 
 class _EpochTasks(Callback):

@@ -64,12 +64,16 @@ class PairDebiasModule(ListScores):
             sums.index_add_(0, batch.bias, values[batch.mask])
         shown = torch.zeros_like(self.impressions)
         shown.index_add_(0, batch.bias, batch.weight[batch.mask])
-        self.losses.lerp_(seen, 1 - _DECAY)
-        self.impressions.lerp_(shown, 1 - _DECAY)
+        # Means of a rare factor wait for its next batch, or they would fade to nothing.
+        here = shown > 0
+        self.losses.copy_(torch.where(here, self.losses.lerp(seen, 1 - _DECAY), self.losses))
+        mixed = self.impressions.lerp(shown, 1 - _DECAY)
+        self.impressions.copy_(torch.where(here, mixed, self.impressions))
         mean = self.losses / self.impressions
         ratios = (mean / mean[:, [self.reference]]) ** (1 / (self.p + 1))
-        # 0 / 0 and 1 / 0 until the factor and the reference were seen in pairs.
-        known = ratios.isfinite()
+        # Nothing is known of a factor that stood in no pair, nor of any where the reference did
+        # not. One that lost all its pairs is known: it was hardly clicked.
+        known = ratios.isfinite() & (self.losses.sum(dim=0) > 0)
         self.ratios.copy_(torch.where(known, ratios.clamp(min=_LEAST_RATIO), self.ratios))
 
 

@@ -23,6 +23,8 @@ _MAX_ROWS, _MAX_FACTORS = 50, 300
 #: How far a count may be from a whole number; from 100 on, any rate that was rounded will do, for
 #: half a click is far below their noise.
 _ROUNDING, _MANY = 1e-4, 100
+#: Above it floating-point numbers skip whole ones.
+_LARGEST_COUNT = 2.0**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,17 +119,16 @@ def _bias_factors(X, bias):
             f"shown, first in row {int(unknown.argmax())}; expected a value in each. Give what is "
             "unknown a value of its own."
         )
-    code, parts = np.zeros(len(missing), dtype=np.int64), []
+    code, parts = np.zeros((~missing).sum(), dtype=np.int64), []
     for values in columns.values():
         own, ids = encode(values[~missing])
-        of_row = np.zeros(len(missing), dtype=np.int64)
-        of_row[~missing] = own
-        code = code * len(ids) + of_row
-        parts.append(ids)
+        # Numbered anew for each column, so that only combinations that occur have a number.
+        first, code = np.unique(code * len(ids) + own, return_index=True, return_inverse=True)[1:]
+        parts.append(_plain(ids)[own])
     codes = np.full(len(missing), np.nan)
-    codes[~missing] = code[~missing]
-    product = pd.MultiIndex.from_product([_plain(ids) for ids in parts], names=names)
-    return codes, product if len(names) > 1 else product.get_level_values(0)
+    codes[~missing] = code
+    labels = pd.MultiIndex.from_arrays([part[first] for part in parts], names=names)
+    return codes, labels if len(names) > 1 else labels.get_level_values(0)
 
 
 def _shown(X):
@@ -172,6 +173,11 @@ def _check_counts(exposures):
                 "numbers, because the noise of a click rate follows from counts. Pass clicks of "
                 "0 or 1 (or clicks / impressions, with the column 'impressions'), unweighted."
             )
+    if exposures.weight.max() >= _LARGEST_COUNT:
+        raise ValueError(
+            f"A document has {exposures.weight.max():g} impressions at one bias factor; expected "
+            f"fewer than {_LARGEST_COUNT:g}. Check the column 'impressions'."
+        )
     if not exposures.clicks.any():
         raise ValueError("y has no click: there is nothing to factorise. Check the clicks.")
     n_factors = len(exposures.factors)

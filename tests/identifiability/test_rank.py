@@ -394,6 +394,13 @@ def test_what_is_no_log():
         factor_rank(log, [0, 1, 1])
     with pytest.raises(ValueError, match=r"0\.5 clicks at one bias factor; expected whole"):
         factor_rank(log.assign(impressions=1), np.full(len(log), 0.5))
+    with pytest.raises(ValueError, match="1e\\+19 impressions at one bias factor; expected fewer"):
+        factor_rank(log.assign(impressions=1e19), np.zeros(len(log)))
+    many = np.arange(2_000)  # as many combinations, not their product
+    names = {f"part_{place}": many for place in range(5)}
+    X = pd.DataFrame({"qid": 0, "doc": many % 40, "position": many + 1, **names})
+    with pytest.raises(ValueError, match="2,000 bias factors; expected at most 300"):
+        factor_rank(X, np.ones(2_000), bias=list(names))
     with pytest.raises(ValueError, match=r"0\.5 impressions at one bias factor"):
         factor_rank(log.assign(impressions=0.5), np.zeros(len(log)))
     with pytest.raises(ValueError, match="n_groups"):

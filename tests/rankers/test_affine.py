@@ -130,6 +130,13 @@ def test_exact_clicks_give_the_exact_coefficients():
     np.testing.assert_allclose(high, ALPHA + BETA, atol=1e-4)
 
 
+@pytest.mark.parametrize("rate", [1e-2, 1e-4, 1e-6])
+def test_rare_clicks_give_the_exact_coefficients_too(rate):
+    clicks, weight = 1e12 * np.array([rate / 2, rate]), np.full(2, 1e12)
+    low, high = fit_trust(np.array([0.0, 1.0]), np.zeros(2, int), clicks, weight, n_factors=1)
+    np.testing.assert_allclose([low[0], high[0]], [rate / 2, rate], rtol=1e-4)
+
+
 def test_no_step_within_the_bounds_helps():
     relevance, factor, weight = _rows()
     rng = np.random.default_rng(1)

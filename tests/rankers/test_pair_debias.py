@@ -133,6 +133,27 @@ def test_factor_that_was_never_clicked_keeps_finite_weights():
     assert np.isfinite(table).all(axis=None)
 
 
+def test_factor_that_stood_in_no_pair_keeps_ratios_of_1():
+    log, clicks = random_lists()
+    lone = log.iloc[:1].assign(qid=1000, session=10_000, position=1)
+    log["bias"] = log["position"]
+    log = pd.concat([log, lone.assign(bias=9)], ignore_index=True)
+    ranker = PairDebiasRanker(max_epochs=3, random_state=0).fit(log, [*clicks, 1])
+    assert ranker.position_ratios_.loc[9, ["t_plus", "t_minus"]].tolist() == [1.0, 1.0]
+
+
+def test_means_of_a_rare_factor_wait_for_its_next_batch():
+    """In single precision they would fade to nothing, and its ratio with them."""
+    frame, clicks = random_lists(n_sessions=30)
+    module = _module().train()
+    module(_batch(_log(frame, clicks)))
+    losses, impressions = module.losses[:, 2].clone(), module.impressions[2].clone()
+    others = frame["position"] < 3
+    module(_batch(_log(frame[others], clicks[others])))
+    assert (module.losses[:, 2] == losses).all()
+    assert module.impressions[2] == impressions
+
+
 def test_folded_list_has_the_pairs_of_independent_clicks():
     """Many sessions of one list, whose clicks are independent, and the list that they fold to."""
     rng = np.random.default_rng(0)

@@ -1,0 +1,25 @@
+from types import SimpleNamespace
+
+import pytest
+from skorch.history import History
+
+from skultr._torch._net import _Patience
+
+
+@pytest.mark.parametrize("start", [1.0, -1.0])
+def test_early_stopping_on_either_side_of_zero(start):
+    """Losses that rise by less than the threshold do not pass for better ones."""
+    net = SimpleNamespace(history=History(), verbose=0)
+    stop = _Patience("valid_loss", patience=3)
+    stop.on_train_begin(net)
+
+    def train(n_epochs):
+        for epoch in range(1, n_epochs + 1):
+            net.history.new_epoch()
+            net.history.record("epoch", epoch)
+            net.history.record("valid_loss", start + 5e-5 * abs(start) * (epoch - 1))
+            stop.on_epoch_end(net)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(10)
+    assert (stop.best_epoch_, len(net.history)) == (1, 4)
