@@ -53,6 +53,10 @@ sphinx_gallery_conf = {
             "plot_clusters_table.py",
             "plot_ips_scorer.py",
             "plot_cut_off.py",
+            "plot_gamma.py",
+            "plot_position_bias.py",
+            "plot_sessions_and_noise.py",
+            "plot_variants.py",
             "*",
         ]
     ),
