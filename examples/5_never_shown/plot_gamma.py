@@ -111,9 +111,9 @@ print(runs.pivot_table(index="world", columns="gamma", values="nDCG@3", sort=Fal
 # The figure
 # ----------
 #
-# Left and middle, the log-likelihood of each gamma, less the greatest; above the dashed line is the
-# 95 % interval. Right, what a ranker with that gamma is worth: means over five runs,
-# with standard errors.
+# Left and middle, the log-likelihood of each gamma, less the greatest; above the dashed line is
+# the 95 % interval. Right, what a ranker with that gamma is worth: means over five runs, with
+# standard errors.
 # Documents of one run are easier than those of another, whatever gamma is: that is left out of the
 # errors.
 of_run = runs.groupby(["world", "run"])["nDCG@3"].transform("mean")

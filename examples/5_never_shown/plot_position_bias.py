@@ -75,7 +75,8 @@ def rankers(eta):
 # nDCG@3 on queries that nobody asked
 # -----------------------------------
 #
-# First the truth varies and the rankers know it; then the truth is 1 and what they are told varies.
+# First the truth varies and the rankers know it; then the truth is 1, and what they are told
+# varies.
 KNOWN, TOLD = "true η, which rankers are told", "η that rankers are told; the true one is 1"
 rows = []
 for seed in range(5):
