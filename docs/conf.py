@@ -58,6 +58,10 @@ sphinx_gallery_conf = {
             "plot_embeddings.py",
             "plot_base_vector.py",
             "plot_cut_off.py",
+            "plot_gamma.py",
+            "plot_position_bias.py",
+            "plot_sessions_and_noise.py",
+            "plot_variants.py",
             "*",
         ]
     ),

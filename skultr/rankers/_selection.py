@@ -178,7 +178,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     that were unlikely to be shown, and won, move :math:`f` *more*. Shown partners of
     candidates that were not shown have :math:`\log\sigma(g_i + f_i - f_j)` too, though nobody
     preferred them. ``pair_form="published"`` is all of that, and ``"preference"`` leaves the
-    last out. Both end below inverse propensities, in worlds with selection bias and without; the
+    last out. Both end below ``gamma=0`` by rows, in worlds with selection bias and without; the
     user guide has the figures.
 
     References

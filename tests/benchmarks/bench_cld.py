@@ -77,6 +77,7 @@ def rankers(curve, *, networks=True, forms=False):
     yield "linear", "naive", NaiveRanker(**LINEAR)
     yield "linear", "IPS", IPSRanker(**ips, **LINEAR)
     yield "linear", "IPS, least squares", IPSRanker(**ips, estimator=_ridge())
+    yield "linear", "IPS, pairs", IPSRanker(**ips, loss="pairwise", **LINEAR)
     yield "linear", "Heckman", HeckmanRanker()
     yield "linear", "Heckman, debiased", HeckmanRanker(debias=True, **ips)
     yield "linear", "RankAgg", RankAggRanker(members(**LINEAR))
@@ -93,6 +94,8 @@ def rankers(curve, *, networks=True, forms=False):
         layers = {"hidden_layer_sizes": (64, 32), **NEURAL}
         yield "network", "naive", NaiveRanker(**NEURAL)
         yield "network", "IPS", IPSRanker(**ips, **NEURAL)
+        yield "network", "IPS, least squares", IPSRanker(**ips, loss="mse", **NEURAL)
+        yield "network", "IPS, pairs", IPSRanker(**ips, loss="pairwise", **NEURAL)
         yield "network", "RankAgg", RankAggRanker(members(**NEURAL))
         yield "network", "CLD", CLDRanker(**ips, **layers)
         yield "network", "CLD-pair", CLDRanker(**ips, loss="pairwise", **layers)
