@@ -13,6 +13,7 @@ Linear rankers are compared with linear ones and networks with networks, on the 
 """
 
 import argparse
+import os
 import resource
 import time
 import warnings
@@ -40,13 +41,18 @@ LINEAR = {"hidden_layer_sizes": (), "random_state": 0}
 NEURAL = {"random_state": 0}
 
 
-def world(seed, strength=0.0, k=5, eta=1.0, n_sessions=100_000, noise=0.1, n_queries=N_QUERIES):
+def world(seed, strength=0.0, k=5, eta=1.0, n_sessions=100_000, noise=0.1, source=None):
     """An aggregated log with its candidates, click rates, the test documents, the curve."""
-    documents = make_ltr(2 * n_queries, random_state=seed)
-    asked = documents["qid"] < n_queries
+    if source is None:
+        documents, fraction = make_ltr(2 * N_QUERIES, random_state=seed), 0.01
+        asked = documents["qid"] < N_QUERIES
+    else:
+        documents, fraction = source, 0.05
+        asked = np.random.default_rng(seed).permutation(source["qid"].max() + 1) % 2 == 0
+        asked = asked[source["qid"]]
     training, test = (documents[rows].reset_index(drop=True) for rows in (asked, ~asked))
     scores = hidden_signal_scores(
-        production_scores(training, random_state=seed),
+        production_scores(training, fraction=fraction, random_state=seed),
         training["relevance"],
         strength=strength,
         random_state=seed,
@@ -58,12 +64,14 @@ def world(seed, strength=0.0, k=5, eta=1.0, n_sessions=100_000, noise=0.1, n_que
         scores=scores,
         user=PositionBasedUser(float(eta)),
         gain="binary",
+        max_grade=documents["relevance"].max(),
         noise=noise,
-        candidates=True,
         features=False,
         random_state=seed,
     )
     log, rate = aggregate_clicks(X.assign(click=clicks), training)
+    log, rate = with_candidates(log, rate, training)
+    test["relevance"] = (test["relevance"] > documents["relevance"].max() / 2).astype(int)
     return log, rate, test, truth.examination
 
 
@@ -116,7 +124,7 @@ def _ridge():
 
 def quality(ranker, test):
     scores = ranker.predict(test)
-    relevant = (test["relevance"] > 2).astype(int)
+    relevant = test["relevance"]
     values = {f"nDCG@{k}": ndcg_score(relevant, scores, qid=test["qid"], k=k) for k in (1, 3)}
     values["MAP"] = average_precision_score(relevant, scores, qid=test["qid"])
     return values
@@ -242,8 +250,31 @@ def gamma(args):
     print(runs.pivot_table(index=["loss", "strength"], columns="gamma", values="nDCG@3").round(3))
 
 
+def real(args):
+    """Documents of MSLR-WEB and MQ2008, half of the queries asked; a log is still simulated."""
+    for name in ("mslr_sample", "mq2008"):
+        path = Path(args.data or "no folder") / f"{name}.parquet"
+        if not path.exists():
+            print(f"{name}: {path} is not there; give --data or set SKULTR_DATA")
+            continue
+        documents = pd.read_parquet(path).drop(columns="split")
+        documents = documents.rename(columns={"label": "relevance"})
+        documents["qid"] = pd.factorize(documents["qid"])[0]
+        documents["doc"] = np.arange(len(documents))
+        settings = {
+            f"{name}, strength {strength}, top {k}": {
+                "source": documents,
+                "strength": strength,
+                "k": k,
+            }
+            for strength in args.strengths
+            for k in (2, 5, 10)
+        }
+        pivot(run(args, settings, networks=not args.linear), ("linear", "network"))
+
+
 def speed(args):
-    """Seconds and memory of one fit on 5,000 queries of 20 candidates, and on 40 of 1,000."""
+    """Seconds and memory of one fit on 5,000 queries of 20 candidates, and on 100 of 1,000."""
     for n_queries, n_documents in ((5_000, 20), (100, 1_000)):
         documents = make_ltr(n_queries, n_documents, random_state=0)
         X, clicks, truth = simulate_clicks(
@@ -290,10 +321,11 @@ def with_candidates(log, rate, documents):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    studies = [worlds, cutoffs, noise, misspecified, etas, sessions, gamma, speed]
+    studies = [worlds, cutoffs, noise, misspecified, etas, sessions, gamma, real, speed]
     studies = {study.__name__: study for study in studies}
     parser.add_argument("study", choices=studies)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--data", default=os.environ.get("SKULTR_DATA"), help="for real")
     parser.add_argument("--first-seed", type=int, default=10)
     parser.add_argument("--save", help="a CSV file for one row a run")
     parser.add_argument("--etas", type=float, nargs="+", default=[1.0, 0.1])
