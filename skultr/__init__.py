@@ -19,6 +19,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _LAZY = {
+    "CLDRanker": "rankers",
     "CMIPScorer": "metrics",
     "DLARanker": "rankers",
     "IdentifiabilityRepair": "identifiability",

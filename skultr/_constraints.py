@@ -12,9 +12,11 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
+from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
 __all__ = [
+    "BaseComposition",
     "HasMethods",
     "Interval",
     "Options",

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ._roles import ROLES, feature_columns
-from .exceptions import AssumptionWarning, NotIdentifiableWarning
+from .exceptions import AssumptionWarning, MissingRoleWarning, NotIdentifiableWarning
 from .metrics import RankingScorer, ndcg_score
 from .model_selection import QueryKFold
 from .preprocessing import OnFeatures
@@ -57,6 +57,10 @@ def check_ranker(estimator, *, generate_only=False):
     Pipeline and GridSearchCV; a serving frame without roles, with longer lists. A ranker whose
     ``predict`` takes ``qid`` gets it, as a column or by keyword; to all others features must do.
 
+    Rows that were never shown may not change a model, unless its class says that they are read,
+    by the attribute ``_learns_from_never_shown = True``. Then it may not matter how often the log
+    repeats them.
+
     Examples
     --------
     >>> from skultr.rankers import NaiveRanker
@@ -75,9 +79,9 @@ def check_ranker(estimator, *, generate_only=False):
 
 def _run(check, estimator):
     with warnings.catch_warnings():
-        # An estimator without parameters must assume a curve, and the log of the checks shows
-        # every document in one place.
-        for category in (AssumptionWarning, NotIdentifiableWarning):
+        # An estimator without parameters must assume a curve, the log of the checks shows every
+        # document in one place, and scores are compared as those of one query.
+        for category in (AssumptionWarning, MissingRoleWarning, NotIdentifiableWarning):
             warnings.simplefilter("ignore", category)
         check(estimator)
 
@@ -206,6 +210,14 @@ def _check_never_shown_rows(estimator):
     scores = _scores(estimator, log, clicks)
     assert np.isfinite(scores).all(), "never-shown rows gave scores that are not finite"
     shown = log["position"].notna().to_numpy()
+    if getattr(estimator, "_learns_from_never_shown", False):
+        once = shown | ~log["doc"].duplicated().to_numpy()
+        _assert_same_model(
+            scores,
+            _scores(estimator, log[once], clicks[once]),
+            "it matters how often the log repeats a candidate that was never shown",
+        )
+        return
     _assert_same_model(
         scores,
         _scores(estimator, log[shown], clicks[shown]),

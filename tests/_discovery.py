@@ -6,14 +6,20 @@ import pkgutil
 
 from lightgbm import LGBMRegressor
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 import skultr
+from skultr.rankers import HeckmanRanker, IPSRanker
+
+#: Members that train in no batches, of which the checks of a ranker could not know.
+RANK_MEMBERS = [("ips", IPSRanker(estimator=Ridge())), ("heckman", HeckmanRanker())]
 
 #: Constructor arguments for estimators that need some, or that should train briefly.
 _ARGUMENTS = {
     # One thread: LightGBM's own would fight with those of parallel tests over two cores.
     "DistilledRanker": {"student": LGBMRegressor(n_estimators=50, n_jobs=1, verbosity=-1)},
+    "RankAggRanker": {"estimators": RANK_MEMBERS},
     "OnFeatures": {"transformer": StandardScaler()},
 }
 

@@ -15,6 +15,10 @@ _UNIDENTIFIED = (
     "the check's log shows every document in one place: relevance is not determined, and where "
     "the embedding starts depends on the number of positions, which the check changes"
 )
+_CANDIDATES = (
+    "a row of weight 0 is a candidate that was not shown, from which this ranker learns; the "
+    "check takes it for no row"
+)
 _WEIGHT_REASONS = {
     "CACMModel": _LISTWISE,
     "CCMModel": _LISTWISE,
@@ -22,6 +26,9 @@ _WEIGHT_REASONS = {
     "DBNModel": _LISTWISE,
     "DCMModel": _LISTWISE,
     "AffineRanker": _LISTWISE,
+    "CLDRanker": _CANDIDATES,
+    "HeckmanRanker": _CANDIDATES,
+    "RankAggRanker": _CANDIDATES,
     "DLARanker": _LISTWISE,
     "DistilledRanker": _UNIDENTIFIED,
     "IPSRanker": _LISTWISE,
@@ -51,12 +58,15 @@ _OF_WHOLE_LISTS = {
     )
 }
 _OTHER_REASONS = {
+    "RankAggRanker": {
+        "check_methods_subset_invariance": "a score is a rank among the candidates of the query"
+    },
     "VectorizationRanker": {
         "check_methods_subset_invariance": (
             "a score depends on the candidates of the query, through the base vector; the check "
             "knows no queries, and a subset of its rows is another query"
         )
-    }
+    },
 }
 
 

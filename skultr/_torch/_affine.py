@@ -93,7 +93,8 @@ class TrustStep(Callback):
             relevance = torch.sigmoid(logits.double()).cpu().numpy()
             best = fit_trust(relevance, *rows, n_factors=len(module.low))
         for table, values in zip((module.low, module.high), best, strict=True):
-            values = torch.from_numpy(values).to(table)
+            # Single precision takes what is closer to 1 for 1, and its logarithm is infinite.
+            values = torch.from_numpy(np.minimum(values, 1 - 1e-6)).to(table)
             # A factor that only held-out lists show keeps what it has.
             table.copy_(torch.where(values.isnan(), table, values))
 

@@ -63,6 +63,12 @@ class PBMModel(ReadsFactors, _ProductModel):
 
     .. math:: P(c = 1) = r_d \, o_k
 
+    Where the ranking hardly varies, few documents tell examination from relevance, and the prior
+    has a say in it: documents that always stood at the bottom are taken for average ones, and
+    their positions for less examined than they were.
+    :class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` compares documents
+    with themselves alone.
+
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"

@@ -2,9 +2,12 @@
 
 from ._affine import AffineRanker
 from ._alternating import DLARanker, RegressionEMRanker
+from ._heckman import HeckmanRanker
 from ._lambdamart import LambdaMARTRanker
 from ._pair_debias import PairDebiasRanker
+from ._rank_aggregation import RankAggRanker
 from ._ratio import PRSRanker
+from ._selection import CLDRanker
 from ._towers import TwoTowerRanker
 from ._trees import DistilledRanker
 from ._vectorization import VectorizationRanker
@@ -12,13 +15,16 @@ from ._weighted import IPSRanker, NaiveRanker, UserAwareIPSRanker
 
 __all__ = [
     "AffineRanker",
+    "CLDRanker",
     "DLARanker",
     "DistilledRanker",
+    "HeckmanRanker",
     "IPSRanker",
     "LambdaMARTRanker",
     "NaiveRanker",
     "PRSRanker",
     "PairDebiasRanker",
+    "RankAggRanker",
     "RegressionEMRanker",
     "TwoTowerRanker",
     "UserAwareIPSRanker",

@@ -60,6 +60,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
 
     #: Whether lists served to different users must stay apart.
     _reads_users = False
+    #: Whether candidates that were never shown change the model; by default they may not.
+    _learns_from_never_shown = False
 
     # Requested by default: GridSearchCV routes the roles of arrays with no set_fit_request.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)

@@ -15,6 +15,7 @@ from ._policies import (
     DeterministicPolicy,
     PlackettLucePolicy,
     UniformPolicy,
+    hidden_signal_scores,
     noisy_oracle_scores,
     production_scores,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "UBMUser",
     "UniformPolicy",
     "UserPopulation",
+    "hidden_signal_scores",
     "make_disconnected_log",
     "noisy_oracle_scores",
     "production_scores",

@@ -10,7 +10,7 @@ from sklearn.utils import Bunch, check_random_state
 
 from .._constraints import HasMethods, Interval, validate_params
 from .._roles import feature_columns, read_features, read_role
-from .._segments import encode, offsets_from_sorted
+from .._segments import encode, offsets_from_sorted, pad
 from ._policies import DeterministicPolicy, production_scores
 from ._population import draw_sessions
 from ._users import PositionBasedUser, relevance_probability
@@ -51,6 +51,7 @@ class SimulatedLog(NamedTuple):
         "max_grade": "no_validation",
         "gain": "no_validation",
         "query_weights": [Mapping, pd.Series, "array-like", None],
+        "candidates": ["boolean"],
         "features": ["boolean"],
         "random_state": ["random_state"],
     },
@@ -68,6 +69,7 @@ def simulate_clicks(
     max_grade=4,
     gain="exponential",
     query_weights=None,
+    candidates=False,
     features=True,
     random_state=None,
 ):
@@ -96,12 +98,15 @@ def simulate_clicks(
         Probability that an examined document of grade 0 is found relevant.
     max_grade : float, default=4
         The best grade of the scale; see :func:`relevance_probability`.
-    gain : {'exponential', 'linear'}, default='exponential'
+    gain : {'exponential', 'linear', 'binary'}, default='exponential'
         How relevance grows with the grade; see :func:`relevance_probability`.
     query_weights : mapping, Series or array-like of shape (n_queries,), default=None
         How often each query is asked, in any unit: by query id, or in the sorted order of the
         query ids. By default all are asked equally often. The weights that the users of a
         :class:`UserPopulation` have for queries are multiplied by them.
+    candidates : bool, default=False
+        Whether the log also has the documents of the query that a session did not show, as rows
+        without a position (NaN) or click behind those that it did.
     features : bool, default=True
         Whether the log carries the relevance and the features of each impression. Without them
         a log of a million sessions is small: reduce it with
@@ -116,9 +121,10 @@ def simulate_clicks(
     X : pandas.DataFrame
         The log, one row an impression, sorted by session and position: ``session`` (int, from
         0); ``user`` (int, from 0) if there are several; ``qid``, ``doc``, ``position`` (int, from
-        1); ``arm`` (float32) if the policy experiments, see :class:`SwapPolicy`; ``context``
-        (int, from 0) if the user has contexts; with ``features`` also ``relevance``, which no
-        model reads in ``fit``, and the features (float32).
+        1; float with NaN where a candidate was not shown); ``arm`` (float32) if the policy
+        experiments, see :class:`SwapPolicy`; ``context`` (int, from 0) if the user has contexts;
+        with ``features`` also ``relevance``, which no model reads in ``fit``, and the features
+        (float32).
     clicks : ndarray of shape (n_impressions,), int8
         1 where the user clicked, else 0.
     truth : Bunch
@@ -222,7 +228,10 @@ def simulate_clicks(
         truth.examination_table = np.asarray(user.examination_table(n_positions))
     judged = _judge(user, truth.relevance_probability, roles["relevance"])
     clicks = _click(user, shown, judged, of_user, who, context)
-    X = _log_frame(documents, roles, shown, who, {"arm": arm, "context": context}, features)
+    rows = {"row": shown, "position": _positions(shown), "arm": arm, "context": context}
+    if candidates:
+        rows, clicks = _with_candidates(rows, clicks, _not_shown(code, query, shown))
+    X = _log_frame(documents, roles, rows, who, features)
     return SimulatedLog(X, clicks, truth)
 
 
@@ -417,23 +426,59 @@ def _click(user, shown, judged, rng, *about):
     return clicks
 
 
-def _log_frame(documents, roles, shown, who, about_rows, features):
-    there = shown >= 0
-    row = shown[there]
-    n_sessions, width = shown.shape
+def _positions(shown):
+    positions = np.arange(1, shown.shape[1] + 1, dtype=np.int32)
+    return np.broadcast_to(positions, shown.shape)
+
+
+def _not_shown(code, query, shown):
+    """Rows of the documents of each session's query that it did not show, -1 behind the end."""
+    order = np.argsort(code, kind="stable").astype(np.int32)
+    place = pad(offsets_from_sorted(code[order]))
+    of_query = np.where(place >= 0, order[np.maximum(place, 0)], np.int32(-1))
+    hidden = of_query[query]
+    for first in range(0, len(shown), _CHUNK):
+        chunk = hidden[first : first + _CHUNK]
+        for column in shown[first : first + _CHUNK].T:
+            chunk[chunk == column[:, None]] = -1
+    return hidden
+
+
+def _with_candidates(rows, clicks, hidden):
+    """Rows of what was shown and, behind them, of what was not: no position, no click."""
+    there = rows["row"] >= 0
+    clicked = np.zeros(there.shape, dtype=clicks.dtype)
+    clicked[there] = clicks
+    of_hidden = np.full(hidden.shape, np.nan, dtype=np.float32)
+    row = np.column_stack([rows["row"], hidden])
+    wide = {
+        name: None if values is None else np.column_stack([values, of_hidden])
+        for name, values in rows.items()
+    }
+    clicked = np.column_stack([clicked, np.zeros_like(hidden, dtype=clicks.dtype)])
+    return {**wide, "row": row}, clicked[row >= 0]
+
+
+def _log_frame(documents, roles, rows, who, features):
+    """The log, from rectangles (n_sessions, n_columns) of what each row is and stands at."""
+    there = rows["row"] >= 0
+    row = rows["row"][there]
     lengths = there.sum(axis=1)
-    log = {"session": np.repeat(np.arange(n_sessions, dtype=np.int32), lengths)}
+    log = {"session": np.repeat(np.arange(len(there), dtype=np.int32), lengths)}
     if who is not None:
         log["user"] = np.repeat(who, lengths)
     log["qid"] = roles["qid"][row]
     log["doc"] = roles["doc"][row]
-    log["position"] = np.broadcast_to(np.arange(1, width + 1, dtype=np.int32), shown.shape)[there]
-    log |= {name: values[there] for name, values in about_rows.items() if values is not None}
+    log |= {
+        name: values[there]
+        for name, values in rows.items()
+        if name != "row" and values is not None
+    }
     if not features:
         return pd.DataFrame(log, copy=False)
     log["relevance"] = roles["relevance"][row]
     if not feature_columns(documents):
         return pd.DataFrame(log, copy=False)
     values = read_features(documents)
-    shown_values = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
-    return pd.concat([pd.DataFrame(log, copy=False), shown_values], axis=1)
+    values_of_rows = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
+    return pd.concat([pd.DataFrame(log, copy=False), values_of_rows], axis=1)

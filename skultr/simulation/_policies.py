@@ -24,6 +24,7 @@ __all__ = [
     "DeterministicPolicy",
     "PlackettLucePolicy",
     "UniformPolicy",
+    "hidden_signal_scores",
     "noisy_oracle_scores",
     "production_scores",
 ]
@@ -109,6 +110,68 @@ def production_scores(
     _fit_estimator(estimator, features, relevance, query, rows)
     scored = features if candidates is None else read_features(candidates)
     return np.asarray(estimator.predict(scored), dtype=float)
+
+
+@validate_params(
+    {
+        "scores": ["array-like"],
+        "relevance": ["array-like"],
+        "strength": [Interval(Real, 0, None, closed="left")],
+        "correlation": [Interval(Real, -1, 1, closed="both")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def hidden_signal_scores(scores, relevance, *, strength=1.0, correlation=0.5, random_state=None):
+    """Scores of a ranker that also used a signal which no feature shows.
+
+    What such a ranker left out differs from what it showed in ways that the features do not tell:
+    the world in which selection bias does harm.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_documents,)
+        What the ranker makes of the features, such as :func:`production_scores`.
+    relevance : array-like of shape (n_documents,)
+        Grades.
+    strength : float, default=1.0
+        Standard deviation of the signal, in those of the scores; 0 ranks by the scores alone.
+    correlation : float in [-1, 1], default=0.5
+        Of the signal with relevance over all documents.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    scores : ndarray of shape (n_documents,)
+        In standard deviations of ``scores``.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, or the scores or grades are all the same.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import hidden_signal_scores, production_scores
+    >>> documents = make_ltr(200, random_state=0)
+    >>> scores = production_scores(documents, random_state=0)
+    >>> hidden_signal_scores(scores, documents["relevance"], random_state=0).shape
+    (4000,)
+    """
+    values = []
+    for name, column in (("scores", scores), ("relevance", relevance)):
+        column = np.asarray(column, dtype=float)
+        if column.ndim != 1 or len(column) != len(relevance) or not np.ptp(column) > 0:
+            raise ValueError(
+                f"{name} has the shape {column.shape} and the range {np.ptp(column):g}; expected "
+                f"one number a document, {(len(relevance),)}, that are not all the same."
+            )
+        values.append((column - column.mean()) / column.std())
+    scores, grade = values
+    noise = check_random_state(random_state).standard_normal(len(scores))
+    signal = correlation * grade + np.sqrt(1 - correlation**2) * noise
+    return scores + strength * signal
 
 
 @validate_params(

@@ -20,7 +20,8 @@ def relevance_probability(grade, *, noise=0.1, max_grade=4, gain="exponential"):
 
     ε + (1 − ε) (2^y − 1) / (2^y_max − 1): the best grade is always found relevant, and the worst
     with probability ε. With the defaults: 0.1, 0.16, 0.28, 0.52, 1. With linear gain
-    ε + (1 − ε) y / y_max: 0.1, 0.325, 0.55, 0.775, 1.
+    ε + (1 − ε) y / y_max: 0.1, 0.325, 0.55, 0.775, 1. With binary gain ε below the upper half of
+    the scale, else 1: 0.1, 0.1, 0.1, 1, 1.
 
     Parameters
     ----------
@@ -30,9 +31,10 @@ def relevance_probability(grade, *, noise=0.1, max_grade=4, gain="exponential"):
         ε, the click noise.
     max_grade : float, default=4
         The best grade of the scale (of the scale, not of the documents at hand).
-    gain : {'exponential', 'linear'}, default='exponential'
+    gain : {'exponential', 'linear', 'binary'}, default='exponential'
         How relevance grows with the grade. Studies of personalised bias take the linear one
-        (Niu et al., equation 12).
+        (Niu et al., equation 12), those of selection bias the binary one: grades 3 and 4 of 4
+        are relevant (Joachims et al. 2017).
 
     Returns
     -------
@@ -63,8 +65,8 @@ def relevance_probability(grade, *, noise=0.1, max_grade=4, gain="exponential"):
         raise ValueError(f"noise must be a number in [0, 1], got {noise!r}.")
     if not (isinstance(max_grade, Real) and 0 < max_grade < np.inf):
         raise ValueError(f"max_grade must be a finite number above 0, got {max_grade!r}.")
-    if gain not in ("exponential", "linear"):
-        raise ValueError(f"gain must be 'exponential' or 'linear', got {gain!r}.")
+    if gain not in ("exponential", "linear", "binary"):
+        raise ValueError(f"gain must be 'exponential', 'linear' or 'binary', got {gain!r}.")
     bad = ~((grade >= 0) & (grade <= max_grade))
     if bad.any():
         raise ValueError(
@@ -73,6 +75,8 @@ def relevance_probability(grade, *, noise=0.1, max_grade=4, gain="exponential"):
         )
     if gain == "linear":
         return noise + (1 - noise) * grade / max_grade
+    if gain == "binary":
+        return np.where(grade > max_grade / 2, 1.0, noise)
     return noise + (1 - noise) * np.expm1(np.log(2) * grade) / np.expm1(np.log(2) * max_grade)
 
 

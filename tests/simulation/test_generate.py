@@ -258,7 +258,7 @@ def test_missing_role(documents, role):
         ({"user": object()}, "user"),
         ({"noise": 2}, "noise"),
         ({"max_grade": 2}, "max_grade"),
-        ({"gain": "log"}, "gain must be 'exponential' or 'linear'"),
+        ({"gain": "log"}, "gain must be 'exponential', 'linear' or 'binary'"),
         ({"scores": [1.0, 2.0]}, r"shape \(2,\)"),
         ({"query_weights": [1.0, 2.0]}, "one weight for each of the 60"),
         ({"query_weights": {0: 1.0}}, "no weight for 59 of 60"),

@@ -1,0 +1,214 @@
+"""Selection bias in two steps: a probit of what was shown, then least squares."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+import torch
+from scipy.special import ndtr
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from .._constraints import Interval
+from .._torch._networks import ScaleFeatures
+from ..exceptions import ClickDataWarning, warn_user
+from ._candidates import find_candidates
+from ._debiasing import PropensityRanker
+from ._tobit import SelectedRows, fit_probit, mills_ratio
+
+__all__ = ["HeckmanRanker"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class HeckmanRanker(PropensityRanker):
+    r"""Heckman's two steps, for logs in which only the top few were shown.
+
+    A probit model over all candidates says how likely each was to be shown,
+    :math:`P(s = 1 \mid x) = \Phi(x\omega)`. Where errors of selection and of the label are
+    correlated, the label of a *shown* document is off by a multiple of the inverse Mills ratio
+    :math:`\lambda = \varphi(x\omega) / \Phi(x\omega)`. So least squares of the labels of the
+    documents shown on :math:`[x, \lambda]` finds :math:`\beta` without that bias. Documents are
+    ranked by :math:`x\beta`, without the term of :math:`\lambda`.
+
+    Assumes normal errors and linear models. **Identification rests on that form**: with no
+    variable that moves selection but not relevance (an *exclusion restriction*), :math:`\lambda`
+    is a function of the same features as relevance, and tells from them only by its curvature.
+    ``mills_collinearity_`` says how little that is.
+
+    Parameters
+    ----------
+    debias : bool, default=False
+        Whether clicks are divided by propensities. The published method takes them as they are
+        and leaves position bias in; :class:`RankAggRanker` combines it with a ranker that
+        removes it.
+    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
+        Where the examination probabilities come from, as in :class:`IPSRanker`; read with
+        ``debias``.
+    clip : float in (0, 1], default=None
+        Propensities below it are raised to it.
+    alpha : float, default=0.001
+        Penalty on squared coefficients, of a mean row.
+    traffic_exponent : float in [0, 1], default=0.5
+        How much more a frequent query counts than a rare one: its impressions to this power.
+    scale_features : bool, default=True
+        Signed logarithm and standardisation inside, see :ref:`network_parameters`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Relevance by (scaled) feature.
+    intercept_ : float
+    mills_coef_ : float
+        What the inverse Mills ratio is multiplied by: covariance of the errors of label and
+        selection; 0 where nothing was left out.
+    mills_collinearity_ : float
+        Share of the variance of the inverse Mills ratio among the documents shown that the
+        features explain linearly. Near 1 nothing identifies ``mills_coef_``.
+    selection_coef_ : ndarray of shape (n_features,)
+        Of the probit model.
+    selection_intercept_ : float
+    examination_ : DataFrame
+        Bias factor (index ``bias``) to the propensity used; with ``debias``.
+    propensity_ : estimator
+        The fitted clone, where ``propensity`` is an estimator (or assumed); with ``debias``.
+    effective_sample_size_, largest_weight_, clipped_share_ : float
+        How evenly the clicks carry the labels, as in :class:`IPSRanker`; with ``debias``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    See Also
+    --------
+    CLDRanker : The same model in one step, by its likelihood.
+
+    Warns
+    -----
+    ClickDataWarning
+        If no candidate was left out: it is then least squares.
+
+    Notes
+    -----
+    The second step runs over the documents shown. Published code runs it over all rows, with 0
+    for the clicks of those that were never shown, and so learns selection a second time.
+
+    References
+    ----------
+    Heckman (1979). Sample selection bias as a specification error. Econometrica.
+    Ovaisi, Ahsan, Zhang, Vasilaky & Zheleva (2020). Correcting for selection bias in
+    learning-to-rank systems. WWW.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.rankers import HeckmanRanker
+    >>> from skultr.simulation import simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents, n_sessions=500, n_positions=5, candidates=True, random_state=0
+    ... )
+    >>> ranker = HeckmanRanker().fit(log, clicks)
+    >>> ranker.predict(documents).shape
+    (1000,)
+    >>> bool(0 < ranker.mills_collinearity_ < 1)
+    True
+    """
+
+    debias: bool = False
+    alpha: float = 0.001
+    traffic_exponent: float = 0.5
+    scale_features: bool = True
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **PropensityRanker._parameter_constraints,
+        "debias": ["boolean"],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "traffic_exponent": [Interval(Real, 0, 1, closed="both")],
+        "scale_features": ["boolean"],
+    }
+    _learns_from_never_shown = True
+    #: Nothing is drawn; a propensity estimator brings its own seed.
+    random_state = None
+
+    def predict_selection(self, X):
+        """P(shown) of each row, by the probit model.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            Candidates. A frame needs the features only; role columns are ignored.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        features = self._scaled(self._read_features(X, reset=False))
+        return ndtr(features @ self.selection_coef_ + self.selection_intercept_)
+
+    def _complete_roles(self, X, y, sample_weight, roles):
+        if self.debias:
+            return super()._complete_roles(X, y, sample_weight, roles)
+        return roles
+
+    def _fit(self, log, task):
+        for name in ("examination_", "effective_sample_size_", "largest_weight_"):
+            vars(self).pop(name, None)
+        clicks = self._debiased_clicks(log) if self.debias else log.clicks
+        rows = find_candidates(log, clicks, self.traffic_exponent)
+        known = torch.from_numpy(log.features[np.unique(rows.doc)])
+        self._scaling = ScaleFeatures(known) if self.scale_features else nn.Identity()
+        features = self._scaled(log.features[rows.doc])
+        weight = rows.weight / rows.weight.mean()
+        shown = rows.shown
+        mills = np.zeros(len(shown))
+        if shown.all():
+            warn_user(
+                "Every candidate was shown: there is no selection to correct. If the log leaves "
+                "out what was not shown, add the other candidates of each query as rows without "
+                "a position.",
+                ClickDataWarning,
+            )
+            self.selection_coef_ = np.zeros(features.shape[1])
+            self.selection_intercept_ = np.inf
+        else:
+            selection = SelectedRows(features, rows.label, shown, weight)
+            self.selection_coef_, self.selection_intercept_ = fit_probit(selection, self.alpha)
+            mills = mills_ratio(features @ self.selection_coef_ + self.selection_intercept_)
+        design, weight = features[shown], weight[shown]
+        mills, label = mills[shown], rows.label[shown]
+        self.mills_collinearity_ = _explained(design, mills, weight)
+        design = np.column_stack([design, mills])
+        coef, self.intercept_ = _least_squares(design, label, weight, self.alpha)
+        self.coef_, self.mills_coef_ = coef[:-1], float(coef[-1])
+
+    def _score(self, features):
+        return self._scaled(features) @ self.coef_ + self.intercept_
+
+    def _scaled(self, features):
+        with torch.inference_mode():
+            return self._scaling(torch.tensor(features, dtype=torch.float64)).numpy()
+
+
+def _least_squares(design, label, weight, alpha):
+    """Ridge regression; the last column of the design is not penalised, nor is the intercept."""
+    total = weight.sum()
+    center, mean = weight @ design / total, weight @ label / total
+    design, label = design - center, label - mean
+    penalty = np.full(design.shape[1], alpha)
+    penalty[-1] = 0.0
+    gram = design.T @ (design * weight[:, None]) / total + np.diag(penalty)
+    # The least of all solutions, where columns (or the Mills ratio) are constant.
+    coef = np.linalg.lstsq(gram, design.T @ (weight * label) / total, rcond=None)[0]
+    return coef, float(mean - center @ coef)
+
+
+def _explained(design, values, weight):
+    """R² of a regression of the values on the design."""
+    mean = weight @ values / weight.sum()
+    variance = weight @ (values - mean) ** 2
+    if variance <= 1e-12 * weight.sum():
+        return 1.0
+    design = np.column_stack([design, np.ones(len(design))]) * np.sqrt(weight)[:, None]
+    target = values * np.sqrt(weight)
+    fitted = design @ np.linalg.lstsq(design, target, rcond=None)[0]
+    return float(1 - np.sum((target - fitted) ** 2) / variance)

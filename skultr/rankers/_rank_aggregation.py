@@ -1,0 +1,182 @@
+"""Several rankers in one: the mean of the ranks that they give in each query."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Bunch, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._constraints import BaseComposition
+from .._seeding import seeded_clone
+from .._segments import encode
+from ._base import BaseRanker, fit_to_log
+from ._heckman import HeckmanRanker
+from ._weighted import IPSRanker
+
+__all__ = ["RankAggRanker"]
+
+
+@dataclass(eq=False, repr=False)
+class RankAggRanker(BaseRanker, BaseComposition):
+    """Average the ranks that several rankers give the candidates of a query.
+
+    Each member removes a bias of its own: by default :class:`IPSRanker` that of the position and
+    :class:`HeckmanRanker` that of the selection (Ovaisi et al. 2020). The members know nothing of
+    each other, so that what one of them leaves in stays in half.
+
+    Parameters
+    ----------
+    estimators : list of (str, ranker), default=None
+        Members by name; by default ``[("ips", IPSRanker()), ("heckman", HeckmanRanker())]``. A
+        clone of each is fitted to the log.
+    weights : array-like of shape (n_estimators,), default=None
+        How much the ranks of each member count; by default all the same.
+    random_state : int, RandomState instance or None, default=None
+        Seeds members that have no ``random_state`` of their own.
+
+    Attributes
+    ----------
+    estimators_ : list of rankers
+        The fitted clones. They were given the log by codes.
+    named_estimators_ : Bunch
+        The same by name.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    A score is minus a mean rank: it says nothing across queries, and depends on which other
+    candidates are ranked along. Tied candidates share the mean of their ranks.
+
+    References
+    ----------
+    Ovaisi, Ahsan, Zhang, Vasilaky & Zheleva (2020). Correcting for selection bias in
+    learning-to-rank systems. WWW.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.rankers import HeckmanRanker, IPSRanker, RankAggRanker
+    >>> from skultr.simulation import simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents, n_sessions=500, n_positions=5, candidates=True, random_state=0
+    ... )
+    >>> ips = IPSRanker(propensity=truth.examination, max_epochs=2)
+    >>> ranker = RankAggRanker([("ips", ips), ("heckman", HeckmanRanker())], random_state=0)
+    >>> ranker.fit(log, clicks).predict(documents).shape
+    (1000,)
+    """
+
+    estimators: list | None = None
+    weights: object = None
+    random_state: object = None
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        "estimators": [list, None],
+        "weights": ["array-like", None],
+        "random_state": ["random_state"],
+    }
+    __metadata_request__predict = {"qid": True}  # noqa: RUF012 - scikit-learn's protocol
+    _reads_users = True  # members may
+
+    @property
+    def _learns_from_never_shown(self):
+        return any(
+            getattr(ranker, "_learns_from_never_shown", False) for _, ranker in self._members()
+        )
+
+    def get_params(self, deep=True):
+        """Parameters of this ranker and, with ``deep``, of its members.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+
+        Returns
+        -------
+        params : dict
+        """
+        return self._get_params("estimators", deep=deep)
+
+    def set_params(self, **params):
+        """Set parameters, those of a member by ``name__parameter``.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self : object
+        """
+        return self._set_params("estimators", **params)
+
+    def predict(self, X, *, qid=None):
+        """Minus the mean rank of each row in its query: higher is more relevant.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            Candidates. A frame needs the features and ``qid``.
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X. Without either, all rows are taken as
+            one query, with a warning.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        alone = len(X) == 1 if hasattr(X, "__len__") else X.shape[0] == 1
+        return self._scores_within(X, [0] if alone else self._query_ids(X, qid, "predict"))
+
+    def _scores_within(self, X, qid):
+        features = self._read_features(X, reset=False)
+        query = encode(qid)[0]
+        ranks = [
+            pd.Series(-ranker.predict(features)).groupby(query).rank().to_numpy()
+            for ranker in self.estimators_
+        ]
+        return -np.average(ranks, axis=0, weights=self.weights)
+
+    def _members(self):
+        if self.estimators is None:
+            return [("ips", IPSRanker()), ("heckman", HeckmanRanker())]
+        return self.estimators
+
+    def _fit(self, log, task):
+        members = self._members()
+        _check_members(members, self.weights)
+        random = check_random_state(self.random_state)
+        self.estimators_ = [
+            fit_to_log(seeded_clone(ranker, random.randint(2**31 - 1)), log)
+            for _, ranker in members
+        ]
+        names = (name for name, _ in members)
+        self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
+
+
+def _check_members(members, weights):
+    pairs = all(isinstance(member, tuple) and len(member) == 2 for member in members)
+    names = [member[0] for member in members] if pairs else []
+    if not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"estimators is {members!r}; expected at least one (name, ranker) pair, each with a "
+            "name of its own, such as [('ips', IPSRanker()), ('heckman', HeckmanRanker())]."
+        )
+    for name, ranker in members:
+        if not (hasattr(ranker, "fit") and hasattr(ranker, "rank")):
+            raise ValueError(
+                f"The member {name!r} is {ranker!r}; expected a ranker of skultr.rankers."
+            )
+    if weights is None:
+        return
+    weights = np.asarray(weights, dtype=float)
+    if weights.shape != (len(names),) or not (weights >= 0).all() or not weights.any():
+        raise ValueError(
+            f"weights is {weights.tolist()}; expected {len(names)} numbers, one a member, each "
+            "at least 0 and not all 0."
+        )

@@ -1,0 +1,431 @@
+r"""The Type-II Tobit likelihood: a label that is seen only where a second variable is positive.
+
+.. math::
+    y = x\beta + e, \qquad s = [x\omega + \epsilon > 0], \qquad
+    (e / \tau, \epsilon) \text{ normal, of unit variances and correlation } \gamma .
+
+A row with :math:`s = 1` contributes :math:`\log \frac1\tau \varphi(e / \tau) +
+\log\Phi((x\omega + \gamma e / \tau) / \sqrt{1 - \gamma^2})`, a row with :math:`s = 0`
+:math:`\log\Phi(-x\omega)`. In :math:`\theta = 1 / \tau`, :math:`\delta = \beta / \tau` and
+:math:`\omega` it is concave for a given :math:`\gamma` (Olsen 1978), so that Newton's method finds
+the maximum from anywhere; :math:`\gamma` has a profile likelihood.
+
+Olsen (1978). Note on the uniqueness of the maximum likelihood estimator for the Tobit model.
+Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import erfcx, log_ndtr, ndtri
+
+__all__ = [
+    "GammaProfile",
+    "SelectedRows",
+    "TobitFit",
+    "TobitModel",
+    "fit_probit",
+    "fit_tobit",
+    "mills_ratio",
+    "profile_gamma",
+]
+
+#: Correlations that ``profile_gamma`` tries: at 1 the likelihood has no density.
+GAMMA_BOUND = 0.98
+_GRID = np.linspace(-0.9, 0.9, 13)
+#: Half of the 95 % quantile of a chi-squared variable with one degree of freedom.
+_DROP = 1.9207294103470444
+#: Newton stops when a step promises less than this, in likelihood of a mean row.
+_TOLERANCE = 1e-12
+_MAX_ITER = 100
+#: Curvature added for directions that no row sees, as a share of the mean curvature.
+_JITTER = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedRows:
+    """Rows with a label where they were selected.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_rows, n_features), float64
+    label : ndarray of shape (n_rows,)
+        Not read where ``selected`` is False.
+    selected : ndarray of shape (n_rows,), bool
+    weight : ndarray of shape (n_rows,)
+    """
+
+    features: np.ndarray
+    label: np.ndarray
+    selected: np.ndarray
+    weight: np.ndarray
+
+    @cached_property
+    def design(self):
+        """The features and a column of ones."""
+        return np.column_stack([self.features, np.ones(len(self.features))])
+
+    @cached_property
+    def parts(self):
+        """Designs and weights of the selected rows, then of the others."""
+        rows = self.selected
+        return self.design[rows], self.weight[rows], self.design[~rows], self.weight[~rows]
+
+
+@dataclass(frozen=True)
+class TobitModel:
+    r"""What is held fixed while the likelihood is maximised.
+
+    Parameters
+    ----------
+    gamma : float in (-1, 1)
+        Correlation of the two errors.
+    scale : float, "estimate" or "published", default="estimate"
+        :math:`\tau`, or how it is found. ``"published"`` is equation 9 of Zhao et al. (2023):
+        :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`.
+    penalty : float, default=0
+        Half of it, times the squares of :math:`\delta` and :math:`\omega` without intercepts, is
+        taken off the likelihood of a mean row.
+    """
+
+    gamma: float
+    scale: float | str = "estimate"
+    penalty: float = 0.0
+
+    @property
+    def square(self):
+        """What the square of the standardised error is multiplied by."""
+        return 1.0 if self.scale == "published" else 0.5
+
+    @property
+    def fixed_theta(self):
+        """One over the scale, None where it is estimated."""
+        if self.scale == "estimate":
+            return None
+        return 1.0 if self.scale == "published" else 1.0 / self.scale
+
+
+class TobitFit(NamedTuple):
+    r"""A maximum of the likelihood.
+
+    Parameters
+    ----------
+    coef, selection_coef : ndarray of shape (n_features,)
+        :math:`\beta` and :math:`\omega`.
+    intercept, selection_intercept : float
+    scale : float
+        :math:`\tau`.
+    value : float
+        Penalised log-likelihood of a mean row.
+    terms : ndarray of shape (n_iter + 1, 3)
+        Labels, selection of selected rows and selection of the others, in log-likelihood of a
+        mean row, before each step and at the end.
+    n_iter : int
+        Newton steps.
+    converged : bool
+    """
+
+    coef: np.ndarray
+    intercept: float
+    selection_coef: np.ndarray
+    selection_intercept: float
+    scale: float
+    value: float
+    terms: np.ndarray
+    n_iter: int
+    converged: bool
+
+    @property
+    def start(self):
+        """The parameters in which the likelihood is concave."""
+        theta = 1.0 / self.scale
+        delta = np.append(self.coef, self.intercept) * theta
+        return np.concatenate([delta, self.selection_coef, [self.selection_intercept, theta]])
+
+
+class GammaProfile(NamedTuple):
+    """The likelihood as a function of the correlation.
+
+    Parameters
+    ----------
+    fit : TobitFit
+        At the likeliest correlation.
+    gamma : float
+    interval : tuple of float
+        Correlations within 1.92 of the greatest log-likelihood: 95 % confidence where rows are
+        independent and the model is right. Its ends are at most 0.98 in size.
+    curve : ndarray of shape (n_tried, 2)
+        Correlation and log-likelihood (of all rows), sorted.
+    """
+
+    fit: TobitFit
+    gamma: float
+    interval: tuple
+    curve: np.ndarray
+
+
+def mills_ratio(value):
+    r"""The inverse Mills ratio :math:`\varphi / \Phi`, accurate wherever it is representable."""
+    with np.errstate(over="ignore"):  # far right it is 1 / infinity, which is right
+        return np.sqrt(2 / np.pi) / erfcx(-np.asarray(value) / np.sqrt(2))
+
+
+def fit_tobit(rows, model, start=None):
+    """Maximise the likelihood for a given correlation.
+
+    Parameters
+    ----------
+    rows : SelectedRows
+        With at least one selected row and one other.
+    model : TobitModel
+    start : ndarray, default=None
+        ``TobitFit.start`` of a similar fit.
+
+    Returns
+    -------
+    fit : TobitFit
+    """
+    n_columns = rows.design.shape[1]
+    theta = model.fixed_theta
+    start = _start(rows, theta) if start is None else start
+    if theta is None:
+        result = _newton(lambda at: _tobit(rows, model, at), start, positive=True)
+        theta = result.at[-1]
+    else:
+        result = _newton(_with_scale(rows, model, theta), start[:-1])
+    delta, omega = result.at[:n_columns] / theta, result.at[n_columns : 2 * n_columns]
+    return TobitFit(
+        delta[:-1],
+        float(delta[-1]),
+        omega[:-1],
+        float(omega[-1]),
+        float(1 / theta),
+        float(result.value),
+        np.array(result.terms),
+        result.n_iter,
+        result.converged,
+    )
+
+
+def fit_probit(rows, penalty=0.0):
+    r"""Maximise the likelihood of the selection alone.
+
+    Parameters
+    ----------
+    rows : SelectedRows
+    penalty : float
+
+    Returns
+    -------
+    coef : ndarray of shape (n_features,)
+    intercept : float
+    """
+    chosen, weight, others, other_weight = rows.parts
+    total = rows.weight.sum()
+    ridge = _ridge(rows.design.shape[1], penalty)
+
+    def objective(omega):
+        index, other = chosen @ omega, -(others @ omega)
+        value = weight @ log_ndtr(index) + other_weight @ log_ndtr(other)
+        ratio, other_ratio = mills_ratio(index), mills_ratio(other)
+        gradient = chosen.T @ (weight * ratio) - others.T @ (other_weight * other_ratio)
+        curvature = _gram(chosen, weight * _bend(index, ratio))
+        curvature += _gram(others, other_weight * _bend(other, other_ratio))
+        value = value / total - 0.5 * omega @ (ridge * omega)
+        return value, gradient / total - ridge * omega, curvature / total + np.diag(ridge), None
+
+    start = np.zeros(rows.design.shape[1])
+    start[-1] = ndtri(np.clip(weight.sum() / total, 1e-3, 1 - 1e-3))
+    omega = _newton(objective, start).at
+    return omega[:-1], float(omega[-1])
+
+
+def profile_gamma(rows, model):
+    """The likeliest correlation, with an interval.
+
+    Parameters
+    ----------
+    rows : SelectedRows
+    model : TobitModel
+        Its ``gamma`` is not read.
+
+    Returns
+    -------
+    profile : GammaProfile
+    """
+    # Weights say which rows matter more; as evidence, a row is one row.
+    n_rows = np.count_nonzero(rows.weight)
+    fits = {}
+
+    def value(gamma):
+        if gamma not in fits:
+            nearest = min(fits, key=lambda known: abs(known - gamma), default=None)
+            start = None if nearest is None else fits[nearest].start
+            fits[gamma] = fit_tobit(rows, replace(model, gamma=gamma), start)
+        return n_rows * fits[gamma].value
+
+    for gamma in sorted(_GRID, key=abs):
+        value(gamma)
+    middle = max(_GRID, key=value)
+    step = _GRID[1] - _GRID[0]
+    bounds = np.clip((middle - step, middle + step), -GAMMA_BOUND, GAMMA_BOUND)
+    minimize_scalar(lambda gamma: -value(gamma), bounds=bounds, options={"xatol": 1e-4})
+    best = max(fits, key=value)
+    interval = tuple(_end_of_interval(value, best, end) for end in (-GAMMA_BOUND, GAMMA_BOUND))
+    curve = np.array([(gamma, value(gamma)) for gamma in sorted(fits)])
+    return GammaProfile(fits[best], float(best), interval, curve)
+
+
+def _end_of_interval(value, best, end):
+    floor = value(best) - _DROP
+    if abs(end - best) < 1e-9 or value(end) >= floor:
+        return float(end)
+    return float(brentq(lambda gamma: value(gamma) - floor, best, end, xtol=1e-3))
+
+
+# The likelihood -----------------------------------------------------------------------
+def _tobit(rows, model, at):
+    """Value, gradient, curvature and terms at (delta, omega, theta)."""
+    chosen, weight, others, other_weight = rows.parts
+    n_columns = chosen.shape[1]
+    delta, omega, theta = at[:n_columns], at[n_columns:-1], at[-1]
+    label = rows.label[rows.selected]
+    root = np.sqrt(1 - model.gamma**2)
+    slope = model.gamma / root
+    error = theta * label - chosen @ delta
+    index = (chosen @ omega) / root + slope * error
+    other = -(others @ omega)
+    total = rows.weight.sum()
+    terms = (
+        weight @ (np.log(theta) - model.square * error**2 - _constant(model)),
+        weight @ log_ndtr(index),
+        other_weight @ log_ndtr(other),
+    )
+    ratio, other_ratio = mills_ratio(index), mills_ratio(other)
+    # By the error first: it is (-design, label) times (delta, theta).
+    by_error = weight * (slope * ratio - 2 * model.square * error)
+    inverse = weight.sum() / theta
+    gradient = np.concatenate(
+        [
+            -(chosen.T @ by_error),
+            chosen.T @ (weight * ratio) / root - others.T @ (other_weight * other_ratio),
+            [by_error @ label + inverse],
+        ]
+    )
+    bend = weight * _bend(index, ratio)
+    of_error = 2 * model.square * weight + slope**2 * bend
+    mixed = bend * slope / root
+    by_label = np.concatenate([-(chosen.T @ (of_error * label)), chosen.T @ (mixed * label)])
+    across = -_gram(chosen, mixed)
+    curvature = np.block(
+        [
+            [_gram(chosen, of_error), across, by_label[:n_columns, None]],
+            [
+                across.T,
+                _gram(chosen, bend / root**2)
+                + _gram(others, other_weight * _bend(other, other_ratio)),
+                by_label[n_columns:, None],
+            ],
+            [by_label[None, :], np.array([[of_error @ label**2 + inverse / theta]])],
+        ]
+    )
+    ridge = _ridge(n_columns, model.penalty)
+    ridge = np.concatenate([ridge, ridge, [0.0]])
+    value = sum(terms) / total - 0.5 * at @ (ridge * at)
+    gradient = gradient / total - ridge * at
+    return value, gradient, curvature / total + np.diag(ridge), np.array(terms) / total
+
+
+def _with_scale(rows, model, theta):
+    """The likelihood as a function of (delta, omega)."""
+
+    def objective(at):
+        value, gradient, curvature, terms = _tobit(rows, model, np.append(at, theta))
+        return value, gradient[:-1], curvature[:-1, :-1], terms
+
+    return objective
+
+
+def _constant(model):
+    return 0.0 if model.scale == "published" else 0.5 * np.log(2 * np.pi)
+
+
+def _bend(index, ratio):
+    """Minus the second derivative of log_ndtr, in [0, 1] but for rounding far left."""
+    return np.clip(ratio * (index + ratio), 0.0, 1.0)
+
+
+def _gram(design, weight):
+    return design.T @ (design * weight[:, None])
+
+
+def _ridge(n_columns, penalty):
+    ridge = np.full(n_columns, float(penalty))
+    ridge[-1] = 0.0  # the intercept is free
+    return ridge
+
+
+def _start(rows, theta):
+    """Least squares, and a probit without features."""
+    chosen, weight, _, _ = rows.parts
+    label = rows.label[rows.selected]
+    n_columns = chosen.shape[1]
+    at = np.zeros(2 * n_columns + 1)
+    mean = np.average(label, weights=weight)
+    deviation = np.sqrt(np.average((label - mean) ** 2, weights=weight))
+    at[-1] = theta or 1 / deviation
+    at[n_columns - 1] = mean * at[-1]
+    share = weight.sum() / rows.weight.sum()
+    at[-2] = ndtri(np.clip(share, 1e-3, 1 - 1e-3))
+    return at
+
+
+# Newton's method ----------------------------------------------------------------------
+class _Maximum(NamedTuple):
+    at: np.ndarray
+    value: float
+    terms: list
+    n_iter: int
+    converged: bool
+
+
+def _newton(objective, start, *, positive=False):
+    """Maximise a concave function by damped Newton steps.
+
+    ``positive`` says that the last parameter must stay so.
+    """
+    at = start
+    value, gradient, curvature, terms = objective(at)
+    history = [terms]
+    for n_iter in range(_MAX_ITER):
+        step = _solve(curvature, gradient)
+        promise = gradient @ step
+        if promise < _TOLERANCE:
+            return _Maximum(at, value, history, n_iter, True)
+        length = 1.0
+        if positive and step[-1] < 0:
+            length = min(1.0, -0.9 * at[-1] / step[-1])
+        new = objective(at + length * step)
+        while not new[0] >= value + 1e-4 * length * promise:
+            length /= 2
+            if length < 1e-10:  # rounding is all that is left
+                return _Maximum(at, value, history, n_iter, promise < 1e-8)
+            new = objective(at + length * step)
+        at = at + length * step
+        value, gradient, curvature, terms = new
+        history.append(terms)
+    return _Maximum(at, value, history, _MAX_ITER, False)
+
+
+def _solve(curvature, gradient):
+    scale = np.trace(curvature) / len(curvature)
+    eye, jitter = np.eye(len(curvature)), _JITTER
+    while True:
+        try:
+            return cho_solve(cho_factor(curvature + jitter * scale * eye), gradient)
+        except LinAlgError:
+            jitter *= 100

@@ -1,0 +1,399 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skultr import CLDRanker
+from skultr.datasets import make_ltr
+from skultr.exceptions import AssumptionWarning, ClickDataWarning, NotIdentifiableWarning
+from skultr.metrics import RankingScorer, ndcg_score
+from skultr.model_selection import QueryKFold
+from skultr.preprocessing import OnFeatures
+from skultr.rankers import HeckmanRanker, IPSRanker, NaiveRanker, RankAggRanker
+from skultr.simulation import (
+    PositionBasedUser,
+    hidden_signal_scores,
+    production_scores,
+    simulate_clicks,
+)
+
+RAW = {"scale_features": False, "alpha": 0.0, "traffic_exponent": 0.0}
+FEATURES = ["f0", "f1", "f2"]
+BETA, OMEGA = np.array([0.05, -0.03, 0.02]), np.array([0.3, 0.8, -0.5])
+
+
+def tobit_log(n_rows=20_000, gamma=0.6, seed=0):
+    """Queries of one candidate, shown where a hidden variable says so, and click *rates*."""
+    rng = np.random.default_rng(seed)
+    log = pd.DataFrame(rng.normal(size=(n_rows, 3)), columns=FEATURES).astype(np.float32)
+    errors = rng.multivariate_normal([0, 0], [[1, gamma], [gamma, 1]], n_rows)
+    values = log.to_numpy(float)
+    rate = values @ BETA + 0.5 + 0.08 * errors[:, 0]
+    shown = values @ OMEGA - 0.3 + errors[:, 1] > 0
+    log["qid"] = np.arange(n_rows) // 20
+    log["doc"] = np.arange(n_rows)
+    order = log.assign(shown=shown).groupby(["qid", "shown"]).cumcount() + 1
+    log["position"] = np.where(shown, order, np.nan)
+    assert ((rate[shown] >= 0) & (rate[shown] <= 1)).all()
+    return log, np.where(shown, rate, 0.0)
+
+
+def top_k_log(n_queries=150, strength=1.0, seed=0, n_sessions=15_000, candidates=True):
+    documents = make_ltr(n_queries, n_features=15, random_state=seed)
+    scores = hidden_signal_scores(
+        production_scores(documents, fraction=0.1, random_state=seed),
+        documents["relevance"],
+        strength=strength,
+        random_state=seed,
+    )
+    log, clicks, truth = simulate_clicks(
+        documents,
+        n_sessions=n_sessions,
+        n_positions=5,
+        scores=scores,
+        user=PositionBasedUser(1.0),
+        gain="binary",
+        candidates=candidates,
+        random_state=seed,
+    )
+    return documents, log.drop(columns="relevance"), clicks.astype(float), truth.examination
+
+
+# ------------------------------------------------------------------------ pointwise
+@pytest.mark.parametrize("seed", range(2))
+def test_tobit_world_is_recovered_where_least_squares_is_biased(seed):
+    log, rate = tobit_log(seed=seed)
+    known = {"propensity": np.ones(20)}
+    ranker = CLDRanker(gamma=0.6, **known, **RAW).fit(log, rate)
+    # Three standard errors of 20,000 rows (those of the likelihood are in test_tobit.py).
+    np.testing.assert_allclose(ranker.coef_, BETA, atol=3 * 0.0012)
+    np.testing.assert_allclose(ranker.selection_coef_, OMEGA, atol=3 * 0.015)
+    assert ranker.scale_ == pytest.approx(0.08, rel=0.05)
+    squares = IPSRanker(estimator=LinearRegression(), **known).fit(log, rate)
+    assert np.abs(squares.estimator_.coef_ - BETA).max() > 0.01
+    chance = ranker.predict_selection(log)
+    assert chance.mean() == pytest.approx(log["position"].notna().mean(), abs=0.01)
+    np.testing.assert_allclose(
+        ranker.predict(log), log[FEATURES].to_numpy(float) @ ranker.coef_ + ranker.intercept_
+    )
+
+
+def test_gamma_is_estimated_in_a_tobit_world():
+    log, rate = tobit_log(100_000, gamma=0.4)
+    ranker = CLDRanker(gamma="estimate", propensity=np.ones(20), **RAW).fit(log, rate)
+    assert ranker.gamma_ == pytest.approx(0.4, abs=0.05)
+    low, high = ranker.gamma_interval_
+    assert low < 0.4 < high
+    best = ranker.gamma_profile_["log_likelihood"].idxmax()
+    assert best == ranker.gamma_
+
+
+def test_gamma_of_a_top_k_log_is_not_identified_and_says_so():
+    _, log, clicks, curve = top_k_log()
+    ranker = CLDRanker(gamma="estimate", propensity=curve)
+    with pytest.warns(NotIdentifiableWarning, match="does not determine gamma"):
+        ranker.fit(log, clicks)
+    assert -1 < ranker.gamma_ < 1
+
+
+def test_gamma_zero_is_penalised_least_squares_on_shown_documents():
+    _, log, clicks, curve = top_k_log()
+    settings = {"propensity": curve, "scale_features": False, "traffic_exponent": 1.0}
+    features = [name for name in log if name.startswith("feature")]
+    log[features] = StandardScaler().fit_transform(log[features])
+    ranker = CLDRanker(gamma=0.0, alpha=0.0, **settings).fit(log, clicks)
+    least = IPSRanker(estimator=LinearRegression(), traffic_exponent=1.0, propensity=curve)
+    least.fit(log, clicks)
+    np.testing.assert_allclose(ranker.predict(log), least.predict(log), atol=1e-4)
+
+
+def test_networks_reach_the_maximum_of_newtons_method():
+    """The same model by gradient: a linear module instead of no hidden layer."""
+    import torch
+
+    _, log, clicks, curve = top_k_log(n_queries=60)
+    settings = {"propensity": curve, "gamma": 0.3, "alpha": 0.0, "random_state": 0}
+    newton = CLDRanker(**settings).fit(log, clicks)
+    by_gradient = CLDRanker(
+        module=lambda n_features: torch.nn.Linear(n_features, 1),
+        early_stopping=False,
+        max_epochs=400,
+        learning_rate=0.01,
+        **settings,
+    ).fit(log, clicks)
+    assert np.corrcoef(newton.predict(log), by_gradient.predict(log))[0, 1] > 0.999
+    assert by_gradient.scale_ == pytest.approx(newton.scale_, rel=0.02)
+    last = by_gradient.likelihood_.iloc[-1].sum()
+    assert last == pytest.approx(newton.likelihood_.iloc[-1].sum(), abs=0.01)
+
+
+def test_likelihood_by_epoch():
+    _, log, clicks, curve = top_k_log(n_queries=60)
+    columns = ["relevance", "shown", "never_shown"]
+    newton = CLDRanker(propensity=curve).fit(log, clicks)
+    assert newton.likelihood_.columns.tolist() == columns
+    assert len(newton.likelihood_) == newton.n_iter_ + 1
+    for settings in ({"loss": "pairwise"}, {"hidden_layer_sizes": (8,)}):
+        ranker = CLDRanker(propensity=curve, max_epochs=5, random_state=0, **settings)
+        ranker.fit(log, clicks)
+        assert ranker.likelihood_.columns.tolist() == columns
+        assert len(ranker.likelihood_) == ranker.n_iter_ == 5
+        total = ranker.likelihood_.sum(axis=1)
+        np.testing.assert_allclose(-total, ranker.history_["train_loss"], rtol=1e-4)
+
+
+def test_published_scale():
+    _, log, clicks, curve = top_k_log(n_queries=60)
+    ranker = CLDRanker(scale="published", propensity=curve).fit(log, clicks)
+    assert ranker.scale_ == 1.0
+    fixed = CLDRanker(scale=0.5, propensity=curve).fit(log, clicks)
+    assert fixed.scale_ == pytest.approx(0.5)
+    assert not np.allclose(ranker.predict(log), fixed.predict(log))
+
+
+# ------------------------------------------------------------------------ what it is for
+def held_out(ranker, documents):
+    relevant = (documents["relevance"] > 2).astype(int)
+    return ndcg_score(relevant, ranker.predict(documents), qid=documents["qid"], k=3)
+
+
+def test_hidden_signal_world():
+    """Mean of three worlds: both losses above inverse propensities of the same class."""
+    gain = {"pointwise": [], "pairwise": []}
+    for seed in range(3):
+        _, log, clicks, curve = top_k_log(400, strength=1.5, seed=seed, n_sessions=30_000)
+        test = make_ltr(800, n_features=15, random_state=seed)
+        linear = {"propensity": curve, "random_state": 0, "hidden_layer_sizes": ()}
+        base = held_out(IPSRanker(max_epochs=40, **linear).fit(log, clicks), test)
+        for loss, gains in gain.items():
+            ranker = CLDRanker(loss=loss, max_epochs=40, **linear).fit(log, clicks)
+            gains.append(held_out(ranker, test) - base)
+    assert min(np.mean(gains) for gains in gain.values()) > 0.01, gain
+
+
+# ------------------------------------------------------------------------ pairwise
+@pytest.mark.parametrize("form", ["tobit", "preference", "published"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pairwise_learns(form, weighted):
+    documents, log, clicks, curve = top_k_log(strength=0.0)
+    ranker = CLDRanker(
+        loss="pairwise",
+        pair_form=form,
+        weight_pairs=weighted,
+        propensity=curve,
+        learning_rate=0.01,
+        max_epochs=30,
+        random_state=0,
+    ).fit(log, clicks)
+    labels = ranker.labels_.set_index("doc")["label"]
+    together = documents.set_index("doc").assign(score=ranker.predict(documents), label=labels)
+    within = together.dropna().groupby("qid")[["score", "label"]].transform(lambda x: x - x.mean())
+    assert within.corr().iloc[0, 1] > 0.1
+    chance = ranker.predict_selection(documents)
+    shown = documents["doc"].isin(labels.index).to_numpy()
+    assert chance[shown].mean() > chance[~shown].mean() + 0.03
+
+
+def test_forms_differ_only_where_they_should():
+    _, log, clicks, curve = top_k_log(n_queries=40)
+    settings = {"loss": "pairwise", "propensity": curve, "max_epochs": 3, "random_state": 0}
+    scores = {
+        (form, gamma): CLDRanker(pair_form=form, gamma=gamma, **settings)
+        .fit(log, clicks)
+        .predict(log)
+        for form in ("tobit", "published")
+        for gamma in (0.1, 0.5)
+    }
+    np.testing.assert_array_equal(scores["published", 0.1], scores["published", 0.5])
+    assert not np.allclose(scores["tobit", 0.1], scores["tobit", 0.5])
+
+
+def test_same_seed_same_pairs():
+    _, log, clicks, curve = top_k_log(n_queries=40)
+    ranker = CLDRanker(loss="pairwise", propensity=curve, max_epochs=3, random_state=0)
+    first, second = (clone(ranker).fit(log, clicks).predict(log) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+# ------------------------------------------------------------------------ bad input
+@pytest.mark.parametrize("loss", ["pointwise", "pairwise"])
+def test_nothing_left_out_is_position_debiasing_with_a_warning(loss):
+    _, log, clicks, curve = top_k_log(n_queries=60, candidates=False)
+    settings = {"propensity": curve, "loss": loss, "max_epochs": 5, "random_state": 0}
+    scores = []
+    for gamma in (0.2, 0.8):
+        ranker = CLDRanker(gamma=gamma, **settings)
+        with pytest.warns(ClickDataWarning, match="Every candidate was shown"):
+            ranker.fit(log, clicks)
+        scores.append(ranker.predict(log))
+        assert ranker.gamma_ == 0.0
+        assert (ranker.predict_selection(log) == 1).all()
+    np.testing.assert_array_equal(*scores)
+
+
+def test_estimated_gamma_without_candidates_is_zero():
+    _, log, clicks, curve = top_k_log(n_queries=40, candidates=False)
+    with pytest.warns(ClickDataWarning, match="Every candidate was shown"):
+        ranker = CLDRanker(gamma="estimate", propensity=curve).fit(log, clicks)
+    assert ranker.gamma_ == 0.0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"loss": "pairwise"}, {"hidden_layer_sizes": (4,)}, {"scale": "published"}],
+    ids=str,
+)
+def test_nothing_clicked(settings):
+    _, log, clicks, curve = top_k_log(n_queries=40)
+    ranker = CLDRanker(propensity=curve, max_epochs=3, random_state=0, **settings)
+    with pytest.warns(ClickDataWarning, match="no click"):
+        ranker.fit(log, 0 * clicks)
+    assert np.isfinite(ranker.predict(log)).all()
+    assert np.isfinite(ranker.predict_selection(log)).all()
+
+
+@pytest.mark.parametrize("gamma", [-1.0, 1.0, 1.5, np.nan, "free"])
+def test_gamma_outside_its_range(gamma):
+    _, log, clicks, curve = top_k_log(n_queries=10, n_sessions=100)
+    with pytest.raises(ValueError, match="gamma"):
+        CLDRanker(gamma=gamma, propensity=curve).fit(log, clicks)
+
+
+@pytest.mark.parametrize("loss", ["pointwise", "pairwise"])
+def test_a_query_shown_in_full(loss):
+    _, log, clicks, curve = top_k_log(n_queries=40)
+    whole = (log["qid"] == log["qid"].iloc[0]) & log["position"].isna()
+    ranker = CLDRanker(loss=loss, propensity=curve, max_epochs=3, random_state=0)
+    ranker.fit(log[~whole], clicks[~whole.to_numpy()])
+    assert np.isfinite(ranker.predict(log)).all()
+
+
+@pytest.mark.parametrize("ranker", [CLDRanker(), HeckmanRanker()], ids=repr)
+def test_sessions_that_showed_nothing(ranker):
+    """A page without positions is no page: queries never served teach nothing."""
+    _, log, clicks, curve = top_k_log(n_queries=60)
+    if "loss" in ranker.get_params():
+        ranker.set_params(propensity=curve)
+    unserved = log["qid"] < 20
+    empty = log.assign(position=log["position"].mask(unserved))
+    without = clone(ranker).fit(empty, np.where(unserved, 0.0, clicks)).predict(log)
+    dropped = clone(ranker).fit(log[~unserved], clicks[~unserved.to_numpy()]).predict(log)
+    np.testing.assert_allclose(without, dropped, rtol=1e-6, atol=1e-8)
+    served_twice = pd.concat([log, log.assign(session=log["session"] + 10**6, position=np.nan)])
+    again = clone(ranker).fit(served_twice, np.concatenate([clicks, 0 * clicks])).predict(log)
+    np.testing.assert_allclose(
+        again, clone(ranker).fit(log, clicks).predict(log), rtol=1e-6, atol=1e-8
+    )
+
+
+def test_default_propensity_is_assumed_with_a_warning():
+    _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
+    with pytest.warns(AssumptionWarning, match="1 / position"):
+        CLDRanker().fit(log, clicks)
+
+
+def test_selection_hidden_layers_and_search():
+    _, log, clicks, curve = top_k_log(n_queries=40)
+    ranker = CLDRanker(
+        selection_hidden_layer_sizes=(8,), propensity=curve, max_epochs=3, random_state=0
+    ).fit(log, clicks)
+    assert not hasattr(ranker, "selection_coef_")
+    assert ranker.coef_.shape == (15,)
+    ranker.set_params(selection_hidden_layer_sizes=()).fit(log, clicks)
+    assert ranker.selection_coef_.shape == (15,)
+    assert not hasattr(ranker, "net_")
+    _, log, clicks, curve = top_k_log(n_queries=40)
+    documents = make_ltr(40, n_features=15, random_state=0)
+    log = log.merge(documents[["doc", "relevance"]], on="doc")
+    pipeline = make_pipeline(OnFeatures(StandardScaler()), CLDRanker(propensity=curve))
+    search = GridSearchCV(
+        pipeline, {"cldranker__gamma": [0.1, 0.3]}, cv=QueryKFold(2), scoring=RankingScorer(k=3)
+    )
+    assert np.isfinite(search.fit(log, clicks).best_score_)
+
+
+# ------------------------------------------------------------------------ Heckman
+def test_heckman_recovers_a_tobit_world():
+    log, rate = tobit_log(100_000)
+    settings = {"scale_features": False, "alpha": 0.0, "traffic_exponent": 0.0}
+    ranker = HeckmanRanker(**settings).fit(log, rate)
+    np.testing.assert_allclose(ranker.coef_, BETA, atol=0.006)
+    np.testing.assert_allclose(ranker.selection_coef_, OMEGA, atol=0.03)
+    assert ranker.mills_coef_ == pytest.approx(0.6 * 0.08, rel=0.1)
+    assert 0.5 < ranker.mills_collinearity_ < 1
+    debiased = HeckmanRanker(debias=True, propensity=np.ones(20), **settings).fit(log, rate)
+    np.testing.assert_allclose(debiased.coef_, ranker.coef_)
+    assert "examination_" in vars(debiased)
+    assert "examination_" not in vars(ranker)
+
+
+def test_heckman_learns_on_shown_rows_only():
+    """Clicks of never-shown rows are not zeros: constant labels leave nothing to explain."""
+    _, log, _, _ = top_k_log(n_queries=60)
+    ranker = HeckmanRanker().fit(log, log["position"].notna().astype(float))
+    np.testing.assert_allclose(ranker.coef_, 0, atol=1e-8)
+    np.testing.assert_allclose(ranker.predict(log), 1, atol=1e-8)
+
+
+def test_heckman_without_candidates_is_least_squares():
+    _, log, clicks, _ = top_k_log(n_queries=60, candidates=False)
+    with pytest.warns(ClickDataWarning, match="Every candidate was shown"):
+        ranker = HeckmanRanker().fit(log, clicks)
+    assert ranker.mills_coef_ == 0
+    assert (ranker.predict_selection(log) == 1).all()
+
+
+# ------------------------------------------------------------------------ RankAgg
+def test_mean_ranks():
+    documents, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
+    members = [("ips", IPSRanker(estimator=Ridge(), propensity=curve)), ("h", HeckmanRanker())]
+    ranker = RankAggRanker(members, weights=[3, 1]).fit(log, clicks)
+    ranks = [
+        pd.Series(-member.fit(log, clicks).predict(documents)).groupby(documents["qid"]).rank()
+        for _, member in members
+    ]
+    expected = -(3 * ranks[0] + ranks[1]) / 4
+    np.testing.assert_allclose(ranker.predict(documents), expected)
+    features = documents[[name for name in documents if name.startswith("feature")]]
+    np.testing.assert_allclose(ranker.predict(features, qid=documents["qid"]), expected)
+    np.testing.assert_array_equal(
+        ranker.rank(documents), (-expected).groupby(documents["qid"]).rank(method="first")
+    )
+    assert ranker.named_estimators_["h"].mills_collinearity_ > 0
+
+
+def test_one_member_keeps_its_order():
+    documents, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
+    alone = NaiveRanker(estimator=Ridge())
+    np.testing.assert_array_equal(
+        RankAggRanker([("naive", alone)]).fit(log, clicks).rank(documents),
+        alone.fit(log, clicks).rank(documents),
+    )
+
+
+def test_parameters_of_members():
+    ranker = RankAggRanker([("ips", IPSRanker()), ("h", HeckmanRanker())])
+    ranker.set_params(ips__clip=0.1, h=HeckmanRanker(debias=True))
+    assert ranker.get_params()["ips__clip"] == 0.1
+    assert clone(ranker).get_params()["h__debias"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"estimators": []}, "at least one"),
+        ({"estimators": [IPSRanker()]}, "pair"),
+        ({"estimators": [("a", IPSRanker()), ("a", NaiveRanker())]}, "name of its own"),
+        ({"estimators": [("a", Ridge())]}, "expected a ranker"),
+        ({"weights": [1.0]}, "expected 2 numbers"),
+        ({"weights": [0, 0]}, "not all 0"),
+    ],
+)
+def test_bad_members(settings, message):
+    _, log, clicks, _ = top_k_log(n_queries=10, n_sessions=100)
+    with pytest.raises(ValueError, match=message):
+        RankAggRanker(**settings).fit(log, clicks)
