@@ -39,14 +39,13 @@ class Candidates(NamedTuple):
         really was, and 1 where not.
         """
         offsets = offsets_from_sorted(self.query)
-        list_ = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        first = np.repeat(offsets[:-1], np.diff(offsets))
         return replace(
             log,
             doc=self.doc,
             query=self.query,
-            list_=list_,
             user=np.zeros_like(self.query),
-            position=np.arange(len(self.query)) - offsets[list_] + 1,
+            position=np.arange(len(self.query)) - first + 1,
             bias=np.where(self.shown, 0, 1),
             clicks=self.label * self.weight,
             weight=self.weight,
