@@ -4,25 +4,27 @@ import pytest
 from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skultr import CLDRanker
 from skultr.datasets import make_ltr
-from skultr.exceptions import AssumptionWarning, ClickDataWarning, NotIdentifiableWarning
+from skultr.exceptions import (
+    AssumptionWarning,
+    ClickDataWarning,
+    NotIdentifiableWarning,
+)
 from skultr.metrics import RankingScorer, ndcg_score
 from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
 from skultr.propensity import PowerLawPropensity
-from skultr.rankers import HeckmanRanker, IPSRanker, NaiveRanker, RankAggRanker
-from skultr.simulation import (
-    PositionBasedUser,
-    hidden_signal_scores,
-    production_scores,
-    simulate_clicks,
+from skultr.rankers import (
+    HeckmanRanker,
+    IPSRanker,
 )
+from tests._worlds import top_k_log
 
 RAW = {"scale_features": False, "alpha": 0.0, "traffic_exponent": 0.0}
 FEATURES = ["f0", "f1", "f2"]
@@ -43,27 +45,6 @@ def tobit_log(n_rows=20_000, gamma=0.6, seed=0):
     log["position"] = np.where(shown, order, np.nan)
     assert ((rate[shown] >= 0) & (rate[shown] <= 1)).all()
     return log, np.where(shown, rate, 0.0)
-
-
-def top_k_log(n_queries=150, strength=1.0, seed=0, n_sessions=15_000, candidates=True):
-    documents = make_ltr(n_queries, n_features=15, random_state=seed)
-    scores = hidden_signal_scores(
-        production_scores(documents, fraction=0.1, random_state=seed),
-        documents["relevance"],
-        strength=strength,
-        random_state=seed,
-    )
-    log, clicks, truth = simulate_clicks(
-        documents,
-        n_sessions=n_sessions,
-        n_positions=5,
-        scores=scores,
-        user=PositionBasedUser(1.0),
-        gain="binary",
-        candidates=candidates,
-        random_state=seed,
-    )
-    return documents, log.drop(columns="relevance"), clicks.astype(float), truth.examination
 
 
 # ------------------------------------------------------------------------ pointwise
@@ -442,55 +423,3 @@ def test_heckman_without_candidates_is_least_squares():
         ranker = HeckmanRanker().fit(log, clicks)
     assert ranker.mills_coef_ == 0
     assert (ranker.predict_selection(log) == 1).all()
-
-
-# ------------------------------------------------------------------------ RankAgg
-def test_mean_ranks():
-    documents, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
-    members = [("ips", IPSRanker(estimator=Ridge(), propensity=curve)), ("h", HeckmanRanker())]
-    ranker = RankAggRanker(members, weights=[3, 1]).fit(log, clicks)
-    ranks = [
-        pd.Series(-member.fit(log, clicks).predict(documents)).groupby(documents["qid"]).rank()
-        for _, member in members
-    ]
-    expected = -(3 * ranks[0] + ranks[1]) / 4
-    np.testing.assert_allclose(ranker.predict(documents), expected)
-    features = documents[[name for name in documents if name.startswith("feature")]]
-    np.testing.assert_allclose(ranker.predict(features, qid=documents["qid"]), expected)
-    np.testing.assert_array_equal(
-        ranker.rank(documents), (-expected).groupby(documents["qid"]).rank(method="first")
-    )
-    assert ranker.named_estimators_["h"].mills_collinearity_ > 0
-
-
-def test_one_member_keeps_its_order():
-    documents, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
-    alone = NaiveRanker(estimator=Ridge())
-    np.testing.assert_array_equal(
-        RankAggRanker([("naive", alone)]).fit(log, clicks).rank(documents),
-        alone.fit(log, clicks).rank(documents),
-    )
-
-
-def test_parameters_of_members():
-    ranker = RankAggRanker([("ips", IPSRanker()), ("h", HeckmanRanker())])
-    ranker.set_params(ips__clip=0.1, h=HeckmanRanker(debias=True))
-    assert ranker.get_params()["ips__clip"] == 0.1
-    assert clone(ranker).get_params()["h__debias"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"estimators": []}, "at least one"),
-        ({"estimators": [IPSRanker()]}, "pair"),
-        ({"estimators": [("a", IPSRanker()), ("a", NaiveRanker())]}, "name of its own"),
-        ({"estimators": [("a", Ridge())]}, "expected a ranker"),
-        ({"weights": [1.0]}, "expected 2 numbers"),
-        ({"weights": [0, 0]}, "not all 0"),
-    ],
-)
-def test_bad_members(settings, message):
-    _, log, clicks, _ = top_k_log(n_queries=10, n_sessions=100)
-    with pytest.raises(ValueError, match=message):
-        RankAggRanker(**settings).fit(log, clicks)
