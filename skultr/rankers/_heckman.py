@@ -34,7 +34,8 @@ class HeckmanRanker(PropensityRanker):
     Assumes normal errors and linear models. **Identification rests on that form**: with no
     variable that moves selection but not relevance (an *exclusion restriction*), :math:`\lambda`
     is a function of the same features as relevance, and tells from them only by its curvature.
-    ``mills_collinearity_`` says how little that is.
+    ``mills_collinearity_`` says how little that is. Where it is near 1, single fits can be far
+    worse than the mean over many logs, most of all those with a negative ``mills_coef_``.
 
     Parameters
     ----------

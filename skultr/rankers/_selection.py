@@ -51,7 +51,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     Assumes right propensities (up to one factor), and a logging policy whose hidden knowledge of
     relevance is about as strong as ``gamma`` says. If the policy ranked by nothing but the
     features, selection is ignorable: the true :math:`\gamma` is 0, and there is nothing to gain
-    over :class:`IPSRanker`.
+    over :class:`IPSRanker`, and in small logs something to lose.
 
     Parameters
     ----------
