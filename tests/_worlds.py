@@ -3,6 +3,14 @@
 import numpy as np
 import pandas as pd
 
+from skultr.datasets import make_ltr
+from skultr.simulation import (
+    PositionBasedUser,
+    hidden_signal_scores,
+    production_scores,
+    simulate_clicks,
+)
+
 FEATURES = ["f0", "f1", "f2"]
 
 
@@ -33,3 +41,28 @@ def random_lists(n_sessions=200, n_queries=3, n_documents=4, n_shown=3, seed=0):
             rows.append((session, query, doc, place + 1, *features[doc]))
     log = pd.DataFrame(rows, columns=["session", "qid", "doc", "position", *FEATURES])
     return log, rng.integers(0, 2, len(log)).astype(float)
+
+
+def top_k_log(n_queries=150, strength=1.0, seed=0, n_sessions=15_000, candidates=True):
+    """The top 5 of a ranker that used a signal which no feature shows.
+
+    Returns documents, log, clicks and the examination of the five positions.
+    """
+    documents = make_ltr(n_queries, n_features=15, random_state=seed)
+    scores = hidden_signal_scores(
+        production_scores(documents, fraction=0.1, random_state=seed),
+        documents["relevance"],
+        strength=strength,
+        random_state=seed,
+    )
+    log, clicks, truth = simulate_clicks(
+        documents,
+        n_sessions=n_sessions,
+        n_positions=5,
+        scores=scores,
+        user=PositionBasedUser(1.0),
+        gain="binary",
+        candidates=candidates,
+        random_state=seed,
+    )
+    return documents, log.drop(columns="relevance"), clicks.astype(float), truth.examination

@@ -114,7 +114,11 @@ class NeuralEstimator(BaseEstimator):
 
     def _check_settings(self):
         """What the declared constraints cannot say."""
-        for name in ("hidden_layer_sizes", "base_hidden_layer_sizes"):
+        for name in (
+            "hidden_layer_sizes",
+            "base_hidden_layer_sizes",
+            "selection_hidden_layer_sizes",
+        ):
             sizes = getattr(self, name, ())
             if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
                 raise ValueError(

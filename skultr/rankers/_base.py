@@ -273,6 +273,12 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         )
         return features.toarray() if sparse.issparse(features) else features
 
+    def _known_query_ids(self, X, qid, method):
+        """Query ids for rankers that look at the whole query; a single row needs none."""
+        if qid is None and read_role(X, "qid") is None and _n_rows(X) == 1:
+            return np.zeros(1, dtype=int)
+        return self._query_ids(X, qid, method)
+
     def _query_ids(self, X, qid, method):
         qid = read_role(X, "qid", qid)
         if qid is None:
@@ -282,9 +288,12 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
                 "a column 'qid', or qid=.",
                 MissingRoleWarning,
             )
-            n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-            qid = np.zeros(n_rows, dtype=int)
+            qid = np.zeros(_n_rows(X), dtype=int)
         return qid
+
+
+def _n_rows(X):
+    return X.shape[0] if hasattr(X, "shape") else len(X)  # a sparse matrix has no length
 
 
 def _warn_about_clicks_as_relevance(X, y):

@@ -6,6 +6,7 @@ from numbers import Real
 import numpy as np
 import torch
 from scipy.special import ndtr
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -33,7 +34,8 @@ class HeckmanRanker(PropensityRanker):
     Assumes normal errors and linear models. **Identification rests on that form**: with no
     variable that moves selection but not relevance (an *exclusion restriction*), :math:`\lambda`
     is a function of the same features as relevance, and tells from them only by its curvature.
-    ``mills_collinearity_`` says how little that is.
+    ``mills_collinearity_`` says how little that is. Where it is near 1, single fits can be far
+    worse than the mean over many logs, most of all those with a negative ``mills_coef_``.
 
     Parameters
     ----------
@@ -85,9 +87,14 @@ class HeckmanRanker(PropensityRanker):
     -----
     ClickDataWarning
         If no candidate was left out: it is then least squares.
+    ConvergenceWarning
+        If the probit model did not converge.
 
     Notes
     -----
+    A document that was shown with no weight (its ``impressions`` or ``sample_weight`` are 0)
+    counts as never shown.
+
     The second step runs over the documents shown. Published code runs it over all rows, with 0
     for the clicks of those that were never shown, and so learns selection a second time.
 
@@ -148,11 +155,11 @@ class HeckmanRanker(PropensityRanker):
     def _complete_roles(self, X, y, sample_weight, roles):
         if self.debias:
             return super()._complete_roles(X, y, sample_weight, roles)
+        for name in _OF_DEBIASING:
+            vars(self).pop(name, None)  # of an earlier fit
         return roles
 
     def _fit(self, log, task):
-        for name in ("examination_", "effective_sample_size_", "largest_weight_"):
-            vars(self).pop(name, None)
         clicks = self._debiased_clicks(log) if self.debias else log.clicks
         rows = find_candidates(log, clicks, self.traffic_exponent)
         known = torch.from_numpy(log.features[np.unique(rows.doc)])
@@ -172,7 +179,7 @@ class HeckmanRanker(PropensityRanker):
             self.selection_intercept_ = np.inf
         else:
             selection = SelectedRows(features, rows.label, shown, weight)
-            self.selection_coef_, self.selection_intercept_ = fit_probit(selection, self.alpha)
+            self._fit_selection(selection)
             mills = mills_ratio(features @ self.selection_coef_ + self.selection_intercept_)
         design, weight = features[shown], weight[shown]
         mills, label = mills[shown], rows.label[shown]
@@ -181,12 +188,32 @@ class HeckmanRanker(PropensityRanker):
         coef, self.intercept_ = _least_squares(design, label, weight, self.alpha)
         self.coef_, self.mills_coef_ = coef[:-1], float(coef[-1])
 
+    def _fit_selection(self, rows):
+        fit = fit_probit(rows, self.alpha)
+        self.selection_coef_, self.selection_intercept_ = fit.coef, fit.intercept
+        if not fit.converged:
+            warn_user(
+                "The probit model of what was shown did not converge, so that the inverse Mills "
+                "ratio is not that of the likeliest model. That is so where the features (nearly) "
+                "tell exactly what was shown: raise alpha.",
+                ConvergenceWarning,
+            )
+
     def _score(self, features):
         return self._scaled(features) @ self.coef_ + self.intercept_
 
     def _scaled(self, features):
         with torch.inference_mode():
             return self._scaling(torch.tensor(features, dtype=torch.float64)).numpy()
+
+
+_OF_DEBIASING = (
+    "clipped_share_",
+    "effective_sample_size_",
+    "examination_",
+    "largest_weight_",
+    "propensity_",
+)
 
 
 def _least_squares(design, label, weight, alpha):

@@ -8,6 +8,7 @@ from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._constraints import BaseComposition
+from .._propensity_source import columns_of_source
 from .._seeding import seeded_clone
 from .._segments import encode
 from ._base import BaseRanker, fit_to_log
@@ -29,7 +30,8 @@ class RankAggRanker(BaseRanker, BaseComposition):
     ----------
     estimators : list of (str, ranker), default=None
         Members by name; by default ``[("ips", IPSRanker()), ("heckman", HeckmanRanker())]``. A
-        clone of each is fitted to the log.
+        clone of each is fitted to the log. They are given the features as an array, so that a
+        propensity of theirs cannot read a column by its name.
     weights : array-like of shape (n_estimators,), default=None
         How much the ranks of each member count; by default all the same.
     random_state : int, RandomState instance or None, default=None
@@ -130,17 +132,25 @@ class RankAggRanker(BaseRanker, BaseComposition):
         scores : ndarray of shape (n_rows,)
         """
         check_is_fitted(self)
-        alone = len(X) == 1 if hasattr(X, "__len__") else X.shape[0] == 1
-        return self._scores_within(X, [0] if alone else self._query_ids(X, qid, "predict"))
+        return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
     def _scores_within(self, X, qid):
         features = self._read_features(X, reset=False)
         query = encode(qid)[0]
         ranks = [
-            pd.Series(-ranker.predict(features)).groupby(query).rank().to_numpy()
+            pd.Series(-_scores_of(ranker, features, query)).groupby(query).rank().to_numpy()
             for ranker in self.estimators_
         ]
         return -np.average(ranks, axis=0, weights=self.weights)
+
+    def _validate_params(self):
+        super()._validate_params()
+        members = self._members()
+        _check_pairs(members)
+        self._validate_names([name for name, _ in members])
+        for name, ranker in members:
+            _check_member(name, ranker)
+        _check_weights(self.weights, len(members))
 
     def _members(self):
         if self.estimators is None:
@@ -149,7 +159,6 @@ class RankAggRanker(BaseRanker, BaseComposition):
 
     def _fit(self, log, task):
         members = self._members()
-        _check_members(members, self.weights)
         random = check_random_state(self.random_state)
         self.estimators_ = [
             fit_to_log(seeded_clone(ranker, random.randint(2**31 - 1)), log)
@@ -159,24 +168,57 @@ class RankAggRanker(BaseRanker, BaseComposition):
         self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
 
 
-def _check_members(members, weights):
-    pairs = all(isinstance(member, tuple) and len(member) == 2 for member in members)
+def _scores_of(ranker, features, query):
+    if isinstance(ranker, BaseRanker):
+        return ranker._scores_within(features, query)
+    return -ranker.rank(features, qid=query)  # all that is known of rankers from elsewhere
+
+
+def _check_pairs(members):
+    pairs = all(
+        isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
+        for member in members
+    )
     names = [member[0] for member in members] if pairs else []
     if not names or len(set(names)) < len(names):
         raise ValueError(
             f"estimators is {members!r}; expected at least one (name, ranker) pair, each with a "
-            "name of its own, such as [('ips', IPSRanker()), ('heckman', HeckmanRanker())]."
+            "name of its own, a string, such as [('ips', IPSRanker()), ('heckman', "
+            "HeckmanRanker())]."
         )
-    for name, ranker in members:
-        if not (hasattr(ranker, "fit") and hasattr(ranker, "rank")):
+
+
+def _check_member(name, ranker):
+    if isinstance(ranker, type):
+        raise ValueError(
+            f"The member {name!r} is the class {ranker.__name__}; expected a ranker. Call it: "
+            f"{ranker.__name__}()."
+        )
+    if not (hasattr(ranker, "fit") and hasattr(ranker, "rank")):
+        raise ValueError(
+            f"The member {name!r} is {ranker!r}; expected a ranker of skultr.rankers."
+        )
+    for parameter, value in ranker.get_params().items():
+        columns = sorted(name for name in columns_of_source(value) if isinstance(name, str))
+        if columns:
             raise ValueError(
-                f"The member {name!r} is {ranker!r}; expected a ranker of skultr.rankers."
+                f"{parameter} of the member {name!r} is a {type(value).__name__} that reads the "
+                f"columns {columns}, but members get the features as an array without names. Fit "
+                "it first, put what it predicts in their place as the column 'propensity', and "
+                "give the member propensity='column'."
             )
+
+
+def _check_weights(weights, n_members):
     if weights is None:
         return
-    weights = np.asarray(weights, dtype=float)
-    if weights.shape != (len(names),) or not (weights >= 0).all() or not weights.any():
+    try:
+        values = np.asarray(weights, dtype=float)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    good = values.shape == (n_members,) and np.isfinite(values).all() and (values >= 0).all()
+    if not (good and values.any()):
         raise ValueError(
-            f"weights is {weights.tolist()}; expected {len(names)} numbers, one a member, each "
-            "at least 0 and not all 0."
+            f"weights is {weights!r}; expected {n_members} numbers, one a member, each at least 0 "
+            "and not all 0."
         )

@@ -1,5 +1,6 @@
 """Position bias and selection bias removed together: causal likelihood decomposition."""
 
+import copy
 from dataclasses import dataclass
 from numbers import Real
 
@@ -50,7 +51,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     Assumes right propensities (up to one factor), and a logging policy whose hidden knowledge of
     relevance is about as strong as ``gamma`` says. If the policy ranked by nothing but the
     features, selection is ignorable: the true :math:`\gamma` is 0, and there is nothing to gain
-    over :class:`IPSRanker`.
+    over :class:`IPSRanker`, and in small logs something to lose.
 
     Parameters
     ----------
@@ -105,17 +106,21 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         The same of selection, where that model is linear.
     selection_intercept_ : float
     gamma_ : float
-        The correlation used; 0 where nothing was left out.
+        The correlation used; 0 where nothing was left out, and with a ``pair_form`` that has
+        none.
     scale_ : float
         The standard deviation :math:`\tau` used or found; absent after the pairwise loss.
     gamma_interval_ : tuple of float
-        95 % interval of the correlation, with ``gamma="estimate"``.
+        95 % interval of the correlation, with ``gamma="estimate"``. As evidence, rows of unequal
+        weights count as :math:`(\sum w)^2 / \sum w^2` rows (Kish 1965): the interval is wider,
+        the fewer queries most of the traffic went to.
     gamma_profile_ : DataFrame indexed by ``gamma``
         Its ``log_likelihood``, with ``gamma="estimate"``.
     likelihood_ : DataFrame indexed by ``epoch``
         Log-likelihood of a mean row, in its three terms: ``relevance`` of the rows shown, their
-        selection (``shown``) and that of the others (``never_shown``). An epoch is a step of
-        Newton's method where that was used. Means over the training batches otherwise.
+        selection (``shown``) and that of the others (``never_shown``). Where Newton's method was
+        used, an epoch is one of its steps, and epoch 0 is where it began. Means over the training
+        batches otherwise, from epoch 1.
     network_ : torch.nn.Sequential
         Scaling of the features, then the relevance model.
     selection_network_ : torch.nn.Sequential
@@ -152,11 +157,12 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
     Notes
     -----
-    *Rows.* A (query, document) is one row, shown if any session showed it. Its weight is its
-    number of impressions, or that of its query's pages if it was never shown, however often the
-    log repeats the candidate; ``traffic_exponent`` tempers both. Queries that were never served
-    are not read. The sums above are divided by the weight of all rows, which leaves the terms as
-    they stand to each other.
+    *Rows.* A (query, document) is one row, shown if any session showed it; one that was shown with
+    no weight (its ``impressions`` or ``sample_weight`` are 0) counts as never shown. Its weight is
+    its number of impressions, or that of its query's pages if it was never shown, however often
+    the log repeats the candidate; ``traffic_exponent`` tempers both. Queries that were never
+    served are not read. The sums above are divided by the weight of all rows, which leaves the
+    terms as they stand to each other.
 
     *What identifies* :math:`\gamma`. Without a variable that moves selection and not relevance,
     only the form of the normal distribution does, and clicks are not normal. Selection by rank
@@ -255,6 +261,13 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             return np.ones(len(scores))
         return ndtr(scores) if self.loss == "pointwise" else expit(scores)
 
+    def _attributes_so_far(self, module):
+        network, selection = copy.deepcopy((module.network, module.selection))
+        return {
+            "network_": network,
+            "selection_network_": nn.Sequential(network[0], selection),
+        }
+
     def _n_subtasks(self):
         return 0 if self._is_newton() else super()._n_subtasks()
 
@@ -311,7 +324,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             self.network_ = network.to(self.device).double()
             _assign(network[1][-1], fit.coef, fit.intercept)
             _assign(selection.double()[-1], fit.selection_coef, fit.selection_intercept)
-            self._keep_terms(fit.terms)
+            self._keep_terms(fit.terms, first=0)
             return
         label, weight = rows.label[rows.shown], rows.weight[rows.shown]
         center = float(np.average(label, weights=weight))
@@ -328,7 +341,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self.scale_ = {"estimate": found, "published": 1.0}.get(scale, scale)
 
     def _gamma(self):
-        return self.gamma if self._selects else 0.0
+        without = self.loss == "pairwise" and self.pair_form != "tobit"
+        return 0.0 if without or not self._selects else self.gamma
 
     def _scale(self, rows):
         """The parameter; 1 where labels do not vary, whose scale would run to 0."""
@@ -352,8 +366,10 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             fit = fit_tobit(rows, TobitModel(self.gamma_, scale, self.alpha))
         if not fit.converged:
             warn_user(
-                f"Newton's method did not converge in {fit.n_iter} steps: the labels or the "
-                "selection are (nearly) a function of the features. Raise alpha.",
+                f"Newton's method stopped after {fit.n_iter} steps, short of the maximum. That is "
+                "so where labels hardly differ from a function of the features, or the features "
+                "tell exactly what was shown: raise alpha, or set scale to the standard deviation "
+                "of the labels given the features.",
                 ConvergenceWarning,
             )
         return fit
@@ -380,7 +396,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self._units = 0.0, 1.0
         batches = rows.as_log(log)
         self.gamma_ = self._gamma()
-        if self.gamma_ == "estimate" and self.pair_form == "tobit":
+        if self.gamma_ == "estimate":
             self._fit_linear(self._selected_rows(log, rows, network[0]), self._scale(rows))
         criterion = PairLoss(
             lists_per_unit(batches, batches.weight),
@@ -406,8 +422,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self._keep_terms(terms.epochs_)
 
     # What is kept -----------------------------------------------------------------------
-    def _keep_terms(self, terms):
-        epochs = pd.RangeIndex(1, len(terms) + 1, name="epoch")
+    def _keep_terms(self, terms, first=1):
+        epochs = pd.RangeIndex(first, len(terms) + first, name="epoch")
         self.likelihood_ = pd.DataFrame(np.asarray(terms), epochs, columns=list(TERMS))
 
     def _keep_coefficients(self):
@@ -430,10 +446,14 @@ _OF_AN_EARLIER_FIT = (
     "gamma_profile_",
     "history_",
     "intercept_",
+    "likelihood_",
+    "n_iter_",
     "net_",
+    "network_",
     "scale_",
     "selection_coef_",
     "selection_intercept_",
+    "selection_network_",
 )
 
 

@@ -25,6 +25,7 @@ from scipy.special import erfcx, log_ndtr, ndtri
 
 __all__ = [
     "GammaProfile",
+    "ProbitFit",
     "SelectedRows",
     "TobitFit",
     "TobitModel",
@@ -42,7 +43,7 @@ _DROP = 1.9207294103470444
 #: Newton stops when a step promises less than this, in likelihood of a mean row.
 _TOLERANCE = 1e-12
 _MAX_ITER = 100
-#: Curvature added for directions that no row sees, as a share of the mean curvature.
+#: Curvature added for directions that no row sees, as a share of that of each parameter.
 _JITTER = 1e-10
 
 
@@ -75,6 +76,17 @@ class SelectedRows:
         rows = self.selected
         return self.design[rows], self.weight[rows], self.design[~rows], self.weight[~rows]
 
+    @cached_property
+    def standard(self):
+        """The same rows in units that Newton's method can count in."""
+        rows, weight = self.selected, self.weight
+        center, spread, features = _standardise(self.features, weight)
+        label_center, label_spread, known = _standardise(self.label[rows], weight[rows])
+        label = np.full(len(rows), np.nan)
+        label[rows] = known
+        standard = SelectedRows(features, label, rows, weight)
+        return _Standard(standard, center, spread, float(label_center), float(label_spread))
+
 
 @dataclass(frozen=True)
 class TobitModel:
@@ -87,14 +99,14 @@ class TobitModel:
     scale : float, "estimate" or "published", default="estimate"
         :math:`\tau`, or how it is found. ``"published"`` is equation 9 of Zhao et al. (2023):
         :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`.
-    penalty : float, default=0
+    penalty : float or ndarray of shape (n_features,), default=0
         Half of it, times the squares of :math:`\delta` and :math:`\omega` without intercepts, is
         taken off the likelihood of a mean row.
     """
 
     gamma: float
     scale: float | str = "estimate"
-    penalty: float = 0.0
+    penalty: float | np.ndarray = 0.0
 
     @property
     def square(self):
@@ -147,8 +159,23 @@ class TobitFit(NamedTuple):
         return np.concatenate([delta, self.selection_coef, [self.selection_intercept, theta]])
 
 
+class ProbitFit(NamedTuple):
+    """A maximum of the likelihood of the selection alone.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_features,)
+    intercept : float
+    converged : bool
+    """
+
+    coef: np.ndarray
+    intercept: float
+    converged: bool
+
+
 class GammaProfile(NamedTuple):
-    """The likelihood as a function of the correlation.
+    r"""The likelihood as a function of the correlation.
 
     Parameters
     ----------
@@ -159,7 +186,8 @@ class GammaProfile(NamedTuple):
         Correlations within 1.92 of the greatest log-likelihood: 95 % confidence where rows are
         independent and the model is right. Its ends are at most 0.98 in size.
     curve : ndarray of shape (n_tried, 2)
-        Correlation and log-likelihood (of all rows), sorted.
+        Correlation and log-likelihood, sorted: that of a mean row times the effective number of
+        rows, :math:`(\sum w)^2 / \sum w^2` (Kish 1965).
     """
 
     fit: TobitFit
@@ -189,23 +217,23 @@ def fit_tobit(rows, model, start=None):
     -------
     fit : TobitFit
     """
-    n_columns = rows.design.shape[1]
+    standard = rows.standard
+    model = replace(model, penalty=model.penalty / standard.spread**2)
     theta = model.fixed_theta
-    start = _start(rows, theta) if start is None else start
+    theta = None if theta is None else theta * standard.label_spread
+    start = _start(standard.rows, theta) if start is None else standard.inward(start)
     if theta is None:
-        result = _newton(lambda at: _tobit(rows, model, at), start, positive=True)
-        theta = result.at[-1]
+        result = _newton(lambda at: _tobit(standard.rows, model, at), start, positive=True)
+        at = result.at
     else:
-        result = _newton(_with_scale(rows, model, theta), start[:-1])
-    delta, omega = result.at[:n_columns] / theta, result.at[n_columns : 2 * n_columns]
+        result = _newton(_with_scale(standard.rows, model, theta), start[:-1])
+        at = np.append(result.at, theta)
+    # The density of labels has their unit.
+    unit = np.log(standard.label_spread) * rows.weight[rows.selected].sum() / rows.weight.sum()
     return TobitFit(
-        delta[:-1],
-        float(delta[-1]),
-        omega[:-1],
-        float(omega[-1]),
-        float(1 / theta),
-        float(result.value),
-        np.array(result.terms),
+        *standard.outward(at),
+        float(result.value - unit),
+        np.array(result.terms) - [unit, 0.0, 0.0],
         result.n_iter,
         result.converged,
     )
@@ -221,12 +249,12 @@ def fit_probit(rows, penalty=0.0):
 
     Returns
     -------
-    coef : ndarray of shape (n_features,)
-    intercept : float
+    fit : ProbitFit
     """
-    chosen, weight, others, other_weight = rows.parts
+    standard = rows.standard
+    chosen, weight, others, other_weight = standard.rows.parts
     total = rows.weight.sum()
-    ridge = _ridge(rows.design.shape[1], penalty)
+    ridge = _ridge(chosen.shape[1], penalty / standard.spread**2)
 
     def objective(omega):
         index, other = chosen @ omega, -(others @ omega)
@@ -238,10 +266,10 @@ def fit_probit(rows, penalty=0.0):
         value = value / total - 0.5 * omega @ (ridge * omega)
         return value, gradient / total - ridge * omega, curvature / total + np.diag(ridge), None
 
-    start = np.zeros(rows.design.shape[1])
-    start[-1] = ndtri(np.clip(weight.sum() / total, 1e-3, 1 - 1e-3))
-    omega = _newton(objective, start).at
-    return omega[:-1], float(omega[-1])
+    start = np.zeros(chosen.shape[1])
+    start[-1] = _threshold(rows)
+    result = _newton(objective, start)
+    return ProbitFit(*standard.index_outward(result.at), result.converged)
 
 
 def profile_gamma(rows, model):
@@ -257,8 +285,9 @@ def profile_gamma(rows, model):
     -------
     profile : GammaProfile
     """
-    # Weights say which rows matter more; as evidence, a row is one row.
-    n_rows = np.count_nonzero(rows.weight)
+    # Weights say which rows matter more, and are no evidence: the fewer carry the sum, the less
+    # is known (Kish 1965).
+    n_rows = rows.weight.sum() ** 2 / (rows.weight @ rows.weight)
     fits = {}
 
     def value(gamma):
@@ -364,24 +393,71 @@ def _gram(design, weight):
 
 
 def _ridge(n_columns, penalty):
-    ridge = np.full(n_columns, float(penalty))
-    ridge[-1] = 0.0  # the intercept is free
+    ridge = np.zeros(n_columns)  # the intercept is free
+    ridge[:-1] = penalty
     return ridge
 
 
 def _start(rows, theta):
-    """Least squares, and a probit without features."""
-    chosen, weight, _, _ = rows.parts
-    label = rows.label[rows.selected]
-    n_columns = chosen.shape[1]
-    at = np.zeros(2 * n_columns + 1)
-    mean = np.average(label, weights=weight)
-    deviation = np.sqrt(np.average((label - mean) ** 2, weights=weight))
-    at[-1] = theta or 1 / deviation
-    at[n_columns - 1] = mean * at[-1]
-    share = weight.sum() / rows.weight.sum()
-    at[-2] = ndtri(np.clip(share, 1e-3, 1 - 1e-3))
+    """The maximum without features, for standard labels."""
+    at = np.zeros(2 * rows.design.shape[1] + 1)
+    at[-2:] = _threshold(rows), theta or 1.0
     return at
+
+
+def _threshold(rows):
+    """Intercept of a probit without features."""
+    share = rows.weight[rows.selected].sum() / rows.weight.sum()
+    return ndtri(np.clip(share, 1e-3, 1 - 1e-3))
+
+
+# Units --------------------------------------------------------------------------------
+class _Standard(NamedTuple):
+    """Rows whose features and known labels have the mean 0 and the variance 1, and the way back.
+
+    Only the parameters change, not the likelihood: the penalty of a coefficient is divided by the
+    square of the spread, by which the coefficient was multiplied.
+    """
+
+    rows: SelectedRows
+    center: np.ndarray
+    spread: np.ndarray
+    label_center: float
+    label_spread: float
+
+    def inward(self, at):
+        """``TobitFit.start`` in these units."""
+        n_columns = len(self.center) + 1
+        delta, omega, theta = at[:n_columns], at[n_columns:-1], at[-1]
+        inside = []
+        for coef in (delta, omega):
+            inside += [coef[:-1] * self.spread, [coef[-1] + coef[:-1] @ self.center]]
+        inside[1][0] -= theta * self.label_center
+        return np.concatenate([*inside, [theta * self.label_spread]])
+
+    def outward(self, at):
+        """The first fields of ``TobitFit``: coefficients, intercepts and scale."""
+        n_columns = len(self.center) + 1
+        scale = self.label_spread / at[-1]
+        coef, intercept = self.index_outward(at[:n_columns] * scale)
+        intercept += self.label_center
+        return coef, intercept, *self.index_outward(at[n_columns:-1]), float(scale)
+
+    def index_outward(self, at):
+        """Coefficients and intercept of one index of the features."""
+        coef = at[:-1] / self.spread
+        return coef, float(at[-1] - coef @ self.center)
+
+
+def _standardise(values, weight):
+    """Weighted mean and spread of columns, and the columns without them; 0 for a constant."""
+    total = weight.sum()
+    center = weight @ values / total
+    values = values - center
+    spread = np.sqrt(weight @ values**2 / total)
+    constant = spread <= 1e-12 * np.abs(center)  # or what rounding left would be made to vary
+    spread = np.where(constant, 1.0, spread)
+    return center, spread, np.where(constant, 0.0, values / spread)
 
 
 # Newton's method ----------------------------------------------------------------------
@@ -422,10 +498,12 @@ def _newton(objective, start, *, positive=False):
 
 
 def _solve(curvature, gradient):
-    scale = np.trace(curvature) / len(curvature)
+    scale = np.sqrt(np.diag(curvature))
+    scale = np.where(scale > 0, scale, 1.0)
+    curvature, gradient = curvature / np.outer(scale, scale), gradient / scale
     eye, jitter = np.eye(len(curvature)), _JITTER
     while True:
         try:
-            return cho_solve(cho_factor(curvature + jitter * scale * eye), gradient)
+            return cho_solve(cho_factor(curvature + jitter * eye), gradient) / scale
         except LinAlgError:
             jitter *= 100

@@ -12,7 +12,6 @@ from torch import nn
 
 from .._constraints import Interval, StrOptions
 from .._hull import Hull
-from .._roles import read_role
 from .._segments import encode
 from .._torch._losses import ListLoss, mse_loss, softmax_loss
 from .._torch._net import NeuralEstimator
@@ -266,12 +265,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         relevance, mean, log_variance = self._embeddings(X)
         vectors = self._base_vectors(codes, len(ids), mean, log_variance)
         return np.einsum("ij,ij->i", relevance, vectors[codes])
-
-    def _known_query_ids(self, X, qid, method):
-        qid = read_role(X, "qid", qid)
-        if qid is None and hasattr(X, "shape") and X.shape[0] == 1:
-            return np.zeros(1, dtype=int)  # a row is one query, whichever
-        return self._query_ids(X, qid, method)
 
     def _fit(self, log, task):
         if self.check_identifiability:

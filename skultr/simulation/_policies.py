@@ -162,10 +162,11 @@ def hidden_signal_scores(scores, relevance, *, strength=1.0, correlation=0.5, ra
     values = []
     for name, column in (("scores", scores), ("relevance", relevance)):
         column = np.asarray(column, dtype=float)
-        if column.ndim != 1 or len(column) != len(relevance) or not np.ptp(column) > 0:
+        spread = np.ptp(column) if column.size else 0.0
+        if column.ndim != 1 or len(column) != len(relevance) or not spread > 0:
             raise ValueError(
-                f"{name} has the shape {column.shape} and the range {np.ptp(column):g}; expected "
-                f"one number a document, {(len(relevance),)}, that are not all the same."
+                f"{name} has the shape {column.shape} and the range {spread:g}; expected one "
+                f"number a document, {(len(relevance),)}, that are not all the same."
             )
         values.append((column - column.mean()) / column.std())
     scores, grade = values

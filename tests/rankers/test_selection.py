@@ -2,24 +2,29 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.callback import ScoringMonitor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skultr import CLDRanker
 from skultr.datasets import make_ltr
-from skultr.exceptions import AssumptionWarning, ClickDataWarning, NotIdentifiableWarning
+from skultr.exceptions import (
+    AssumptionWarning,
+    ClickDataWarning,
+    NotIdentifiableWarning,
+)
 from skultr.metrics import RankingScorer, ndcg_score
 from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
-from skultr.rankers import HeckmanRanker, IPSRanker, NaiveRanker, RankAggRanker
-from skultr.simulation import (
-    PositionBasedUser,
-    hidden_signal_scores,
-    production_scores,
-    simulate_clicks,
+from skultr.propensity import PowerLawPropensity
+from skultr.rankers import (
+    HeckmanRanker,
+    IPSRanker,
 )
+from tests._worlds import top_k_log
 
 RAW = {"scale_features": False, "alpha": 0.0, "traffic_exponent": 0.0}
 FEATURES = ["f0", "f1", "f2"]
@@ -40,27 +45,6 @@ def tobit_log(n_rows=20_000, gamma=0.6, seed=0):
     log["position"] = np.where(shown, order, np.nan)
     assert ((rate[shown] >= 0) & (rate[shown] <= 1)).all()
     return log, np.where(shown, rate, 0.0)
-
-
-def top_k_log(n_queries=150, strength=1.0, seed=0, n_sessions=15_000, candidates=True):
-    documents = make_ltr(n_queries, n_features=15, random_state=seed)
-    scores = hidden_signal_scores(
-        production_scores(documents, fraction=0.1, random_state=seed),
-        documents["relevance"],
-        strength=strength,
-        random_state=seed,
-    )
-    log, clicks, truth = simulate_clicks(
-        documents,
-        n_sessions=n_sessions,
-        n_positions=5,
-        scores=scores,
-        user=PositionBasedUser(1.0),
-        gain="binary",
-        candidates=candidates,
-        random_state=seed,
-    )
-    return documents, log.drop(columns="relevance"), clicks.astype(float), truth.examination
 
 
 # ------------------------------------------------------------------------ pointwise
@@ -136,12 +120,14 @@ def test_likelihood_by_epoch():
     columns = ["relevance", "shown", "never_shown"]
     newton = CLDRanker(propensity=curve).fit(log, clicks)
     assert newton.likelihood_.columns.tolist() == columns
-    assert len(newton.likelihood_) == newton.n_iter_ + 1
+    assert newton.likelihood_.index.tolist() == [*range(newton.n_iter_ + 1)]
+    assert newton.likelihood_.sum(axis=1).is_monotonic_increasing
     for settings in ({"loss": "pairwise"}, {"hidden_layer_sizes": (8,)}):
         ranker = CLDRanker(propensity=curve, max_epochs=5, random_state=0, **settings)
         ranker.fit(log, clicks)
         assert ranker.likelihood_.columns.tolist() == columns
-        assert len(ranker.likelihood_) == ranker.n_iter_ == 5
+        assert ranker.likelihood_.index.tolist() == [*range(1, ranker.n_iter_ + 1)]
+        assert ranker.n_iter_ == 5
         total = ranker.likelihood_.sum(axis=1)
         np.testing.assert_allclose(-total, ranker.history_["train_loss"], rtol=1e-4)
 
@@ -210,6 +196,61 @@ def test_forms_differ_only_where_they_should():
     }
     np.testing.assert_array_equal(scores["published", 0.1], scores["published", 0.5])
     assert not np.allclose(scores["tobit", 0.1], scores["tobit", 0.5])
+
+
+@pytest.mark.parametrize("form", ["preference", "published"])
+@pytest.mark.parametrize("gamma", [0.3, "estimate"])
+def test_forms_without_gamma_say_so(form, gamma):
+    _, log, clicks, curve = top_k_log(n_queries=20)
+    settings = {"loss": "pairwise", "propensity": curve, "max_epochs": 2, "random_state": 0}
+    ranker = CLDRanker(pair_form=form, gamma=gamma, **settings).fit(log, clicks)
+    assert ranker.gamma_ == 0.0
+    assert not hasattr(ranker, "gamma_interval_")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"loss": "pairwise"}, {"selection_hidden_layer_sizes": (4,)}], ids=str
+)
+def test_selection_in_the_middle_of_a_training(settings):
+    """Callbacks see the selection of the epoch, not that of an earlier fit."""
+    _, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
+    chances = []
+
+    def scoring(ranker, X, y):
+        chances.append(ranker.predict_selection(X))
+        return ranker.predict(X).mean()
+
+    ranker = CLDRanker(propensity=curve, max_epochs=3, early_stopping=False, random_state=0)
+    ranker.set_params(**settings).fit(log, clicks)
+    final = ranker.predict_selection(log)
+    ranker.set_callbacks(ScoringMonitor(scoring={"mean": scoring})).fit(log, clicks)
+    assert not np.allclose(chances[0], chances[1])
+    assert not np.allclose(chances[0], final)
+    np.testing.assert_allclose(chances[2], final)
+
+
+def test_nothing_of_an_earlier_fit_is_left():
+    _, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
+    settings = {"propensity": curve, "max_epochs": 2, "random_state": 0}
+    ranker = CLDRanker(loss="pairwise", hidden_layer_sizes=(4,), **settings).fit(log, clicks)
+    earlier = ranker.selection_network_
+    ranker.set_params(selection_hidden_layer_sizes=(0,))
+    with pytest.raises(ValueError, match="selection_hidden_layer_sizes must hold"):
+        ranker.fit(log, clicks)
+    assert getattr(ranker, "selection_network_", None) is not earlier
+    ranker.set_params(loss="pointwise", hidden_layer_sizes=(), selection_hidden_layer_sizes=())
+    assert set(vars(ranker.fit(log, clicks))) == set(vars(clone(ranker).fit(log, clicks)))
+
+
+def test_shown_without_weight_is_never_shown():
+    _, log, clicks, curve = top_k_log(n_queries=40)
+    doc = log.loc[log["position"] == 1, "doc"].iloc[0]
+    weight, clicks = np.where(log["doc"] == doc, 0.0, 1.0), np.where(log["doc"] == doc, 0, clicks)
+    hidden = log.assign(position=log["position"].mask(log["doc"] == doc))
+    for ranker in (CLDRanker(propensity=curve), HeckmanRanker()):
+        expected = clone(ranker).fit(hidden, clicks).coef_
+        found = clone(ranker).fit(log, clicks, sample_weight=weight).coef_
+        np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 def test_same_seed_same_pairs():
@@ -331,6 +372,43 @@ def test_heckman_recovers_a_tobit_world():
     assert "examination_" not in vars(ranker)
 
 
+def test_heckman_keeps_nothing_of_a_fit_that_debiased():
+    _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
+    ranker = HeckmanRanker(debias=True, propensity=PowerLawPropensity(eta=1.0))
+    ranker.fit(log, clicks)
+    assert ranker.propensity_.eta == 1.0
+    ranker.set_params(debias=False).fit(log, clicks)
+    assert set(vars(ranker)) == set(vars(clone(ranker).fit(log, clicks)))
+
+
+def test_heckman_says_when_the_first_step_did_not_converge(monkeypatch):
+    _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
+    monkeypatch.setattr("skultr.rankers._tobit._MAX_ITER", 1)
+    with pytest.warns(ConvergenceWarning, match="probit"):
+        HeckmanRanker().fit(log, clicks)
+
+
+@pytest.mark.parametrize("ranker", [CLDRanker(), HeckmanRanker(debias=True)], ids=repr)
+def test_units_of_features_do_not_matter(ranker):
+    """A year beside shares, without scaling inside."""
+    documents, log, clicks, curve = top_k_log(n_queries=40, n_sessions=2_000)
+    ranker.set_params(propensity=curve, scale_features=False, alpha=0.0)
+    features = [name for name in log if name.startswith("feature")]
+    scaler = StandardScaler().fit(documents[features])
+    X, new = (scaler.transform(frame[features]) for frame in (log, documents))
+    roles = {name: log[name] for name in ("qid", "doc", "session", "position")}
+    spread, offset = np.ones(15), np.zeros(15)
+    spread[:2], offset[:2] = (8.0, 1e5), (2015.0, 5e5)
+    # In single precision, as rankers read them.
+    X, new = np.float32(X * spread + offset), np.float32(new * spread + offset)
+    one = clone(ranker).fit((X - offset) / spread, clicks, **roles)
+    other = clone(ranker).fit(X, clicks, **roles)
+    np.testing.assert_allclose(other.predict(new), one.predict((new - offset) / spread), atol=1e-4)
+    np.testing.assert_allclose(
+        other.predict_selection(new), one.predict_selection((new - offset) / spread), atol=1e-4
+    )
+
+
 def test_heckman_learns_on_shown_rows_only():
     """Clicks of never-shown rows are not zeros: constant labels leave nothing to explain."""
     _, log, _, _ = top_k_log(n_queries=60)
@@ -345,55 +423,3 @@ def test_heckman_without_candidates_is_least_squares():
         ranker = HeckmanRanker().fit(log, clicks)
     assert ranker.mills_coef_ == 0
     assert (ranker.predict_selection(log) == 1).all()
-
-
-# ------------------------------------------------------------------------ RankAgg
-def test_mean_ranks():
-    documents, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
-    members = [("ips", IPSRanker(estimator=Ridge(), propensity=curve)), ("h", HeckmanRanker())]
-    ranker = RankAggRanker(members, weights=[3, 1]).fit(log, clicks)
-    ranks = [
-        pd.Series(-member.fit(log, clicks).predict(documents)).groupby(documents["qid"]).rank()
-        for _, member in members
-    ]
-    expected = -(3 * ranks[0] + ranks[1]) / 4
-    np.testing.assert_allclose(ranker.predict(documents), expected)
-    features = documents[[name for name in documents if name.startswith("feature")]]
-    np.testing.assert_allclose(ranker.predict(features, qid=documents["qid"]), expected)
-    np.testing.assert_array_equal(
-        ranker.rank(documents), (-expected).groupby(documents["qid"]).rank(method="first")
-    )
-    assert ranker.named_estimators_["h"].mills_collinearity_ > 0
-
-
-def test_one_member_keeps_its_order():
-    documents, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
-    alone = NaiveRanker(estimator=Ridge())
-    np.testing.assert_array_equal(
-        RankAggRanker([("naive", alone)]).fit(log, clicks).rank(documents),
-        alone.fit(log, clicks).rank(documents),
-    )
-
-
-def test_parameters_of_members():
-    ranker = RankAggRanker([("ips", IPSRanker()), ("h", HeckmanRanker())])
-    ranker.set_params(ips__clip=0.1, h=HeckmanRanker(debias=True))
-    assert ranker.get_params()["ips__clip"] == 0.1
-    assert clone(ranker).get_params()["h__debias"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"estimators": []}, "at least one"),
-        ({"estimators": [IPSRanker()]}, "pair"),
-        ({"estimators": [("a", IPSRanker()), ("a", NaiveRanker())]}, "name of its own"),
-        ({"estimators": [("a", Ridge())]}, "expected a ranker"),
-        ({"weights": [1.0]}, "expected 2 numbers"),
-        ({"weights": [0, 0]}, "not all 0"),
-    ],
-)
-def test_bad_members(settings, message):
-    _, log, clicks, _ = top_k_log(n_queries=10, n_sessions=100)
-    with pytest.raises(ValueError, match=message):
-        RankAggRanker(**settings).fit(log, clicks)

@@ -10,6 +10,7 @@ from skultr.simulation import (
     PlackettLucePolicy,
     UniformPolicy,
     _policies,
+    hidden_signal_scores,
     production_scores,
 )
 
@@ -167,3 +168,11 @@ def test_production_scores_bad_input():
         production_scores(documents, fraction=0)
     with pytest.raises(ValueError, match="empty"):
         production_scores(documents[:0])
+
+
+@pytest.mark.parametrize(
+    ("scores", "relevance"), [([], []), ([1.0, 2.0], [1, 1]), ([1.0], [0, 1])], ids=str
+)
+def test_hidden_signal_of_nothing(scores, relevance):
+    with pytest.raises(ValueError, match="expected one number a document"):
+        hidden_signal_scores(scores, relevance)

@@ -1,0 +1,158 @@
+"""RankAggRanker: mean ranks, and members of every kind."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.linear_model import LinearRegression, Ridge
+
+from skultr.exceptions import MissingRoleWarning
+from skultr.propensity import ContextualPropensity, RandomizedPropensity
+from skultr.rankers import (
+    HeckmanRanker,
+    IPSRanker,
+    NaiveRanker,
+    RankAggRanker,
+    VectorizationRanker,
+)
+from tests._worlds import top_k_log
+
+LEAST = LinearRegression()
+
+
+def test_mean_ranks():
+    documents, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
+    members = [("ips", IPSRanker(estimator=Ridge(), propensity=curve)), ("h", HeckmanRanker())]
+    ranker = RankAggRanker(members, weights=[3, 1]).fit(log, clicks)
+    ranks = [
+        pd.Series(-member.fit(log, clicks).predict(documents)).groupby(documents["qid"]).rank()
+        for _, member in members
+    ]
+    expected = -(3 * ranks[0] + ranks[1]) / 4
+    np.testing.assert_allclose(ranker.predict(documents), expected)
+    features = documents[[name for name in documents if name.startswith("feature")]]
+    np.testing.assert_allclose(ranker.predict(features, qid=documents["qid"]), expected)
+    np.testing.assert_array_equal(
+        ranker.rank(documents), (-expected).groupby(documents["qid"]).rank(method="first")
+    )
+    assert ranker.named_estimators_["h"].mills_collinearity_ > 0
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
+@pytest.mark.parametrize("kind", ["nested", "vectorization"])
+def test_members_that_look_at_the_whole_query(kind):
+    documents, log, clicks, curve = top_k_log(n_queries=10, n_sessions=500)
+    inner = {
+        "nested": RankAggRanker(
+            [
+                ("ips", IPSRanker(estimator=LEAST, propensity=curve)),
+                ("h", HeckmanRanker()),
+            ]
+        ),
+        "vectorization": VectorizationRanker(max_epochs=3, random_state=0),
+    }[kind]
+    outer = RankAggRanker([("inner", inner)]).fit(log, clicks)
+    member = outer.named_estimators_["inner"]
+    features = documents.filter(like="feature").to_numpy()
+    scores = pd.Series(member.predict(features, qid=documents["qid"]))
+    expected = -(-scores).groupby(documents["qid"]).rank()
+    np.testing.assert_allclose(outer.predict(documents), expected)
+    # In another order of queries, and of rows.
+    mixed = documents.sample(frac=1, random_state=0)
+    np.testing.assert_allclose(outer.predict(mixed), expected[mixed.index])
+
+
+class Foreign(BaseEstimator):
+    """A ranker that shares the contract of ``skultr.testing``, and no code."""
+
+    def fit(self, X, y, **roles):
+        return self
+
+    def rank(self, X, *, qid):
+        return pd.Series(-X[:, 0]).groupby(qid).rank(method="first").to_numpy(int)
+
+
+def test_members_from_elsewhere():
+    documents, log, clicks, _ = top_k_log(n_queries=10, n_sessions=500)
+    ranker = RankAggRanker([("foreign", Foreign())]).fit(log, clicks)
+    first = documents.filter(like="feature").iloc[:, 0]
+    expected = (-first).groupby(documents["qid"]).rank(method="first")
+    np.testing.assert_array_equal(ranker.rank(documents), expected)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, list], ids=str)
+def test_predict_of_any_kind_of_features(kind):
+    documents, log, clicks, curve = top_k_log(n_queries=10, n_sessions=500)
+    X = documents.filter(like="feature").to_numpy()
+    roles = {name: log[name] for name in ("qid", "doc", "session", "position")}
+    ranker = RankAggRanker([("h", HeckmanRanker()), ("i", IPSRanker(propensity=curve))])
+    ranker.fit(log.filter(like="feature").to_numpy(), clicks, **roles)
+    np.testing.assert_allclose(
+        ranker.predict(kind(X), qid=documents["qid"]), ranker.predict(X, qid=documents["qid"])
+    )
+    assert ranker.predict(kind(X[:1])).shape == (1,)  # a row is one query, whichever
+    with pytest.warns(MissingRoleWarning, match="no query ids"):
+        ranker.predict(kind(X[:2]))
+
+
+@pytest.mark.parametrize(
+    "propensity",
+    [ContextualPropensity(context=["ctx"]), RandomizedPropensity(arm="ctx")],
+    ids=lambda propensity: type(propensity).__name__,
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_propensities_that_read_a_column(propensity, nested):
+    _, log, clicks, curve = top_k_log(n_queries=10, n_sessions=500)
+    members = [("ips", IPSRanker(estimator=LEAST, propensity=propensity))]
+    members = [("inner", RankAggRanker(members))] if nested else members
+    log["ctx"] = log["qid"] % 3
+    message = f"propensity of the member '{members[0][0]}' is a {type(propensity).__name__}"
+    with pytest.raises(ValueError, match=message):
+        RankAggRanker(members).fit(log, clicks)
+    # What the message advises.
+    known = np.append(curve, 1.0)[log["position"].fillna(6).astype(int) - 1]
+    log = log.drop(columns="ctx").assign(propensity=known)
+    ranker = RankAggRanker([("ips", IPSRanker(estimator=LEAST, propensity="column"))])
+    expected = IPSRanker(estimator=LEAST, propensity="column").fit(log, clicks).rank(log)
+    np.testing.assert_array_equal(ranker.fit(log, clicks).rank(log), expected)
+
+
+def test_one_member_keeps_its_order():
+    documents, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
+    alone = NaiveRanker(estimator=Ridge())
+    np.testing.assert_array_equal(
+        RankAggRanker([("naive", alone)]).fit(log, clicks).rank(documents),
+        alone.fit(log, clicks).rank(documents),
+    )
+
+
+def test_parameters_of_members():
+    ranker = RankAggRanker([("ips", IPSRanker()), ("h", HeckmanRanker())])
+    ranker.set_params(ips__clip=0.1, h=HeckmanRanker(debias=True))
+    assert ranker.get_params()["ips__clip"] == 0.1
+    assert clone(ranker).get_params()["h__debias"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"estimators": []}, "at least one"),
+        ({"estimators": [IPSRanker()]}, "pair"),
+        ({"estimators": [("a", IPSRanker()), ("a", NaiveRanker())]}, "name of its own"),
+        ({"estimators": [(1, IPSRanker())]}, "a string"),
+        ({"estimators": [("a__b", IPSRanker())]}, "must not contain __"),
+        ({"estimators": [("weights", IPSRanker())]}, "conflict with constructor"),
+        ({"estimators": [("a", Ridge())]}, "expected a ranker"),
+        ({"estimators": [("a", IPSRanker)]}, r"Call it: IPSRanker\(\)"),
+        ({"weights": [1.0]}, "expected 2 numbers"),
+        ({"weights": [0, 0]}, "not all 0"),
+        ({"weights": ["much", "more"]}, "expected 2 numbers"),
+        ({"weights": [[1], [1, 2]]}, "expected 2 numbers"),
+        ({"weights": [np.inf, 1]}, "expected 2 numbers"),
+    ],
+)
+def test_bad_members(settings, message):
+    _, log, clicks, _ = top_k_log(n_queries=10, n_sessions=100)
+    with pytest.raises(ValueError, match=message):
+        RankAggRanker(**settings).fit(log, clicks)
