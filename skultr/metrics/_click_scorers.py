@@ -5,6 +5,7 @@ from numbers import Integral
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRequest
@@ -37,8 +38,9 @@ class CMIPScorer:
     documents of X. Clicks (``y``) are not read. It needs the log and an annotated part of it
     (``relevance`` missing elsewhere).
 
-    A document counts once, however often the log shows it. Documents that are not annotated do
-    not count, nor those that were never shown, which the logging policy did not rank.
+    A document counts once, however often the log shows it. An annotation in one of its rows is
+    enough: its mean position is over all its shown rows. Documents that are not annotated do not
+    count, nor those that were never shown, which the logging policy did not rank.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
     default (``enable_metadata_routing=True``). Rows with equal features in a query are one
@@ -50,8 +52,8 @@ class CMIPScorer:
         Column of X with the logging policy's own score of the document, missing where it has
         none. By default the document's mean logged ``position``, over impressions.
     estimator : {"classifier", "knn"}, default="classifier"
-        As in :func:`cmip_score`: some hundred annotated documents a fold for the first, fewer
-        for the second.
+        As in :func:`cmip_score`. The first needs 200 annotated documents in each fold, and
+        better 1,000; with fewer ``"knn"`` stands in, with a warning.
     n_repeats : int, default=5
         As in :func:`cmip_score`.
     random_state : int, RandomState instance or None, default=0
@@ -62,7 +64,8 @@ class CMIPScorer:
     ValueError
         When made: if a parameter is not one of these. When called: if X has no ``qid``, no
         ``relevance``, or neither ``position`` nor the column ``logging``; if no row is
-        annotated; or if no two annotated documents that were shown share a grade.
+        annotated; if no two annotated documents that were shown share a grade; or if the
+        estimator does not predict one score a row.
 
     See Also
     --------
@@ -145,32 +148,22 @@ class CMIPScorer:
         score : float
             In nats.
         """
-        qid = required_role(X, "qid", qid, self, "to say which query a row belongs to")
-        relevance = required_role(
-            X, "relevance", relevance, self, "to compare documents of equal relevance"
+        scores, logged, grades = annotated_documents(
+            self,
+            estimator,
+            X,
+            sample_weight,
+            logging=self.logging,
+            qid=qid,
+            relevance=relevance,
+            doc=doc,
+            position=position,
+            impressions=impressions,
         )
-        weight = check_impressions(
-            read_role(X, "impressions", impressions), sample_weight, len(relevance)
-        )
-        logged, weight = self._logged(X, position, weight)
-        rows = annotated_rows(relevance)
-        doc = read_role(X, "doc", doc)
-        document, _ = encode(document_codes(X, encode(qid)[0], doc, rows))
-        first = first_rows(document, relevance[rows], rows)
-        mean = _means_of_documents(document, logged[rows], weight[rows])[document[first]]
-        ranked = ~np.isnan(mean)
-        if not ranked.any():
-            raise ValueError(
-                f"None of the {len(first)} annotated documents was ranked by the logging policy: "
-                "they have no position (or no value in the column of logging=). Annotate "
-                "documents of the log."
-            )
-        chosen = rows[first][ranked]
-        scores = np.asarray(predict_within(estimator, X, qid, doc))
         return -cmip_score(
-            scores[chosen],
-            mean[ranked],
-            relevance[chosen],
+            scores,
+            logged,
+            grades,
             estimator=self.estimator,
             n_repeats=self.n_repeats,
             random_state=self.random_state,
@@ -191,29 +184,6 @@ class CMIPScorer:
             f"CMIPScorer(logging={self.logging!r}, estimator={self.estimator!r}, "
             f"n_repeats={self.n_repeats!r}, random_state={self.random_state!r})"
         )
-
-    def _logged(self, X, position, weight):
-        """What the logging policy thought of each row, and how much the row weighs."""
-        if self.logging is None:
-            position = required_role(
-                X, "position", position, self, "to say where the logging policy put a document"
-            )
-            position = check_positions(position, None)
-            return position.astype(float), np.where(position > 0, weight, 0.0)
-        if not is_frame(X):
-            raise ValueError(
-                f"logging={self.logging!r} names a column, but X is a {type(X).__name__}; "
-                "expected a frame. With arrays, use the positions (logging=None)."
-            )
-        frame = nw.from_native(X, eager_only=True)
-        if self.logging not in frame.columns:
-            raise ValueError(
-                f"X has no column {self.logging!r}, which logging= names; it has {frame.columns}."
-            )
-        values = as_numbers(frame[self.logging].to_numpy(), f"The column {self.logging!r}")
-        # A document may have a score of the logging policy and never have been shown.
-        missing = np.isnan(values)
-        return np.where(missing, 0.0, values), (~missing).astype(float)
 
 
 class PerplexityScorer:
@@ -236,7 +206,8 @@ class PerplexityScorer:
     TypeError
         If the estimator has no ``predict_click``.
     ValueError
-        If y is None, X has no ``position``, or no row was shown.
+        If y is None, X has no ``position``, no row was shown, or the estimator does not predict
+        one probability a row.
 
     See Also
     --------
@@ -329,7 +300,9 @@ class PerplexityScorer:
                 f"None of the {len(rate)} rows was shown; expected positions and impressions."
             )
         warn_about_lost_clicks(rate, shown)
-        probability = np.asarray(_predict_click(estimator, X, rate, self.conditional, roles))
+        probability = _one_a_row(
+            _predict_click(estimator, X, rate, self.conditional, roles), len(rate), "predict_click"
+        )
         return -perplexity_score(
             rate[shown],
             probability[shown],
@@ -348,6 +321,97 @@ class PerplexityScorer:
 
     def __repr__(self):
         return f"PerplexityScorer(conditional={self.conditional!r})"
+
+
+def annotated_documents(
+    owner,
+    estimator,
+    X,
+    sample_weight=None,
+    *,
+    logging=None,
+    qid=None,
+    relevance=None,
+    doc=None,
+    position=None,
+    impressions=None,
+):
+    """Score, place in the logging policy's ranking, and grade of each annotated document.
+
+    A document is annotated if one of its rows is; all of its shown rows say where it was logged.
+
+    Parameters
+    ----------
+    owner : object
+        Errors name its type.
+    estimator, X, sample_weight, logging, qid, relevance, doc, position, impressions
+        As of :class:`CMIPScorer`.
+
+    Returns
+    -------
+    scores, logged, grades : ndarray of shape (n_documents,)
+    """
+    qid = required_role(X, "qid", qid, owner, "to say which query a row belongs to")
+    relevance = required_role(
+        X, "relevance", relevance, owner, "to compare documents of equal relevance"
+    )
+    doc = read_role(X, "doc", doc)
+    weight = check_impressions(
+        read_role(X, "impressions", impressions), sample_weight, len(relevance)
+    )
+    logged, weight = _logged(owner, X, logging, position, weight)
+    annotated = annotated_rows(relevance)
+    query, _ = encode(qid)
+    rows = np.flatnonzero(np.isin(query, query[annotated]))
+    document, _ = encode(document_codes(X, query, doc, rows))
+    mean = _means_of_documents(document, logged[rows], weight[rows])
+    document = document[np.searchsorted(rows, annotated)]
+    first = first_rows(document, relevance[annotated], annotated)
+    mean, chosen = mean[document[first]], annotated[first]
+    ranked = ~np.isnan(mean)
+    if not ranked.any():
+        raise ValueError(
+            f"None of the {len(first)} annotated documents was ranked by the logging policy: "
+            "they have no position (or no value in the column of logging=). Annotate "
+            "documents of the log."
+        )
+    scores = _one_a_row(predict_within(estimator, X, qid, doc), len(relevance), "predict")
+    return scores[chosen[ranked]], mean[ranked], relevance[chosen[ranked]]
+
+
+def _logged(owner, X, logging, position, weight):
+    """What the logging policy thought of each row, and how much the row weighs."""
+    if logging is None:
+        position = required_role(
+            X, "position", position, owner, "to say where the logging policy put a document"
+        )
+        position = check_positions(position, None)
+        return position.astype(float), np.where(position > 0, weight, 0.0)
+    if not is_frame(X):
+        raise ValueError(
+            f"logging={logging!r} names a column, but X is a {type(X).__name__}; "
+            "expected a frame. With arrays, use the positions (logging=None)."
+        )
+    frame = nw.from_native(X, eager_only=True)
+    if logging not in frame.columns:
+        raise ValueError(
+            f"X has no column {logging!r}, which logging= names; it has {frame.columns}."
+        )
+    values = as_numbers(frame[logging].to_numpy(), f"The column {logging!r}")
+    # A document may have a score of the logging policy and never have been shown.
+    missing = np.isnan(values)
+    return np.where(missing, 0.0, values), (~missing).astype(float)
+
+
+def _one_a_row(values, n_rows, method):
+    """The predictions, if they are one a row."""
+    values = np.asarray(values)
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"{method} gave an array of shape {values.shape} for {n_rows} rows; expected "
+            f"({n_rows},), one value a row."
+        )
+    return values
 
 
 def _request(scorer, names):
@@ -370,6 +434,8 @@ def _predict_click(estimator, X, y, conditional, roles):
         # A Pipeline hands on the methods of scikit-learn only.
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
         return _predict_click(estimator[-1], X, y, conditional, roles)
+    if isinstance(estimator, FrozenEstimator):
+        return _predict_click(estimator.estimator, X, y, conditional, roles)
     if hasattr(estimator, "best_estimator_"):
         return _predict_click(estimator.best_estimator_, X, y, conditional, roles)
     predict_click = getattr(estimator, "predict_click", None)

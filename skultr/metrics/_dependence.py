@@ -1,34 +1,31 @@
 """CMIP: how much a model's scores copy the ranker that collected its clicks."""
 
 from dataclasses import dataclass
-from itertools import pairwise
+from heapq import heapify, heappop, heappush
 from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from scipy.spatial import cKDTree
-from scipy.special import digamma, ndtri, xlogy
+from scipy.special import xlogy
 from sklearn.utils import check_random_state
 
 from .._constraints import Interval, StrOptions, validate_params
-from .._segments import encode, offsets_from_counts, offsets_from_sorted
 from ..exceptions import ClickDataWarning, warn_user
+from ._information import (
+    FEWEST_FOR_CLASSIFIER,
+    KNN_ERROR_FACTOR,
+    classifier_information,
+    grade_slices,
+    knn_information,
+    mean_ranks,
+    rows_that_vary,
+)
 from ._rows import as_numbers
 
 __all__ = ["CMIPResult", "cmip_score"]
 
-#: Neighbours of a document. Measured on normal data: 3 has the same bias and more noise; 10 loses
-#: strong dependence in grades of 50 documents.
-_N_NEIGHBORS = 5
-_N_FOLDS = 5
-#: Odds above 99 (or below 1/99) count as 99: a single impossible pair must not decide the value.
-_LARGEST_LOG_ODDS = np.log(0.99 / 0.01)
-#: Independent pairs a document, in training and in the normaliser: the second has less noise.
-_N_TRAINING_PAIRS, _N_PAIRS = 1, 4
-_MAX_TREES, _PATIENCE = 300, 20
-#: Fewer documents than these in training teach trees nothing.
-_FEWEST_TO_TRAIN = 40
-_FEWEST_FOR_CLASSIFIER = 200
+#: Grades of fewer documents are merged: measured, neighbours find .14 of .22 nats in grades of 20.
+_SMALLEST_GRADE = 20
 #: Cells a side of the table of the permutation test, at most.
 _MAX_BINS = 8
 
@@ -42,13 +39,16 @@ class CMIPResult:
     value : float
         CMIP in nats; 0 is debiased.
     standard_error : float
-        Of ``value``, by how documents differ. The bias of the estimator is not in it.
+        Of ``value``, by how documents differ; ``"knn"`` has a factor in it for neighbours that
+        vary together. The bias of the estimator is not in it.
     p_value : float
         Share of permutations of ``y_logging`` within grades that depend on ``y_pred`` at least
         as much; small if the scores depend on the logging policy beyond relevance.
     n_per_grade : Series of int, indexed by ``grade``
-        Documents that were used.
-    estimator : str
+        Documents, by the grades that were compared. Grades that were merged are named by the
+        mean grade of their documents.
+    estimator : {"classifier", "knn"}
+        The one that gave the value: ``"knn"`` too where a classifier had too few documents.
     n_permutations : int
     """
 
@@ -124,21 +124,23 @@ def cmip_score(
     y_logging : array-like of shape (n_documents,)
         Mean logged position of the document, or a score of the logging policy.
     y_true : array-like of shape (n_documents,)
-        Grades of relevance. A grade with one document is left out, with a warning.
+        Grades of relevance. Those with fewer than 20 documents are merged with the nearest
+        grade, with a warning; what differs between the grades so merged counts as dependence.
     estimator : {"classifier", "knn"}, default="classifier"
         How the information is estimated:
 
         - ``"classifier"``: as in the paper, LightGBM tells the documents from pairs of one
           document's score with the ``y_logging`` of another of its grade; the odds on held-out
-          documents go into the bound of Donsker and Varadhan. It is a lower bound: it errs
-          towards 0, which it finds exactly where there is nothing. It needs some hundred
-          documents.
+          documents go into the bound of Donsker and Varadhan. It errs towards 0, the more the
+          fewer documents. With fewer than 200 there is nothing to learn from: a warning says
+          so, and ``"knn"`` gives the value.
         - ``"knn"``: distances to the nearest neighbours (Kraskov et al. [2]_; given a discrete
           variable, Frenzel and Pompe's [3]_). No training, faster, and little bias from a
-          hundred documents on; around 0 it has more noise.
+          hundred documents a grade on; smaller grades hide a part of strong dependence. Around
+          0 it has more noise.
     n_repeats : int, default=5
-        Splits that are averaged (``"classifier"``), or orders of equal values (``"knn"``; one
-        is enough without them).
+        Estimates that are averaged, each with other splits (``"classifier"``), or with other
+        noise that orders equal values (``"knn"``).
     n_permutations : int, default=199
         Permutations of the test; read only with ``return_result``.
     random_state : int, RandomState instance or None, default=None
@@ -161,8 +163,8 @@ def cmip_score(
     Warns
     -----
     ClickDataWarning
-        If grades are left out, if ``y_pred`` or ``y_logging`` is constant (CMIP is then 0), or
-        if there are too few documents for the classifier.
+        If grades are merged, if ``y_pred`` or ``y_logging`` is constant (CMIP is then 0), or if
+        there are too few documents for the classifier.
 
     See Also
     --------
@@ -206,192 +208,84 @@ def cmip_score(
     """
     pred, logging, relevance = _check_documents(y_pred, y_logging, y_true)
     rng = check_random_state(random_state)
-    grade, grades = encode(relevance)
-    counts = np.bincount(grade)
-    kept = _rows_of_shared_grades(grade, counts)
+    _check_shared_grades(relevance)
+    grade, names = _merge_small_grades(relevance)
     # By grade, and then in an order of their own: rows in another order have the same value.
-    kept = kept[np.lexsort((logging[kept], pred[kept], grade[kept]))]
-    pred, logging, grade = pred[kept], logging[kept], grade[kept]
+    order = np.lexsort((logging, pred, grade))
+    pred, logging, grade = pred[order], logging[order], grade[order]
     _warn_about_constants(pred, logging)
-    if estimator == "classifier":
-        _warn_about_few_documents(len(pred))
-    information = _information_of_documents(pred, logging, grade, estimator, n_repeats, rng)
+    varies = rows_that_vary(pred, logging, grade)
+    estimator = _estimator_for(estimator, int(varies.sum()))
+    information = np.zeros(len(pred))
+    if varies.any():
+        estimate = {"classifier": classifier_information, "knn": knn_information}[estimator]
+        information[varies] = estimate(
+            pred[varies], logging[varies], grade[varies], n_repeats, rng
+        )
     value = float(information.mean())
     if not return_result:
         return value
+    factor = KNN_ERROR_FACTOR if estimator == "knn" else 1.0
     return CMIPResult(
         value=value,
-        standard_error=float(information.std(ddof=1) / np.sqrt(len(information))),
+        standard_error=float(factor * information.std(ddof=1) / np.sqrt(len(information))),
         p_value=_permutation_p_value(pred, logging, grade, n_permutations, rng),
-        n_per_grade=pd.Series(counts, pd.Index(grades, name="grade"), name="n")[counts > 1],
+        n_per_grade=pd.Series(np.bincount(grade), pd.Index(names, name="grade"), name="n"),
         estimator=estimator,
         n_permutations=int(n_permutations),
     )
 
 
-def _information_of_documents(pred, logging, grade, estimator, n_repeats, rng):
-    """What each document adds to the information, of documents sorted by grade."""
-    information = np.zeros(len(pred))
-    # Nothing depends on a constant; estimators would only find their own noise there.
-    varies = np.concatenate(
-        [
-            np.full(part.stop - part.start, np.ptp(pred[part]) > 0 and np.ptp(logging[part]) > 0)
-            for part in _grade_slices(grade)
-        ]
-    )
-    if varies.any():
-        estimate = {"classifier": _classifier_information, "knn": _knn_information}[estimator]
-        parts = (pred[varies], logging[varies], grade[varies])
-        information[varies] = estimate(*parts, n_repeats, rng)
-    return information
-
-
 # --------------------------------------------------------------------------------------
-# Nearest neighbours
+# Grades
 # --------------------------------------------------------------------------------------
-def _knn_information(pred, logging, grade, n_repeats, rng):
-    tied = any(
-        len(np.unique(values[part])) < part.stop - part.start
-        for part in _grade_slices(grade)
-        for values in (pred, logging)
-    )
-    n_repeats = n_repeats if tied else 1
-    total = np.zeros(len(pred))
-    for _ in range(n_repeats):
-        # Noise that only orders equal values, independent of all else, changes no information,
-        # and distances need values that differ.
-        x, y = (
-            _normal_scores(_ordinal_ranks(values, grade, rng), grade) for values in (pred, logging)
+def _merge_small_grades(relevance):
+    """Grade of each document from 0, small ones merged, and the mean relevance of each."""
+    values, code, counts = np.unique(relevance, return_inverse=True, return_counts=True)
+    group = _groups_of_grades(values, counts)
+    n_small = int((counts < _SMALLEST_GRADE).sum())
+    if group[-1] + 1 < len(values):
+        warn_user(
+            f"{n_small} of {len(values)} grades have fewer than {_SMALLEST_GRADE} documents and "
+            f"were merged with the nearest grade, which leaves {group[-1] + 1}. CMIP counts what "
+            "differs between merged grades as dependence: annotate more documents, or merge "
+            "grades yourself.",
+            ClickDataWarning,
         )
-        for part in _grade_slices(grade):
-            total[part] += _neighbor_information(x[part], y[part])
-    return total / n_repeats
+    size = np.bincount(group, counts)
+    names = np.bincount(group, values * counts) / size
+    # Rounding must not rename a grade that is alone.
+    alone = np.bincount(group)[group] == 1
+    names[group[alone]] = values[alone]
+    return group[code], names
 
 
-def _neighbor_information(x, y):
-    """Terms of the first estimator of Kraskov et al., one a document."""
-    n = len(x)
-    k = min(_N_NEIGHBORS, n - 1)
-    points = np.column_stack([x, y])
-    distance = cKDTree(points).query(points, k=k + 1, p=np.inf)[0][:, -1]
-    # Strictly closer: rounding must not let the k-th neighbour itself in.
-    distance *= 1 - 1e-10
-    closer = [_n_within(values, distance) for values in (x, y)]
-    return digamma(k) + digamma(n) - digamma(closer[0]) - digamma(closer[1])
-
-
-def _n_within(values, distance):
-    """Number of values within a distance of each, itself among them."""
-    ordered = np.sort(values)
-    above = np.searchsorted(ordered, values + distance, side="right")
-    return above - np.searchsorted(ordered, values - distance, side="left")
-
-
-# --------------------------------------------------------------------------------------
-# Classifier
-# --------------------------------------------------------------------------------------
-def _classifier_information(pred, logging, grade, n_repeats, rng):
-    x, y = (_normal_scores(_mean_ranks(values, grade), grade) for values in (pred, logging))
-    total = np.zeros(len(pred))
-    for _ in range(n_repeats):
-        fold = _folds(grade, rng)
-        for held_out in range(_N_FOLDS):
-            # The next fold stops the training, the others train.
-            stops = fold == (held_out + 1) % _N_FOLDS
-            tested = fold == held_out
-            trained = ~(stops | tested)
-            if min(trained.sum(), stops.sum()) < _FEWEST_TO_TRAIN or not tested.any():
-                continue
-            pairs = [
-                _pairs(x[rows], y[rows], grade[rows], n_pairs, rng)
-                for rows, n_pairs in (
-                    (trained, _N_TRAINING_PAIRS),
-                    (stops, _N_TRAINING_PAIRS),
-                    (tested, _N_PAIRS),
-                )
-            ]
-            log_odds = _fit_log_odds(pairs[0], pairs[1], seed=rng.randint(2**31 - 1))
-            total[tested] += _donsker_varadhan(log_odds, *pairs[2])
-    return total / n_repeats
-
-
-def _folds(grade, rng):
-    """Fold of each document, every fold with at least two of a grade or none."""
-    size = np.bincount(grade)[grade]
-    order = np.lexsort((rng.random_sample(len(grade)), grade))
-    fold = np.empty(len(grade), dtype=np.intp)
-    fold[order] = np.arange(len(grade)) % _N_FOLDS
-    # Too small to split: all documents of the grade stay together.
-    return np.where(size < 2 * _N_FOLDS, grade % _N_FOLDS, fold)
-
-
-def _pairs(x, y, grade, n_pairs, rng):
-    """Features of the documents, and of pairs of one's score with another's logged position.
-
-    The other document is of the same grade and never the same one.
-    """
-    order = np.lexsort((rng.random_sample(len(grade)), grade))
-    offsets = offsets_from_sorted(grade[order])
-    size = np.repeat(np.diff(offsets), np.diff(offsets))
-    start = np.repeat(offsets[:-1], np.diff(offsets))
-    place = np.arange(len(grade)) - start
-    independent = []
-    for step in range(n_pairs):
-        other = np.empty(len(grade), dtype=np.intp)
-        other[order] = order[start + (place + 1 + step % (size - 1)) % size]
-        independent.append(_pair_features(x, y[other], grade))
-    return _pair_features(x, y, grade), np.concatenate(independent)
-
-
-def _pair_features(x, y, grade):
-    # Trees cut along axes: sums and differences spare them the staircase along a diagonal.
-    return np.column_stack([x, y, x - y, x + y, x * y, grade])
-
-
-def _fit_log_odds(train, stop, seed):
-    """The log odds of a pair being a document, as a function of the features of pairs."""
-    # Imported late, so that ranking metrics need no LightGBM.
-    import lightgbm as lgb
-
-    data = _labelled(lgb, train)
-    settings = {
-        "objective": "binary",
-        "learning_rate": 0.1,
-        "num_leaves": 15,
-        "min_data_in_leaf": max(20, len(train[0]) // 100),
-        "lambda_l2": 10.0,
-        "max_bin": 63,
-        "num_threads": 1,
-        "deterministic": True,
-        "force_row_wise": True,
-        "seed": seed,
-        "verbose": -1,
-    }
-    model = lgb.train(
-        settings,
-        data,
-        num_boost_round=_MAX_TREES,
-        valid_sets=[_labelled(lgb, stop, reference=data)],
-        callbacks=[lgb.early_stopping(_PATIENCE, verbose=False)],
-    )
-    return lambda features: np.clip(
-        model.predict(features, raw_score=True), -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS
-    )
-
-
-def _labelled(lgb, pairs, reference=None):
-    documents, independent = pairs
-    label = np.repeat([1.0, 0.0], [len(documents), len(independent)])
-    weight = np.where(label > 0, 1.0, len(documents) / len(independent))
-    return lgb.Dataset(
-        np.concatenate(pairs), label, weight=weight, reference=reference, params={"verbose": -1}
-    )
-
-
-def _donsker_varadhan(log_odds, documents, independent):
-    """The bound, one term a document, with the noise of the normaliser to first order."""
-    odds = np.exp(log_odds(independent)).reshape(-1, len(documents)).mean(axis=0)
-    return log_odds(documents) - np.log(odds.mean()) - (odds / odds.mean() - 1)
+def _groups_of_grades(values, counts):
+    """Group of each grade: the smallest joins its nearest neighbour until all are large enough."""
+    # Groups are runs of grades, each known by its first; `end` is that of the next run.
+    before, end = np.arange(-1, len(values) - 1), np.arange(1, len(values) + 1)
+    size, total = counts.astype(float), values * counts
+    alive = np.ones(len(values), dtype=bool)
+    queue = [(n, group) for group, n in enumerate(size) if n < _SMALLEST_GRADE]
+    heapify(queue)
+    while queue:
+        n, group = heappop(queue)
+        if not alive[group] or n != size[group]:
+            continue  # it has grown or joined another one since
+        mean = total[group] / n
+        neighbors = [other for other in (before[group], end[group]) if 0 <= other < len(values)]
+        if not neighbors:
+            break
+        other = min(neighbors, key=lambda g: (abs(total[g] / size[g] - mean), size[g]))
+        left, right = min(group, other), max(group, other)
+        size[left] += size[right]
+        total[left] += total[right]
+        alive[right], end[left] = False, end[right]
+        if end[left] < len(values):
+            before[end[left]] = left
+        if size[left] < _SMALLEST_GRADE:
+            heappush(queue, (size[left], left))
+    return np.cumsum(alive) - 1
 
 
 # --------------------------------------------------------------------------------------
@@ -411,7 +305,7 @@ def _permutation_p_value(pred, logging, grade, n_permutations, rng):
     observed = statistic()
     n_as_large = 0
     for _ in range(n_permutations):
-        for part in _grade_slices(grade):
+        for part in grade_slices(grade):
             rng.shuffle(order[part])
         # Equal tables must tie, whatever the rounding of their sums.
         n_as_large += statistic() >= observed * (1 - 1e-12)
@@ -423,7 +317,7 @@ def _table(pred, logging, grade, table):
     n_documents = np.bincount(table)[table]
     n_bins = np.clip(np.cbrt(n_documents + 0.5).astype(int), 2, _MAX_BINS)
     row, column = (
-        ((_mean_ranks(values, grade) - 0.5) / np.bincount(grade)[grade] * n_bins).astype(int)
+        ((mean_ranks(values, grade) - 0.5) / np.bincount(grade)[grade] * n_bins).astype(int)
         for values in (pred, logging)
     )
     return row + table * _MAX_BINS, column
@@ -433,44 +327,6 @@ def _table_information(row, column):
     """Mutual information of rows and columns, up to a factor and what permutations leave."""
     counts = np.bincount(row * _MAX_BINS + column)
     return xlogy(counts, counts).sum()
-
-
-# --------------------------------------------------------------------------------------
-# Ranks within grades
-# --------------------------------------------------------------------------------------
-def _grade_slices(grade):
-    """The rows of each grade, of rows sorted by grade."""
-    offsets = offsets_from_sorted(grade)
-    return [slice(*bounds) for bounds in pairwise(offsets)]
-
-
-def _ordinal_ranks(values, grade, rng):
-    """Ranks from 1 within the grade; equal values in random order."""
-    order = np.lexsort((rng.random_sample(len(values)), values, grade))
-    return _ranks_in_order(order, grade)
-
-
-def _mean_ranks(values, grade):
-    """Ranks from 1 within the grade; equal values share their mean."""
-    order = np.lexsort((values, grade))
-    rank = _ranks_in_order(order, grade)
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (np.diff(values[order]) != 0) | (np.diff(grade[order]) != 0)
-    run = np.empty(len(order), dtype=np.intp)
-    run[order] = np.cumsum(new) - 1
-    return (np.bincount(run, rank) / np.bincount(run))[run]
-
-
-def _ranks_in_order(order, grade):
-    offsets = offsets_from_counts(np.bincount(grade))
-    rank = np.empty(len(order))
-    rank[order] = np.arange(len(order)) - offsets[grade[order]] + 1
-    return rank
-
-
-def _normal_scores(rank, grade):
-    """Normal quantiles of ranks: neighbourhoods as dense as those of normal data."""
-    return ndtri((rank - 0.5) / np.bincount(grade)[grade])
 
 
 # --------------------------------------------------------------------------------------
@@ -498,22 +354,13 @@ def _check_documents(y_pred, y_logging, y_true):
     return values["y_pred"], values["y_logging"], values["y_true"]
 
 
-def _rows_of_shared_grades(grade, counts):
-    shared = counts > 1
-    if not shared.any():
+def _check_shared_grades(relevance):
+    if len(np.unique(relevance)) == len(relevance):
         raise ValueError(
-            f"No two of the {len(grade)} documents share a grade of y_true; expected grades with "
-            "at least 2 documents, because CMIP compares documents of equal relevance. Annotate "
-            "more documents, or cut a continuous relevance into a few grades."
+            f"No two of the {len(relevance)} documents share a grade of y_true; expected grades "
+            "with at least 2 documents, because CMIP compares documents of equal relevance. "
+            "Annotate more documents, or cut a continuous relevance into a few grades."
         )
-    if not shared.all():
-        warn_user(
-            f"{int((counts == 1).sum())} of {len(counts)} grades have a single document, which "
-            "nothing can be compared with: these documents are left out of CMIP. Merge rare "
-            "grades to keep them.",
-            ClickDataWarning,
-        )
-    return np.flatnonzero(shared[grade])
 
 
 def _warn_about_constants(pred, logging):
@@ -529,11 +376,15 @@ def _warn_about_constants(pred, logging):
             )
 
 
-def _warn_about_few_documents(n_documents):
-    if n_documents < _FEWEST_FOR_CLASSIFIER:
+def _estimator_for(estimator, n_documents):
+    """The estimator that was asked for, or nearest neighbours where a classifier cannot learn."""
+    if estimator == "classifier" and 0 < n_documents < FEWEST_FOR_CLASSIFIER:
         warn_user(
-            f"CMIP by a classifier has only {n_documents} documents, and may find 0 where there "
-            f"is dependence; expected at least {_FEWEST_FOR_CLASSIFIER}. Use estimator='knn', or "
-            "annotate more documents.",
+            f"CMIP by a classifier has only {n_documents} documents to learn from; expected at "
+            f"least {FEWEST_FOR_CLASSIFIER}. This value is by estimator='knn' instead: do not "
+            "compare it with values of the classifier. Annotate more documents, or ask for "
+            "estimator='knn' throughout.",
             ClickDataWarning,
         )
+        return "knn"
+    return estimator

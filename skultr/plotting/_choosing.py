@@ -3,16 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from .._roles import read_role
-from .._segments import encode
+from ..metrics._click_scorers import annotated_documents
 from ..metrics._dependence import cmip_score
-from ..metrics._scorers import (
-    annotated_rows,
-    document_codes,
-    first_rows,
-    predict_within,
-    required_role,
-)
 from ._axes import make_axes
 
 __all__ = ["DebiasednessDisplay"]
@@ -78,7 +70,15 @@ class DebiasednessDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, *, cmip_estimator="classifier", random_state=0, ax=None, **plot_params
+        cls,
+        estimator,
+        X,
+        *,
+        logging=None,
+        cmip_estimator="classifier",
+        random_state=0,
+        ax=None,
+        **plot_params,
     ):
         """Draw what a fitted ranker or click model thinks of the documents of a log.
 
@@ -88,8 +88,12 @@ class DebiasednessDisplay:
             With ``predict(X)`` giving a score a row.
         X : frame of shape (n_rows, n_columns)
             A click log with the roles ``qid``, ``position`` and ``relevance``, which may be
-            missing in some rows. A document (``doc``, or equal features in a query) counts once,
-            at its mean position over the ``impressions``. Rows that were not shown are left out.
+            missing in some rows. Annotated documents (``doc``, or equal features in a query)
+            count once, at their mean position over the ``impressions`` of all their rows, as for
+            :class:`~skultr.metrics.CMIPScorer`. Those that were never shown are left out.
+        logging : str, default=None
+            Column of X with the logging policy's own score of the document, in place of its
+            position.
         cmip_estimator : {"classifier", "knn"}, default="classifier"
             As ``estimator`` of :func:`skultr.metrics.cmip_score`.
         random_state : int, RandomState instance or None, default=0
@@ -106,11 +110,14 @@ class DebiasednessDisplay:
         Raises
         ------
         ValueError
-            If X lacks a role, no row that was shown is annotated, or no two documents share a
-            grade.
+            As :class:`~skultr.metrics.CMIPScorer`: if X lacks a role or the column, no document
+            that was shown is annotated, or no two documents share a grade.
         """
+        owner = cls(None, cmip=None)  # errors tell who needs the role
+        if logging is not None:
+            plot_params.setdefault("logging_name", logging)
         return cls.from_predictions(
-            *_read_documents(estimator, X),
+            *annotated_documents(owner, estimator, X, logging=logging),
             cmip_estimator=cmip_estimator,
             random_state=random_state,
             ax=ax,
@@ -212,24 +219,6 @@ class DebiasednessDisplay:
         if self.lines_:
             self.ax_.legend(frameon=False, fontsize="small")
         return self
-
-
-def _read_documents(estimator, X):
-    """Score, mean logged position and grade of each annotated document of a log."""
-    display = DebiasednessDisplay(None, cmip=None)  # errors tell who needs the role
-    qid = required_role(X, "qid", None, display, "to say which query a row belongs to")
-    relevance = required_role(X, "relevance", None, display, "to colour documents by grade")
-    position = required_role(X, "position", None, display, "to say where documents were logged")
-    doc, impressions = read_role(X, "doc"), read_role(X, "impressions")
-    weight = np.ones(len(relevance)) if impressions is None else impressions
-    shown = (np.nan_to_num(position) > 0) & (weight > 0)
-    rows = annotated_rows(np.where(shown, relevance, np.nan))
-    document, _ = encode(document_codes(X, encode(qid)[0], doc, rows))
-    first = first_rows(document, relevance[rows], rows)
-    total = np.bincount(document, weight[rows])
-    logged = np.bincount(document, weight[rows] * position[rows]) / total
-    scores = np.asarray(predict_within(estimator, X, qid, doc))
-    return scores[rows[first]], logged[document[first]], relevance[rows[first]]
 
 
 def _means_along(x, y):

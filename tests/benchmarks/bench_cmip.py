@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kstest
 
-from skultr.metrics import _dependence, cmip_score
+from skultr.metrics import _information, cmip_score
 
 SHARES = [0.5, 0.2, 0.15, 0.1, 0.05]
 ESTIMATORS = ("knn", "classifier")
@@ -82,7 +82,7 @@ def clips(n_seeds=4):
         for rho in (0.0, 0.6, 0.9, 0.97):
             found = {}
             for clip in (0.01, 0.001, 1e-8):
-                _dependence._LARGEST_LOG_ODDS = np.log(1 / clip - 1)
+                _information._LARGEST_LOG_ODDS = np.log(1 / clip - 1)
                 found[clip] = errors(
                     lambda seed, n=n, rho=rho: normal_documents(n, rho, seed),
                     truth(rho),
@@ -90,7 +90,7 @@ def clips(n_seeds=4):
                     n_seeds,
                 )
             print(f"clips, {n} documents, truth {truth(rho):.3f}: {found}", flush=True)
-    _dependence._LARGEST_LOG_ODDS = np.log(1 / 0.01 - 1)
+    _information._LARGEST_LOG_ODDS = np.log(1 / 0.01 - 1)
 
 
 def times():

@@ -8,6 +8,7 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -45,6 +46,16 @@ class Cascade(Column):
     def predict_click(self, X, y=None, *, conditional=True, session=None):
         self.asked_ = y, conditional, session
         return np.full(len(X), 0.9 if conditional else 0.5)
+
+
+class Half(Column):
+    """Forgets half of the rows."""
+
+    def predict(self, X):
+        return super().predict(X)[::2]
+
+    def predict_click(self, X):
+        return np.full(len(X) // 2, 0.5)
 
 
 @pytest.fixture
@@ -116,6 +127,18 @@ def test_rows_that_do_not_count(log):
     assert_allclose(CMIPScorer(estimator="knn")(Column(), log), expected)
 
 
+@pytest.mark.parametrize("ids", [["qid", "doc"], ["qid"]])
+def test_annotation_in_one_row_is_annotation_of_the_document(log, ids):
+    """The mean position is over all rows, whichever of them are annotated."""
+    roles = [*ids, "relevance", "position", "impressions", "old"]
+    scorer = CMIPScorer(estimator="knn")
+    on_one_page = log.assign(relevance=log["relevance"].where(np.arange(len(log)) < 400))
+    assert scorer(Column(), on_one_page[roles]) == scorer(Column(), log[roles])
+    not_shown = on_one_page.assign(position=log["position"].where(np.arange(len(log)) >= 400))
+    log["last"] = log["mean"] + 1
+    assert_allclose(scorer(Column(), not_shown[roles]), -expected_cmip(log, "old", "last"))
+
+
 def test_cmip_without_doc_tells_documents_by_their_features(log):
     value = CMIPScorer(estimator="knn")(Column(), log.drop(columns="doc"))
     assert_allclose(value, -expected_cmip(log, "old"))
@@ -140,6 +163,8 @@ def test_cmip_errors(log):
         CMIPScorer(logging="elo")(
             Column(), log[["old"]].to_numpy(), qid=log["qid"], relevance=log["relevance"]
         )
+    with pytest.raises(ValueError, match=r"shape \(400,\) for 800 rows; expected \(800,\)"):
+        scorer(Half(), log)
     with pytest.warns(ClickDataWarning, match="y_pred is 1 for all"):
         assert scorer(Column(), log.assign(old=1.0)) == 0
     for options, message in (
@@ -196,6 +221,8 @@ def test_perplexity_through_pipelines_and_searches(log):
     expected = PerplexityScorer()(Column(), scaled[0].transform(log), y)
     assert PerplexityScorer()(scaled, log, y) == expected
     assert expected != PerplexityScorer()(Column(), log, y)
+    assert PerplexityScorer()(FrozenEstimator(scaled), log, y) == expected
+    assert PerplexityScorer()(make_pipeline(FrozenEstimator(scaled)), log, y) == expected
     search = GridSearchCV(scaled, {"onfeatures": ["passthrough"]}, cv=QueryKFold(2)).fit(log, y)
     assert PerplexityScorer()(search, log, y) == PerplexityScorer()(Column(), log, y)
 
@@ -208,6 +235,8 @@ def test_perplexity_errors(log):
         scorer(make_pipeline(StandardScaler()), log, y)
     with pytest.raises(ValueError, match=r"no column 'position' .*: PerplexityScorer needs it"):
         scorer(Column(), log.drop(columns="position"), y)
+    with pytest.raises(ValueError, match=r"predict_click gave an array of shape \(400,\)"):
+        scorer(Half(), log, y)
     with pytest.raises(ValueError, match="None of the 800 rows was shown"):
         scorer(Column(), log.assign(position=np.nan), y)
     with pytest.raises(ValueError, match="y is None"):

@@ -8,6 +8,7 @@ from scipy.stats import kstest
 
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import CMIPResult, cmip_score
+from skultr.metrics._information import knn_information
 
 SHARES = [0.5, 0.2, 0.15, 0.1, 0.05]
 
@@ -94,10 +95,85 @@ def test_same_seed_same_value_in_any_row_order(estimator):
     assert cmip_score(pred[order], logging[order], grade[order], **options) == value
 
 
+@pytest.mark.parametrize("n_a_grade", [2, 3, 5, 10, 20, 50])
+def test_independence_in_small_grades(n_a_grade):
+    """Grades below 20 are merged, and neighbours do not tie."""
+    rng = np.random.default_rng(n_a_grade)
+    x, y = rng.normal(size=(2, 2_000))
+    grade = np.arange(2_000) // n_a_grade
+    for estimator in ("knn", "classifier"):
+        options = {"estimator": estimator, "n_repeats": 1, "random_state": 0}
+        if n_a_grade < 20:
+            with pytest.warns(ClickDataWarning, match="fewer than 20 documents"):
+                value = cmip_score(x, y, grade, **options)
+        else:
+            value = cmip_score(x, y, grade, **options)
+        assert_allclose(value, 0, atol=0.03)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3])
+@pytest.mark.parametrize("n_a_grade", [5, 20, 100])
+def test_neighbors_have_no_bias_around_zero(n_a_grade, rho):
+    """Before merging: the mean over many grades, of the estimator alone."""
+    rng = np.random.default_rng(0)
+    grade = np.repeat(np.arange(20_000 // n_a_grade), n_a_grade)
+    x, noise = rng.normal(size=(2, len(grade)))
+    y = rho * x + np.sqrt(1 - rho**2) * noise
+    value = knn_information(x, y, grade, 1, np.random.RandomState(0)).mean()
+    # Towards 0, never beyond.
+    assert -0.01 < value < truth(rho) + 0.01
+
+
+@pytest.mark.parametrize("n_a_grade", [2, 5, 9])
+def test_strong_dependence_in_small_grades(n_a_grade):
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(2, 1_000))
+    expected = 0.5 * np.log(1 + 1 / 0.2**2)
+    for estimator in ("knn", "classifier"):
+        with pytest.warns(ClickDataWarning, match="merged with the nearest grade"):
+            value = cmip_score(
+                x,
+                x + 0.2 * noise,
+                np.arange(1_000) // n_a_grade,
+                estimator=estimator,
+                n_repeats=1,
+                random_state=0,
+            )
+        assert 0.5 * expected < value < expected
+
+
+def test_fine_grades_are_merged_into_bands():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 500))
+    grade = rng.random(500).round(3)
+    with pytest.warns(ClickDataWarning, match=r"of \d+ grades have fewer than 20 documents"):
+        result = cmip_score(x, y, grade, estimator="knn", random_state=0, return_result=True)
+    assert_allclose(result.value, 0, atol=0.06)
+    assert result.n_per_grade.min() >= 20
+    assert result.n_per_grade.max() < 60
+    assert result.n_per_grade.sum() == 500
+    assert result.n_per_grade.index.is_monotonic_increasing
+
+
+def test_a_small_grade_joins_the_nearest():
+    rng = np.random.default_rng(0)
+    grade = np.repeat([0.0, 1, 2, 3, 3.2, 9], [100, 19, 50, 8, 6, 40])
+    x, y = rng.normal(size=(2, len(grade)))
+    with pytest.warns(ClickDataWarning, match="3 of 6 grades .* leaves 3"):
+        result = cmip_score(x, y, grade, estimator="knn", return_result=True)
+    counts = result.n_per_grade
+    # 3.2 joins 3, both join 2, and then 0 is nearer to 1 than they are.
+    assert list(counts) == [119, 64, 40]
+    assert counts.index[2] == 9
+    assert_allclose(counts.index[:2], [19 / 119, grade[119:183].mean()])
+
+
 def test_p_value_is_uniform_under_independence():
     p_values = []
     for seed in range(200):
         pred, logging, grade = normal_documents(300, 0.0, seed)
+        kept = grade < 4  # the last grade is too small, and merging would be dependence
+        pred, logging, grade = pred[kept], logging[kept], grade[kept]
         result = cmip_score(
             pred, logging, grade, estimator="knn", random_state=seed, return_result=True
         )
@@ -113,18 +189,24 @@ def test_p_value_of_dependence():
         assert result.p_value == 1 / 200
 
 
-def test_standard_error_is_the_spread_of_the_value():
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.6])
+def test_standard_error_covers_the_truth(rho):
+    """95 % intervals of nearest neighbours, not shorter than they say and not twice as long."""
     results = [
         cmip_score(
-            *normal_documents(2_000, 0.6, seed),
+            *normal_documents(1_000, rho, seed),
             estimator="knn",
+            n_repeats=1,
             n_permutations=1,
+            random_state=seed,
             return_result=True,
         )
-        for seed in range(40)
+        for seed in range(60)
     ]
-    spread = np.std([result.value for result in results], ddof=1)
-    assert_allclose(np.mean([r.standard_error for r in results]), spread, rtol=0.4)
+    values = np.array([result.value for result in results])
+    errors = np.array([result.standard_error for result in results])
+    assert np.mean(abs(values - truth(rho)) <= 1.96 * errors) >= 0.9
+    assert 0.8 < errors.mean() / values.std(ddof=1) < 1.7
 
 
 def test_result():
@@ -146,7 +228,7 @@ def test_result():
 @pytest.mark.parametrize("estimator", ["knn", "classifier"])
 def test_the_truth_has_none(estimator):
     """Scores that are a function of the grade; no warning, they do rank."""
-    _, logging, grade = normal_documents(400, 0.0)
+    _, logging, grade = normal_documents(1_000, 0.0)
     options = {"estimator": estimator, "random_state": 0, "return_result": True}
     result = cmip_score(2.0 * grade, logging, grade, **options)
     assert (result.value, result.standard_error, result.p_value) == (0, 0, 1)
@@ -155,31 +237,53 @@ def test_the_truth_has_none(estimator):
 @pytest.mark.parametrize("constant", ["y_pred", "y_logging"])
 def test_constants_are_zero_with_a_warning(constant):
     pred, logging, grade = normal_documents(400, 0.5)
+    grade = np.minimum(grade, 2)
     pred, logging = (np.full(400, 0.3), logging) if constant == "y_pred" else (pred, np.ones(400))
     with pytest.warns(ClickDataWarning, match=f"{constant} is .* for all 400 documents"):
         assert cmip_score(pred, logging, grade, estimator="knn") == 0
 
 
-def test_a_grade_of_one_document_is_left_out():
-    pred, logging, grade = normal_documents(400, 0.5)
-    expected = cmip_score(pred, logging, grade, estimator="knn")
+def test_a_grade_of_one_document_joins_its_neighbor():
+    pred, logging, grade = normal_documents(1_000, 0.5)
+    expected = cmip_score(pred, logging, grade, estimator="knn", random_state=0)
     more = np.append(pred, 0.0), np.append(logging, 1.0), np.append(grade, 9)
-    with pytest.warns(ClickDataWarning, match="1 of 6 grades have a single document"):
-        result = cmip_score(*more, estimator="knn", return_result=True)
-    assert result.value == expected
-    assert 9 not in result.n_per_grade.index
+    with pytest.warns(ClickDataWarning, match="1 of 6 grades have fewer"):
+        result = cmip_score(*more, estimator="knn", random_state=0, return_result=True)
+    assert_allclose(result.value, expected, atol=0.03)
+    assert result.n_per_grade.sum() == 1_001
 
 
-def test_one_grade_and_tiny_grades():
+def test_one_grade_and_tiny_data():
     pred, logging, _ = normal_documents(300, 0.6)
     assert cmip_score(pred, logging, np.ones(300), estimator="knn") > 0.05
     assert np.isfinite(cmip_score([1.0, 2.0], [2.0, 1.0], [1, 1], estimator="knn"))
-    with pytest.warns(ClickDataWarning, match="only 8 documents"):
-        value = cmip_score(np.arange(8), np.arange(8), np.arange(8) // 2)
-    assert value == 0
-    # Grades too small for folds beside large ones.
-    grade = np.r_[np.zeros(290), np.arange(10) // 2 + 1]
-    assert np.isfinite(cmip_score(pred, logging, grade, n_repeats=1, random_state=0))
+    with pytest.warns(ClickDataWarning, match="4 of 4 grades .* leaves 1"):
+        assert np.isfinite(
+            cmip_score(np.arange(8), np.arange(8), np.arange(8) // 2, estimator="knn")
+        )
+
+
+@pytest.mark.parametrize("n", [40, 150, 199])
+def test_too_few_for_a_classifier_are_for_neighbors(n):
+    """Never a 0 that nothing estimated, and the result says who did."""
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(2, n))
+    arguments = x, x + 0.1 * noise, np.zeros(n)
+    with pytest.warns(ClickDataWarning, match=f"only {n} documents to learn from"):
+        result = cmip_score(*arguments, random_state=0, return_result=True)
+    assert result.value == cmip_score(*arguments, estimator="knn", random_state=0)
+    assert result.value > 0.5
+    assert result.estimator == "knn"
+
+
+def test_no_cliff_where_the_classifier_starts():
+    """Copies in a large grade and one of just enough: all documents are tested."""
+    for n in (200, 205, 250):
+        x = np.random.default_rng(0).normal(size=n)
+        grade = np.repeat([0, 1], [n - 20, 20])
+        result = cmip_score(x, x, grade, random_state=0, return_result=True)
+        assert result.estimator == "classifier"
+        assert result.value > 0.5
 
 
 @pytest.mark.parametrize(
@@ -204,7 +308,7 @@ def test_bad_input(change, message):
 
 
 def test_series_are_arrays():
-    pred, logging, grade = normal_documents(300, 0.6)
-    value = cmip_score(pred, logging, grade, estimator="knn")
+    pred, logging, grade = normal_documents(1_000, 0.6)
+    value = cmip_score(pred, logging, grade, estimator="knn", random_state=0)
     frame = pd.DataFrame({"p": pred, "l": logging, "g": grade}).sample(frac=1, random_state=0)
-    assert cmip_score(frame["p"], frame["l"], frame["g"], estimator="knn") == value
+    assert cmip_score(frame["p"], frame["l"], frame["g"], estimator="knn", random_state=0) == value

@@ -4,6 +4,7 @@ import pytest
 from matplotlib import pyplot
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skultr.exceptions import ClickDataWarning
 from skultr.metrics import CMIPScorer, cmip_score
 from skultr.plotting import DebiasednessDisplay
 
@@ -69,7 +70,8 @@ def test_lines_are_means_along_the_logged_positions():
 def test_a_grade_of_few_documents_has_no_line():
     grade, logged, score = documents()
     grade = np.where(np.arange(300) < 19, 5, np.minimum(grade, 1))
-    display = DebiasednessDisplay.from_predictions(score, logged, grade, cmip_estimator="knn")
+    with pytest.warns(ClickDataWarning, match="1 of 3 grades"):
+        display = DebiasednessDisplay.from_predictions(score, logged, grade, cmip_estimator="knn")
     assert set(display.points_) == {0, 1, 5}
     assert set(display.lines_) == {0, 1}
 
@@ -95,6 +97,34 @@ def test_rows_that_were_not_shown_are_left_out():
     display = DebiasednessDisplay.from_estimator(Column("score"), X, cmip_estimator="knn")
     assert len(display.documents) == 73
     assert np.isfinite(display.documents.to_numpy()).all()
+
+
+def test_a_column_for_the_logging_policy():
+    X = log().assign(production=lambda X: -(X["doc"] % 7.0))
+    display = DebiasednessDisplay.from_estimator(
+        Column("score"), X.drop(columns="position"), logging="production", cmip_estimator="knn"
+    )
+    assert display.ax_.get_xlabel() == "production"
+    assert set(display.documents["logged"]) == set(-np.arange(7.0))
+    scorer = CMIPScorer(logging="production", estimator="knn")
+    assert display.cmip == -scorer(Column("score"), X)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"position": 0}, "position"),
+        ({"impressions": -1}, "impressions"),
+        ({"impressions": np.nan}, "impressions"),
+    ],
+)
+def test_what_the_scorer_refuses(change, message):
+    for call in (
+        lambda X: CMIPScorer(estimator="knn")(Column("score"), X),
+        lambda X: DebiasednessDisplay.from_estimator(Column("score"), X, cmip_estimator="knn"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(log().assign(**change))
 
 
 def test_polars_gives_the_same():
