@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from skultr import CMIPScorer, IdentifiabilityRepair
 from skultr.datasets import make_ltr
+from skultr.exceptions import ClickDataWarning
 from skultr.metrics import PerplexityScorer, RankingScorer
 from skultr.model_selection import OffPolicySelection, QueryKFold
 from skultr.rankers import DLARanker
@@ -51,7 +52,8 @@ def test_other_strategies():
 def test_fallback_is_the_best_of_all():
     found = results(cmip=[0, -1, -2], perplexity=[-3, -2, -1], ndcg=[0.1, 0.9, 0.2])
     select = OffPolicySelection({"cmip": 1, "perplexity": 1})
-    assert select(found) == 1
+    with pytest.warns(ClickDataWarning, match="None of the 3 candidates is kept by all"):
+        assert select(found) == 1
     table = select.explain(found)
     assert not table["kept"].any()
     assert list(table["chosen"]) == [False, True, False]
@@ -60,19 +62,35 @@ def test_fallback_is_the_best_of_all():
 def test_nan_is_never_kept():
     nan = np.nan
     found = results(cmip=[nan, -1.0, -2.0], ndcg=[0.9, 0.5, 0.6])
-    assert OffPolicySelection({"cmip": 2})(found) == 2
-    assert OffPolicySelection({"cmip": 3})(found) == 2
-    assert OffPolicySelection({"cmip": 1})(results(cmip=[-1, 0], ndcg=[0.5, nan])) == 0
-    assert OffPolicySelection({"cmip": 1})(results(cmip=[nan, nan], ndcg=[nan, 0.2])) == 1
-    with pytest.raises(ValueError, match="'ndcg' is NaN for all 2 candidates"):
-        OffPolicySelection({"cmip": 1})(results(cmip=[0, 1], ndcg=[nan, nan]))
+    for number in (2, 3):
+        with pytest.warns(ClickDataWarning, match="'cmip' is NaN for 1 of 3 .* candidate 0:"):
+            assert OffPolicySelection({"cmip": number})(found) == 2
+    with pytest.warns(ClickDataWarning, match="'ndcg' is NaN for 1 of 2"):
+        assert OffPolicySelection({"cmip": 1})(results(cmip=[-1, 0], ndcg=[0.5, nan])) == 0
+
+
+@pytest.mark.parametrize("failed", ["cmip", "ndcg"])
+def test_a_scorer_that_failed_throughout_decides_nothing(failed):
+    """A rule must not be dropped in silence because folds have no annotation."""
+    found = results(**{"cmip": [0, 1], "ndcg": [0, 1], failed: [np.nan, np.nan]})
+    for call in (OffPolicySelection({"cmip": 1}), OffPolicySelection({"cmip": 1}).explain):
+        with pytest.raises(ValueError, match=f"'{failed}' is NaN for all 2 .*without annotation"):
+            call(found)
+
+
+def test_ties_at_the_cut_are_all_kept():
+    found = results(cmip=[-1.0, 0.0, -0.5, -0.5, -0.5], ndcg=[0.9, 0.1, 0.2, 0.3, 0.8])
+    select = OffPolicySelection({"cmip": 2})
+    assert select(found) == 4
+    assert list(select.explain(found)["kept"]) == [False, True, True, True, True]
+    # What is equal for all says nothing about any.
+    found = results(cmip=[0.0] * 4, ndcg=[0.1, 0.3, 0.3, 0.9])
+    assert OffPolicySelection({"cmip": 1})(found) == 3
 
 
 def test_of_equals_the_first_wins():
-    found = results(cmip=[0.0] * 4, ndcg=[0.1, 0.3, 0.3, 0.9])
-    select = OffPolicySelection({"cmip": 3})
-    assert select(found) == 1
-    assert list(select.explain(found)["kept"]) == [True, True, True, False]
+    found = results(cmip=[0.0, -1.0, -2.0], ndcg=[0.1, 0.3, 0.3])
+    assert OffPolicySelection({"cmip": 3})(found) == 1
 
 
 def test_index_is_an_int_that_searches_take():
@@ -112,7 +130,7 @@ def test_a_whole_search(convert, capsys):
     policy = PlackettLucePolicy(temperature=3.0)
     log, clicks, _ = simulate_clicks(documents, n_sessions=900, policy=policy, random_state=0)
     log["device"] = np.where(log["session"] % 2, "phone", "desktop")
-    log["relevance"] = log["relevance"].astype(float).where(log["qid"] % 4 > 0)
+    log["relevance"] = log["relevance"].clip(upper=2).where(log["qid"] % 4 > 0)
     ranker = make_pipeline(
         IdentifiabilityRepair(bias=["position", "device"]),
         DLARanker(max_epochs=2, random_state=0),
