@@ -8,6 +8,7 @@ from scipy.stats import kstest
 
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import CMIPResult, cmip_score
+from skultr.metrics._dependence import _groups_of_grades
 from skultr.metrics._information import knn_information
 
 SHARES = [0.5, 0.2, 0.15, 0.1, 0.05]
@@ -153,6 +154,21 @@ def test_fine_grades_are_merged_into_bands():
     assert result.n_per_grade.max() < 60
     assert result.n_per_grade.sum() == 500
     assert result.n_per_grade.index.is_monotonic_increasing
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_are_runs_of_grades_large_enough(seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 40, rng.integers(1, 15))
+    values = np.cumsum(rng.uniform(0.1, 2, len(counts)))
+    group = _groups_of_grades(values, counts)
+    assert group[0] == 0
+    assert set(np.diff(group)) <= {0, 1}
+    size = np.bincount(group, counts)
+    assert size.min() >= 20 or len(size) == 1
+    # Grades that are large enough are only merged by small ones.
+    for run in range(len(size)):
+        assert (group == run).sum() == 1 or (counts[group == run] < 20).any()
 
 
 def test_a_small_grade_joins_the_nearest():
