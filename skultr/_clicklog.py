@@ -285,7 +285,8 @@ def _read_columns(features, y, sample_weight, roles):
     """
     n_rows = len(features)
     rate = check_clicks(y)
-    weight = check_impressions(roles.pop("impressions"), sample_weight, n_rows)
+    impressions = roles.pop("impressions")
+    weight = check_impressions(impressions, sample_weight, n_rows)
     query, query_ids = query_codes(roles.pop("qid"), n_rows)
     list_ = list_codes(query, roles.pop("session"))
     position = check_positions(roles.pop("position"), list_)
@@ -296,7 +297,10 @@ def _read_columns(features, y, sample_weight, roles):
             "No row was shown: every position is missing or every impression count is 0. "
             "Expected at least one shown row to learn from."
         )
-    warn_about_lost_clicks(rate, shown)
+    # A sample weight of 0 leaves rows out on purpose.
+    served = (position > 0) & (check_impressions(impressions, None, n_rows) > 0)
+    warn_about_lost_clicks(rate, served)
+    del impressions, served
     bias, bias_values = bias_codes(roles.pop("bias"), position, shown)
     propensity = check_propensity(roles.pop("propensity"), shown)
 

@@ -193,6 +193,11 @@ class BaseClickModel(BaseRanker):
         lists = read_lists(X, roles)
         weight = check_impressions(read_role(X, "impressions", impressions), sample_weight, len(y))
         rows = lists.rows[weight[lists.rows] > 0]
+        if not len(rows):
+            raise ValueError(
+                f"None of the {len(y)} rows of X counts: expected at least one with a position, "
+                "and impressions and sample_weight above 0."
+            )
         position = np.zeros(len(y), dtype=np.int64)
         position[lists.rows] = lists.position
         return -perplexity_score(
@@ -275,6 +280,11 @@ class TableClickModel(BaseClickModel):
     def _needs_features(self):
         return False
 
+    def _before_folding(self, log):
+        if log.doc_ids is not None and not log.features.shape[1]:
+            _warn_about_shared_documents(log)
+        return super()._before_folding(log)
+
     def _fold(self, log):
         # Counting by document merges far more than equal lists; a network wants few lists.
         return super()._fold(log) if self._needs_features else log
@@ -283,7 +293,10 @@ class TableClickModel(BaseClickModel):
         """The prior as pseudo-counts, None where it is to be learned."""
         if isinstance(self.prior, str):
             return None
-        prior = np.asarray(self.prior, dtype=float)
+        try:
+            prior = np.asarray(self.prior, dtype=float)
+        except (TypeError, ValueError):  # not numbers
+            prior = np.empty(0)
         if prior.shape != (2,) or not (np.isfinite(prior).all() and (prior > 0).all()):
             raise ValueError(
                 f"prior must be 'empirical' or two numbers above 0, pseudo-counts of clicks and "
@@ -313,6 +326,21 @@ class TableClickModel(BaseClickModel):
                 AssumptionWarning,
             )
         return {name: table[place] for name, table in self._tables.items()}
+
+
+def _warn_about_shared_documents(log):
+    """Features that differ would be an error; without any, the ids are all there is."""
+    query = np.empty(len(log.doc_ids), dtype=log.query.dtype)
+    query[log.doc] = log.query
+    shared = np.unique(log.doc[query[log.doc] != log.query])
+    if len(shared):
+        warn_user(
+            f"{len(shared)} of {len(log.doc_ids)} documents are shown for several queries (first: "
+            f"{python_value(log.doc_ids[shared[0]])!r}) and get the same estimates for all of "
+            "them. If relevance depends on the query, make 'doc' unique by query, for example by "
+            "qid + '-' + doc.",
+            ClickDataWarning,
+        )
 
 
 def _n_rows(X):

@@ -193,7 +193,8 @@ class DCMModel(ChainMixin, EMClickModel):
         ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
         column).
     continuation_ : Series
-        :math:`\lambda` by position.
+        :math:`\lambda` by position. A position without clicks that have a row below them, such
+        as the deepest, has that of the nearest one above with some.
     examination_ : DataFrame
         Position (index) to the mean ``examination`` of its impressions before any click of the
         list is seen, with ``impressions`` and ``clicks``.
@@ -242,7 +243,12 @@ class DCMModel(ChainMixin, EMClickModel):
             examined = counts.clicks + counts.skips + seen.examined
             open_end = counts.clicks_above + counts.last_clicks
             return {
-                "relevance": (counts.clicks, examined),
+                "relevance": (
+                    counts.clicks,
+                    examined,
+                    seen.examined_variance / (1 - a) ** 2,
+                    (counts.clicks, counts.skips),
+                ),
                 "continuation": (counts.clicks_above + seen.went_on, open_end),
             }, value
 
@@ -253,13 +259,21 @@ class DCMModel(ChainMixin, EMClickModel):
         priors = {"continuation": WEAK}
         fit, means = self._solve(log, expect, start, priors, ("relevance",))
         index = pd.Index(self._positions, name="position")
-        self.continuation_ = pd.Series(fit.tables["continuation"], index, name="continuation")
+        on = _carried_down(fit.tables["continuation"], counts.clicks_above + counts.last_clicks)
+        self.continuation_ = pd.Series(on, index, name="continuation")
         self._remember_documents(log, means, relevance=fit.tables["relevance"])
         self.examination_ = self._examination_table(log, {"relevance": fit.tables["relevance"]})
 
     def _transitions(self, parameters, position):
-        on = self.continuation_.to_numpy()[known_codes(self._positions, position)]
-        return parameters["relevance"], 1.0, on
+        relevance = parameters["relevance"]
+        codes = known_codes(self._positions, position, relevance > 0)
+        return relevance, 1.0, self.continuation_.to_numpy()[codes]
+
+
+def _carried_down(values, support):
+    """Values in which those without support are the nearest ones above with some."""
+    known = np.where(support > 0, np.arange(len(values)), 0)
+    return values[np.maximum.accumulate(known)]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -359,8 +373,13 @@ def _ccm_counts(counts, r, tau):
     value += counts.clicks_above @ np.log(on) + seen.log_likelihood
     open_end = counts.clicks_above + counts.last_clicks
     went_on = counts.clicks_above + seen.went_on
-    relevant_on = went_on * r * tau[2] / on
-    relevant = relevant_on + (open_end - went_on) * r * (1 - tau[2]) / (1 - on)
+    # P(relevant | clicked) of who went on, and of who did not.
+    if_on, if_off = r * tau[2] / on, r * (1 - tau[2]) / (1 - on)
+    relevant_on = went_on * if_on
+    relevant = relevant_on + (open_end - went_on) * if_off
+    hidden = counts.variance_after_last(seen, if_on, if_off)
+    hidden += counts.clicks_above * if_on * (1 - if_on)
+    missing = hidden / (r * (1 - r)) ** 2 + seen.examined_variance / (1 - r) ** 2
     examined = counts.clicks + counts.skips + seen.examined
     after = (
         skips + seen.went_on_after_skip,
@@ -369,6 +388,11 @@ def _ccm_counts(counts, r, tau):
     )
     chances = (skips + seen.skips, (open_end - relevant).sum(), relevant.sum())
     return {
-        "relevance": (counts.clicks + relevant, examined + open_end),
+        "relevance": (
+            counts.clicks + relevant,
+            examined + open_end,
+            missing,
+            (counts.clicks, counts.skips),
+        ),
         "continuation": (np.array(after), np.array(chances)),
     }, value

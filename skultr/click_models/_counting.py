@@ -164,7 +164,7 @@ class RDCTRModel(ReadsFactors, _CountingModel):
         return given or empirical_beta(cells.clicks[at], cells.weight[at])
 
     def _probability(self, parameters, position, bias, clicks):
-        factor = self._factor_codes(bias)
+        factor = self._factor_codes(bias, parameters["relevance"] > 0)
         key = parameters["document"].astype(np.int64) * len(self.prior_) + factor
         place = np.searchsorted(self._keys, key)
         found = self._keys[np.minimum(place, len(self._keys) - 1)] == key

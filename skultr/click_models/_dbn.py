@@ -68,13 +68,16 @@ class DBNModel(ChainMixin, GradientClickModel):
         Position (index) to the mean ``examination`` of its impressions before any click of the
         list is seen, with ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior by round of EM; it never falls.
+        Log likelihood plus log prior by round of EM; it never falls. With
+        ``solver="gradient"`` of the EM for what all documents share. Not
+        where nothing is left to solve: ``solver="gradient"`` with a given continuation.
     n_iter_ : int
-        EM steps taken, or epochs run.
+        EM steps taken; with ``solver="gradient"`` epochs run.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
         the learning curves by epoch.
     prior_ : dict of str to (float, float)
+        Of what is estimated of documents; empty with ``solver="gradient"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -122,6 +125,7 @@ class DBNModel(ChainMixin, GradientClickModel):
         start = {name: of for name, of in start.items() if name not in known}
         means = dict.fromkeys(self._outputs_of_network, np.nan)
         tables = known
+        self.prior_ = {}
         if start:
             fit, of_documents = self._solve(
                 log,
@@ -169,11 +173,22 @@ def _dbn_counts(counts, attraction, satisfaction, continuation):
     value += counts.clicks_above @ np.log(on) + seen.log_likelihood
     # Who went on was not satisfied; of those who did not, some were.
     satisfied = (counts.last_clicks - seen.went_on) * s / (1 - on)
+    hidden = counts.variance_after_last(seen, np.zeros_like(s), s / (1 - on))
     open_end = counts.clicks_above + counts.last_clicks
     went_on = counts.clicks_above.sum() + seen.went_on.sum() + skips + seen.went_on_after_skip
     chances = (open_end - satisfied).sum() + skips + seen.skips
     return {
-        "attraction": (counts.clicks, counts.clicks + counts.skips + seen.examined),
-        "satisfaction": (satisfied, open_end),
+        "attraction": (
+            counts.clicks,
+            counts.clicks + counts.skips + seen.examined,
+            seen.examined_variance / (1 - a) ** 2,
+            (counts.clicks, counts.skips),
+        ),
+        "satisfaction": (
+            satisfied,
+            open_end,
+            hidden / (s * (1 - s)) ** 2,
+            (np.zeros_like(s), counts.clicks_above),
+        ),
         "continuation": (np.array([went_on]), np.array([chances])),
     }, value

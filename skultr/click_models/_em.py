@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit
 
-from ._priors import empirical_beta, posterior_mean
+from ._priors import empirical_beta_of_hidden, posterior_mean
 
 __all__ = ["WEAK", "EMFit", "fit_em", "fit_em_twice", "weak_priors"]
 
@@ -23,8 +23,8 @@ class EMFit:
     ----------
     tables : dict of str to ndarray
         The probabilities.
-    counts : dict of str to (successes, trials)
-        Expected counts behind each of them.
+    counts : dict of str to (successes, trials, ...)
+        Expected counts behind each of them, as ``expect`` gives them.
     objective : list of float
         Log likelihood plus log prior, by step; it never falls.
     n_iter : int
@@ -49,7 +49,8 @@ def fit_em(expect, start, priors, *, tol, max_iter):
     ----------
     expect : callable
         ``expect(tables)`` gives the expected counts of each table, a dict of (successes,
-        trials), and the log likelihood.
+        trials), and the log likelihood. Of tables whose prior is learned also what is hidden:
+        ``missing`` and ``sure`` of :func:`empirical_beta_of_hidden`.
     start : dict of str to ndarray
         Where to begin.
     priors : dict of str to (a, b)
@@ -62,6 +63,11 @@ def fit_em(expect, start, priors, *, tol, max_iter):
     Returns
     -------
     fit : EMFit
+
+    Raises
+    ------
+    FloatingPointError
+        If the log posterior is not finite.
     """
     names = list(start)
     ends = np.cumsum([start[name].size for name in names])[:-1]
@@ -76,29 +82,40 @@ def fit_em(expect, start, priors, *, tol, max_iter):
         for name, table in tables.items():
             a, b = priors[name]
             value += np.sum(a * np.log(table) + b * np.log1p(-table))
-        new = [posterior_mean(*counts[name], priors[name]) for name in names]
+        new = [posterior_mean(*counts[name][:2], priors[name]) for name in names]
         new = np.clip(np.concatenate(new), _LEAST, 1 - _LEAST)
         return logit(new), float(value), tables, counts
 
     point = logit(np.clip(np.concatenate([start[n] for n in names]), _LEAST, 1 - _LEAST))
     first, value, tables, counts = step(point)
-    objective, n_iter, converged = [value], 1, False
+    objective, n_iter, converged = [_finite(value)], 1, False
     while n_iter < max_iter and not converged:
-        second, value, tables, counts = step(first)
+        second, reached, tables, counts = step(first)
         n_iter += 1
-        leap = _leap(point, first, second)
-        after, there, *rest = step(leap)
-        n_iter += 1
-        if there >= value:
-            point, first, reached = leap, after, there
-            tables, counts = rest
-        else:
-            after, reached, tables, counts = step(second)
+        if n_iter < max_iter:
+            leap = _leap(point, first, second)
+            after, there, *rest = step(leap)
             n_iter += 1
-            point, first = second, after
-        converged = reached - objective[-1] < tol
+            if there >= reached:
+                point, first, reached = leap, after, there
+                tables, counts = rest
+            elif n_iter < max_iter:
+                after, reached, tables, counts = step(second)
+                n_iter += 1
+                point, first = second, after
+        converged = _finite(reached) - objective[-1] < tol
         objective.append(reached)
     return EMFit(tables, counts, objective, n_iter, converged)
+
+
+def _finite(value):
+    if not np.isfinite(value):
+        raise FloatingPointError(
+            f"The log posterior is {value}: the clicks have no probability under the model, or a "
+            "sum overflowed. Check that impressions and sample weights are not huge; if they are "
+            "in order, please report this."
+        )
+    return value
 
 
 def _leap(point, first, second):
@@ -116,7 +133,8 @@ def fit_em_twice(expect, start, priors, *, tol, max_iter):
     """:func:`fit_em` with the priors that are None learned from the documents themselves.
 
     First each such prior is one pseudo-impression at the mean of all documents; then the Beta
-    distribution of what the documents showed (empirical Bayes).
+    distribution of what was observed of the documents (empirical Bayes). Expected counts of
+    hidden events are no observations, see :func:`empirical_beta_of_hidden`.
 
     Returns
     -------
@@ -129,12 +147,14 @@ def fit_em_twice(expect, start, priors, *, tol, max_iter):
         weak = weak_priors(expect(start)[0], learned)
         fit = fit_em(expect, start, {**priors, **weak}, tol=10 * tol, max_iter=max_iter)
         start = fit.tables
-        priors = {**priors, **{name: empirical_beta(*fit.counts[name]) for name in learned}}
+        for name in learned:
+            prior = empirical_beta_of_hidden(start[name], *fit.counts[name])
+            priors = {**priors, name: prior}
     return fit_em(expect, start, priors, tol=tol, max_iter=max_iter), priors
 
 
 def weak_priors(counts, names):
     """One pseudo-impression at the mean of each table, from its expected counts."""
-    totals = {name: [float(of.sum()) for of in counts[name]] for name in names}
+    totals = {name: [float(of.sum()) for of in counts[name][:2]] for name in names}
     means = {name: (of[0] + 0.5) / (of[1] + 1.0) for name, of in totals.items()}
     return {name: (mean, 1 - mean) for name, mean in means.items()}

@@ -11,7 +11,7 @@ from .._browsing import (
     ubm_click_probability,
     ubm_conditional_click_probability,
 )
-from ._cells import count_cells, expected_counts, start_tables
+from ._cells import bands, count_cells, expected_counts, start_tables
 from ._em import WEAK, fit_em, weak_priors
 from ._factors import ReadsFactors, warn_about_unknown
 from ._gradient import GradientClickModel
@@ -21,8 +21,11 @@ __all__ = ["PBMModel", "UBMModel"]
 
 #: Deepest rank of a model with a parameter for each pair of ranks.
 _MAX_RANK = 2_000
-#: Pseudo-impressions that pull a (rank, last click) pair toward its distance.
+#: Pseudo-impressions that pull a (rank, last click) pair toward its distance, and a rare rank
+#: toward its neighbours.
 _CELL_STRENGTH = 20.0
+#: Impressions of ranks that are looked at together, where each alone has fewer.
+_BAND = 100.0
 
 
 class _ProductModel(GradientClickModel):
@@ -50,6 +53,29 @@ class _ProductModel(GradientClickModel):
         self._remember_documents(log, prior_mean, relevance=relevance)
         return examination / first
 
+    def _pooled_examination(self, log, cells, band, known):
+        """Examination by factor, the same for all factors of a ``band``."""
+        pooled = count_cells(
+            cells.doc, band[cells.factor], cells.clicks, cells.weight, cells.n_docs, band.max() + 1
+        )
+        start = {**start_tables(pooled), **known}
+
+        def expect(tables):
+            return expected_counts(pooled, **known, **tables)
+
+        priors = {"examination": WEAK}
+        if not known:
+            weak = weak_priors(expect(start)[0], ("relevance",))
+            priors["relevance"] = self._given_prior() or weak["relevance"]
+        fit = fit_em(
+            expect,
+            {name: of for name, of in start.items() if name not in known},
+            priors,
+            tol=10 * self.tol * float(log.weight[log.shown].sum()),
+            max_iter=self.max_iter,
+        )
+        return fit.tables["examination"][band]
+
     def _row_parameters(self, X, doc):
         parameters = super()._row_parameters(X, doc)
         if self.solver == "gradient":
@@ -68,6 +94,9 @@ class PBMModel(ReadsFactors, _ProductModel):
     their positions for less examined than they were.
     :class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` compares documents
     with themselves alone.
+
+    Examination of a position with few impressions is drawn, with the weight of 20 impressions,
+    toward that of its neighbours: positions of 100 impressions together.
 
     Parameters
     ----------
@@ -106,13 +135,15 @@ class PBMModel(ReadsFactors, _ProductModel):
         Bias factor (index ``bias``; the position, unless the log has a column ``bias``) to
         ``examination`` relative to the first, with ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior by round of EM; it never falls.
+        Log likelihood plus log prior by round of EM; it never falls. With
+        ``solver="gradient"`` of the EM for what all documents share.
     n_iter_ : int
-        EM steps taken, or epochs run.
+        EM steps taken; with ``solver="gradient"`` epochs run.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
         the learning curves by epoch.
     prior_ : dict of str to (float, float)
+        Of what is estimated of documents; empty with ``solver="gradient"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -129,8 +160,15 @@ class PBMModel(ReadsFactors, _ProductModel):
     Examples
     --------
     >>> from skultr.click_models import PBMModel
-    >>> from skultr.simulation import make_disconnected_log
-    >>> log, clicks, truth = make_disconnected_log(1, random_state=0)
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import PositionBasedUser, UniformPolicy, simulate_clicks
+    >>> log, clicks, truth = simulate_clicks(
+    ...     make_ltr(5, 6, random_state=0),
+    ...     n_sessions=2_000,
+    ...     policy=UniformPolicy(),
+    ...     user=PositionBasedUser(1.0),
+    ...     random_state=0,
+    ... )
     >>> model = PBMModel().fit(log, clicks)
     >>> model.examination_.columns.tolist()
     ['examination', 'impressions', 'clicks']
@@ -141,9 +179,10 @@ class PBMModel(ReadsFactors, _ProductModel):
     def _fit(self, log, task):
         self._remember_factors(log)
         cells = self._count_cells(log)
-        examination = self._solve_cells(
-            log, cells, start_tables(cells)["examination"], WEAK, self._known_relevance(log, task)
-        )
+        known = self._known_relevance(log, task)
+        prior = self._rank_prior(log, cells, known)
+        start = start_tables(cells)["examination"]
+        examination = self._solve_cells(log, cells, start, prior, known)
         self.examination_ = pd.DataFrame(
             {
                 "examination": examination,
@@ -153,8 +192,18 @@ class PBMModel(ReadsFactors, _ProductModel):
             index=pd.Index(log.bias_values, name="bias"),
         )
 
+    def _rank_prior(self, log, cells, known):
+        """Pseudo-counts of each rank: where it is rare, from the ranks around it."""
+        band = bands(cells.by_factor(cells.weight), _BAND)
+        if not self._factor_is_position or band[-1] == cells.n_factors - 1:
+            return WEAK
+        mean = np.clip(self._pooled_examination(log, cells, band, known), 1e-4, 1 - 1e-4)
+        strength = np.where(np.bincount(band)[band] > 1, _CELL_STRENGTH, sum(WEAK))
+        return strength * mean, strength * (1 - mean)
+
     def _probability(self, parameters, position, bias, clicks):
-        examination = self.examination_["examination"].to_numpy()[self._factor_codes(bias)]
+        codes = self._factor_codes(bias, parameters["relevance"] > 0)
+        examination = self.examination_["examination"].to_numpy()[codes]
         return np.minimum(pbm_click_probability(parameters["relevance"], examination), 1.0)
 
     def _draw(self, parameters, position, bias, rng):
@@ -207,13 +256,15 @@ class UBMModel(_ProductModel):
         ``rank`` and ``last_click`` (index) to ``examination`` relative to the first rank, with
         ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior by round of EM; it never falls.
+        Log likelihood plus log prior by round of EM; it never falls. With
+        ``solver="gradient"`` of the EM for what all documents share.
     n_iter_ : int
-        EM steps taken, or epochs run.
+        EM steps taken; with ``solver="gradient"`` epochs run.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
         the learning curves by epoch.
     prior_ : dict of str to (float, float)
+        Of what is estimated of documents; empty with ``solver="gradient"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -221,10 +272,10 @@ class UBMModel(_ProductModel):
     Notes
     -----
     Long lists have many pairs of ranks, most of them rare. The model is fitted first with one
-    parameter a rank without a click above, and one a distance :math:`k - l` else; each pair is
-    then drawn toward its parameter with the weight of 20 impressions. A rank below the training
-    lists is browsed like their last rank at the same distance from the last click, with a
-    warning.
+    parameter a rank without a click above, and one a distance :math:`k - l` else (neighbours of
+    less than 100 impressions share theirs); each pair is then drawn toward its parameter with the
+    weight of 20 impressions. A rank below the training lists is browsed like their last rank at
+    the same distance from the last click, with a warning.
 
     References
     ----------
@@ -245,12 +296,7 @@ class UBMModel(_ProductModel):
     def _before_folding(self, log):
         log = super()._before_folding(log)
         n_ranks = int(log.position.max())
-        if n_ranks > _MAX_RANK:
-            raise ValueError(
-                f"A row stands at position {n_ranks}; {type(self).__name__} has a parameter for "
-                f"each pair of ranks, and takes lists of up to {_MAX_RANK}. Cut the lists, or "
-                "use PBMModel or DBNModel."
-            )
+        _check_depth(n_ranks)
         last = np.concatenate([_last_positions(part) for part in log.chunks()])
         return replace(
             log, bias=(log.position - 1) * n_ranks + last, bias_values=np.arange(n_ranks**2)
@@ -271,29 +317,13 @@ class UBMModel(_ProductModel):
     def _distance_prior(self, log, cells, n_ranks, known):
         """Pseudo-counts of each (rank, last click), from a model by rank or distance."""
         group = _groups(n_ranks)
-        n_groups = 2 * n_ranks
-        pooled = count_cells(
-            cells.doc, group[cells.factor], cells.clicks, cells.weight, cells.n_docs, n_groups
-        )
-        start = {**start_tables(pooled), **known}
-
-        def expect(tables):
-            return expected_counts(pooled, **known, **tables)
-
-        priors = {"examination": WEAK}
-        if not known:
-            given = self._given_prior()
-            weak = weak_priors(expect(start)[0], ("relevance",))
-            priors["relevance"] = given or weak["relevance"]
-        fit = fit_em(
-            expect,
-            {name: of for name, of in start.items() if name not in known},
-            priors,
-            tol=10 * self.tol * float(log.weight.sum()),
-            max_iter=self.max_iter,
-        )
-        curve = _filled(fit.tables["examination"], pooled.by_factor(pooled.weight) > 0, n_ranks)
-        mean = np.clip(curve[group], 1e-4, 1 - 1e-4)
+        weight = np.bincount(group[cells.factor], cells.weight, minlength=2 * n_ranks)
+        by_rank, by_distance = (bands(of, _BAND) for of in np.split(weight, 2))
+        # No click with a row below it: as if there were none above.
+        first = by_rank[-1] + 1 if weight[n_ranks:].any() else 0
+        band = np.concatenate([by_rank, first + by_distance if first else by_rank])
+        curve = self._pooled_examination(log, cells, band[group], known)
+        mean = np.clip(curve, 1e-4, 1 - 1e-4)
         return _CELL_STRENGTH * mean, _CELL_STRENGTH * (1 - mean)
 
     def _probability(self, parameters, position, bias, clicks):
@@ -316,6 +346,7 @@ class UBMModel(_ProductModel):
         """Relevance by rank instead of place: a rank may show nothing; and where a row went."""
         inside = relevance > 0
         n_ranks = int(position[inside].max(initial=1))
+        _check_depth(n_ranks)
         # What lies beyond the end of a list goes to a column that is never read.
         place = np.where(inside, position - 1, n_ranks)
         grid = np.zeros((len(relevance), n_ranks + 1))
@@ -334,6 +365,15 @@ class UBMModel(_ProductModel):
         return self._examination[near, moved]
 
 
+def _check_depth(n_ranks):
+    if n_ranks > _MAX_RANK:
+        raise ValueError(
+            f"A row stands at position {n_ranks}; UBMModel has a parameter for each pair of "
+            f"ranks, and takes lists of up to {_MAX_RANK}. Cut the lists, or use PBMModel or "
+            "DBNModel."
+        )
+
+
 def _last_positions(log):
     """Position of the last click above each row, 0 where there is none."""
     place, _ = last_clicks(log)
@@ -349,18 +389,6 @@ def _groups(n_ranks):
     rank, last = np.indices((n_ranks, n_ranks))
     distance = np.clip(rank + 1 - last, 1, n_ranks - 1 if n_ranks > 1 else 1)
     return np.where(last == 0, rank, n_ranks + distance - 1).ravel()
-
-
-def _filled(curve, known, n_ranks):
-    """The curve by rank and the one by distance, without holes."""
-    parts = []
-    for part in (slice(0, n_ranks), slice(n_ranks, None)):
-        seen = np.flatnonzero(known[part])
-        # No click with a row below it: as if there were none above.
-        source = curve[part][seen] if len(seen) else parts[0]
-        at = seen if len(seen) else np.arange(n_ranks)
-        parts.append(np.interp(np.arange(n_ranks), at, source))
-    return np.concatenate(parts)
 
 
 def _pairs_table(examination, cells):

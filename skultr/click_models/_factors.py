@@ -30,12 +30,12 @@ class ReadsFactors:
             len(log.bias_values),
         )
 
-    def _factor_codes(self, bias):
-        """Code of each bias factor."""
+    def _factor_codes(self, bias, inside):
+        """Code of each bias factor; anything where a rectangle has no row."""
         if self._factor_is_position:
-            return known_codes(self._bias_values, bias)
+            return known_codes(self._bias_values, bias, inside)
         codes = pd.Index(self._bias_values).get_indexer(np.ravel(bias)).reshape(np.shape(bias))
-        unknown = codes < 0
+        unknown = (codes < 0) & inside
         if unknown.any():
             raise ValueError(
                 f"{int(unknown.sum())} rows have a bias factor that was not in the training log, "
@@ -45,7 +45,7 @@ class ReadsFactors:
         return codes
 
 
-def known_codes(known, values):
+def known_codes(known, values, inside=True):
     """Code of each position, that of the nearest known one above where it is not known.
 
     Parameters
@@ -54,6 +54,8 @@ def known_codes(known, values):
         Positions of the training log, sorted.
     values : ndarray
         Positions.
+    inside : ndarray of bool, default=True
+        Where a row stands; what fills up rectangles is not warned about.
 
     Returns
     -------
@@ -61,7 +63,7 @@ def known_codes(known, values):
         0 above the first known position.
     """
     codes = np.maximum(np.searchsorted(known, values, side="right") - 1, 0)
-    warn_about_unknown(known[codes] != values, values)
+    warn_about_unknown((known[codes] != values) & inside, values)
     return codes
 
 

@@ -35,6 +35,12 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
     #: What the network gives of a document.
     _outputs_of_network = ("relevance",)
 
+    def _solve(self, *args):
+        found = super()._solve(*args)
+        if self.solver == "gradient":  # epochs, as in every network
+            self.n_iter_ = len(self.history_)
+        return found
+
     def _n_subtasks(self):
         return super()._n_subtasks() if self.solver == "gradient" else 0
 

@@ -13,6 +13,8 @@ __all__ = ["ServedLists", "click_patterns", "last_clicks", "read_lists"]
 
 #: Cells of one rectangle when lists are split, whose patterns are as many as their rows.
 _MAX_CELLS = 1 << 16
+#: Distinct rates of a list, at most: each is one more copy of its rows.
+_MAX_LEVELS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,9 @@ def click_patterns(log):
     A list with click rates c is split into the lists clicked where c > u, u uniform over [0, 1]:
     as many as it has distinct rates, weighted by the gaps between them. The click rate of every
     row stays what it was; which rows were clicked *together* is lost with aggregation, and this
-    choice takes them to be clicked together as often as the rates allow.
+    choice takes them to be clicked together as often as the rates allow. A list of more than 16
+    distinct rates is split into 17 patterns: rows of neighbouring rates get their mean, so that
+    its clicks stay what they were and those of a row only about.
 
     Parameters
     ----------
@@ -107,8 +111,9 @@ def click_patterns(log):
         warn_user(
             f"{int(split.sum())} of {log.n_lists} lists have click rates between 0 and 1 (an "
             "aggregated or graded log): which rows were clicked together is not known, and they "
-            "are taken to be clicked together as often as their rates allow. Models of whole "
-            "lists need one row a shown document of each session, with clicks 0 or 1.",
+            "are taken to be clicked together as often as their rates allow (in lists of more "
+            f"than {_MAX_LEVELS} rates, about so). Models of whole lists need one row a shown "
+            "document of each session, with clicks 0 or 1.",
             ClickDataWarning,
         )
         log, clicked, weight = _split(log, weight, split)
@@ -164,7 +169,7 @@ def _split(log, weight, split):
     for segments, place in rectangles(offsets_from_counts(lengths), _MAX_CELLS):
         inside = place >= 0
         rows = np.where(inside, rows_of[place], 0)
-        rates = np.where(inside, rate[rows], 0.0)
+        rates = _few_levels(np.where(inside, rate[rows], 0.0))
         levels = np.column_stack([np.ones(len(rates)), -np.sort(-rates, axis=1)])
         gaps = np.column_stack([levels[:, :-1] - levels[:, 1:], levels[:, -1]])
         # Between one rate and the next, the same rows are clicked.
@@ -179,3 +184,22 @@ def _split(log, weight, split):
         weights.append(weight[segments[one]] * gaps[one, level])
     rows, list_, clicked = (np.concatenate(part) for part in zip(*parts, strict=True))
     return log.take_rows(rows, list_), clicked, np.concatenate(weights)
+
+
+def _few_levels(rates):
+    """Rates of lists (n_lists, width) with at most ``_MAX_LEVELS`` above 0 in each.
+
+    Neighbours in the order of the rates share their mean; a rate of 0 stays 0.
+    """
+    order = np.argsort(-rates, axis=1)
+    falling = np.take_along_axis(rates, order, axis=1)
+    level = np.cumsum(np.diff(falling, axis=1, prepend=falling[:, :1]) < 0, axis=1)
+    n_levels = level.max(axis=1, where=falling > 0, initial=0, keepdims=True) + 1
+    level = np.where(n_levels > _MAX_LEVELS, level * _MAX_LEVELS // n_levels, level)
+    level[falling == 0] = rates.shape[1]
+    key = level + np.arange(len(rates))[:, None] * (rates.shape[1] + 1)
+    total, count = np.bincount(key.ravel(), falling.ravel()), np.bincount(key.ravel())
+    mean = total[key] / count[key]
+    few = np.empty_like(rates)
+    np.put_along_axis(few, order, np.where(n_levels > _MAX_LEVELS, mean, falling), axis=1)
+    return few

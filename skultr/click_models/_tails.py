@@ -30,6 +30,9 @@ class Visit:
         Expected number of times that the user went on after the last click, by its key.
     skips, went_on_after_skip : float
         Expected number of skips with a row below them, and after how many the user went on.
+    examined_variance : ndarray of shape (n_docs,)
+        Variance of the number of examinations, given the clicks.
+    went_on_variance : ndarray of shape (n_keys,)
     """
 
     log_likelihood: float
@@ -37,6 +40,8 @@ class Visit:
     went_on: np.ndarray
     skips: float
     went_on_after_skip: float
+    examined_variance: np.ndarray
+    went_on_variance: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,23 +88,51 @@ class ChainCounts:
         attraction = np.append(attraction, 0.0)
         after_click = np.append(after_click, 1.0)
         value = skips = went_on_after_skip = 0.0
-        examined = np.zeros(len(attraction))
-        went_on = np.zeros(len(after_click))
+        examined, examined_variance = np.zeros((2, len(attraction)))
+        went_on, went_on_variance = np.zeros((2, len(after_click)))
         for doc, key, weight in self.tails:
             click = attraction[doc]
-            chance, reached = _forward_backward(click, after_skip, after_click[key])
-            value += weight @ np.log(chance)
+            log_chance, reached = _forward_backward(click, after_skip, after_click[key])
+            value += weight @ log_chance
+            open_ = reached * (1 - reached) * weight
+            went_on_variance += np.bincount(key, open_[0], minlength=len(went_on))
+            examined_variance += np.bincount(doc.ravel(), open_.ravel(), minlength=len(examined))
             reached *= weight
             went_on += np.bincount(key, reached[0], minlength=len(went_on))
             below = doc[1:] < len(attraction) - 1
             skips += float((reached[:-1] * below).sum())
             went_on_after_skip += float((reached[1:] * below).sum())
             examined += np.bincount(doc.ravel(), reached.ravel(), minlength=len(examined))
-        return Visit(value, examined[:-1], went_on[:-1], skips, went_on_after_skip)
+        return Visit(
+            value,
+            examined[:-1],
+            went_on[:-1],
+            skips,
+            went_on_after_skip,
+            examined_variance[:-1],
+            went_on_variance[:-1],
+        )
+
+    def variance_after_last(self, visit, on, off):
+        """Variance of the number of hidden events after last clicks, given all clicks, by key.
+
+        Parameters
+        ----------
+        visit : Visit
+        on, off : ndarray of shape (n_keys,)
+            Chance of the event where the user went on, and where not.
+        """
+        n, went_on = self.last_clicks, visit.went_on
+        mean = n * off + (on - off) * went_on
+        squares = (on - off) ** 2 * (went_on - visit.went_on_variance)
+        return mean - (n * off**2 + 2 * off * (on - off) * went_on + squares)
 
 
 def _forward_backward(click, after_skip, after_click):
-    """P(no click below), shape (n,), and P(examined | no click below), shape (width, n)."""
+    """log P(no click below), shape (n,), and P(examined | no click below), shape (width, n)."""
+    if after_skip == 1:
+        return _all_or_none(click, after_click)
+    # No product here falls far below 1 - after_skip: users stop long before.
     width = len(click)
     silent = np.empty_like(click)  # P(no click from here | examined)
     onward = np.empty_like(click)  # P(no click below | examined and skipped)
@@ -112,7 +145,19 @@ def _forward_backward(click, after_skip, after_click):
     reached[0] = after_click * below / chance
     for k in range(1, width):
         reached[k] = reached[k - 1] * after_skip * silent[k] / onward[k - 1]
-    return chance, reached
+    return np.log(chance), reached
+
+
+def _all_or_none(click, after_click):
+    """As :func:`_forward_backward` where a skip never ends the visit: by logarithms.
+
+    Who goes on examines all rows below, and in a long list a product of so many skips is 0.
+    """
+    silent = np.log1p(-click).sum(axis=0)
+    with np.errstate(divide="ignore"):  # who begins at the top certainly goes on
+        log_chance = np.logaddexp(np.log1p(-after_click), np.log(after_click) + silent)
+        reached = np.exp(np.log(after_click) + silent - log_chance)
+    return log_chance, np.tile(reached, (len(click), 1))
 
 
 def count_chain(log, key=attrgetter("doc"), n_keys=None):
