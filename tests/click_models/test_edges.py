@@ -146,11 +146,11 @@ def test_rare_ranks_are_examined_like_their_neighbours(cls):
     lengths[0] = 300
     frame = sessions(shuffled(1000, 300), lengths)
     clicks = (rng.random(len(frame)) < 0.4 * 0.7 ** frame["position"]).astype(float)
+    clicks[frame["session"] == 0] = 0.0
     table = cls(max_iter=200, tol=1e-6).fit(frame, clicks).examination_
     if cls is UBMModel:
         table = table.xs(0, level="last_click")
-    assert table["examination"].loc[11:].median() < 0.1
-    assert table["examination"].loc[11:].max() < 0.3
+    assert table["examination"].loc[11:].max() < 0.1
 
 
 def test_ubm_is_as_deep_in_prediction_as_in_training():
