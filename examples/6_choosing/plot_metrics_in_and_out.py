@@ -37,10 +37,10 @@ from skultr.datasets import make_ltr
 from skultr.metrics import PerplexityScorer, RankingScorer
 from skultr.simulation import PositionBasedUser, noisy_oracle_scores, simulate_shift
 
-documents = make_ltr(n_queries=40, n_documents=10, n_features=5, random_state=0)
+documents = make_ltr(n_queries=80, n_documents=10, n_features=5, random_state=0)
 train, same, shifted = simulate_shift(
     documents,
-    n_sessions=12_000,
+    n_sessions=24_000,
     scores=noisy_oracle_scores(documents, random_state=0),
     user=PositionBasedUser(1.0),
     features=False,
@@ -53,7 +53,7 @@ log = train.X.assign(relevance=train.X["doc"].map(labels))
 # Seven models
 # ------------
 #
-# 400 annotated documents are few for a classifier: CMIP by nearest neighbours.
+# 800 annotated documents are few for a classifier: CMIP by nearest neighbours.
 models = {
     "DCTR": DCTRModel(),
     "RDCTR": RDCTRModel(),
