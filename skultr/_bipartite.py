@@ -47,9 +47,10 @@ class Cells:
         """Add up rows of the same pair; rows without weight say nothing and are left out."""
         n_docs = int(doc.max(initial=-1)) + 1 if n_docs is None else n_docs
         n_factors = int(factor.max(initial=-1)) + 1 if n_factors is None else n_factors
-        rows = weight > 0
-        key, cell = np.unique(
-            doc[rows].astype(np.int64) * n_factors + factor[rows], return_inverse=True
+        # A slice copies nothing.
+        rows = slice(None) if (weight > 0).all() else np.flatnonzero(weight > 0)
+        key, cell = _distinct(
+            doc[rows].astype(np.int64, copy=False) * n_factors + factor[rows], n_docs * n_factors
         )
         return cls(
             doc=key // n_factors,
@@ -79,6 +80,16 @@ class Cells:
 
 
 # Newton's method in the factors, each document at its best ------------------------------
+def _distinct(key, n_keys):
+    """Distinct keys, sorted, and the number of each row's key among them."""
+    if n_keys > 4 * len(key) + 1_000_000:
+        return np.unique(key, return_inverse=True)
+    # A table of all keys is far quicker than sorting.
+    seen = np.zeros(n_keys, dtype=bool)
+    seen[key] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[key]
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A sum over cells of a loss of a[doc] + b[factor], every a and b within bounds."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["equal_rows", "hash_columns", "mix"]
+__all__ = ["equal_rows", "hash_columns", "match_rows", "mix"]
 
 
 def equal_rows(features):
@@ -20,6 +20,23 @@ def equal_rows(features):
     codes = np.empty(len(order), dtype=np.intp)
     codes[order] = np.cumsum(new) - 1
     return codes, order[new]
+
+
+def match_rows(known, rows):
+    """Place of each row's equal in ``known``, the first of several, -1 where there is none.
+
+    Returns
+    -------
+    place : ndarray of shape (n_rows,), intp
+    n_equal : ndarray of shape (n_rows,), intp
+        How many of the known rows equal it.
+    """
+    codes, _ = equal_rows(np.concatenate([known, rows]))
+    of_known, of_rows = codes[: len(known)], codes[len(known) :]
+    n_codes = codes.max(initial=-1) + 1
+    place = np.full(n_codes, -1)
+    place[of_known[::-1]] = np.arange(len(known))[::-1]
+    return place[of_rows], np.bincount(of_known, minlength=n_codes)[of_rows]
 
 
 def mix(value):

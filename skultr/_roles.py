@@ -14,6 +14,7 @@ __all__ = [
     "FIT_ROLES",
     "ROLES",
     "check_ids",
+    "count_rows",
     "feature_columns",
     "is_frame",
     "read_features",
@@ -99,13 +100,18 @@ def read_role(X, role, value=None):
     elif nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    n_rows = count_rows(X)
     if value.shape != (n_rows,):
         raise ValueError(
             f"The role {role!r} has shape {value.shape}; expected one value for each row of X, "
             f"that is ({n_rows},)."
         )
     return _numeric_role(role, value) if role in _NUMERIC_ROLES else check_ids(role, value)
+
+
+def count_rows(X):
+    """Number of rows of a frame, an array, a list or a sparse matrix, which has no length."""
+    return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
 def read_features(X):

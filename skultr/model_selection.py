@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
 from ._constraints import safe_indexing
-from ._roles import is_frame, read_role
+from ._roles import count_rows, is_frame, read_role
 from ._segments import encode
 from .exceptions import ClickDataWarning, warn_user
 
@@ -187,7 +187,7 @@ def train_test_queries(*arrays, test_size=None, train_size=None, random_state=No
     """
     if not arrays:
         raise ValueError("train_test_queries got nothing to split; expected at least one array.")
-    lengths = [_n_rows(array) for array in arrays]
+    lengths = [count_rows(array) for array in arrays]
     if len(set(lengths)) > 1:
         raise ValueError(
             f"The arrays have {lengths} rows; expected the same number in each of them."
@@ -396,10 +396,6 @@ def _carrier(arrays, qid):
             if is_frame(array) and read_role(array, "qid") is not None:
                 return array
     return arrays[0]
-
-
-def _n_rows(array):
-    return array.shape[0] if hasattr(array, "shape") else len(array)
 
 
 def _query_codes(X, groups, qid):

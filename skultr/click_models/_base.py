@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._clicklog import check_clicks, check_impressions
 from .._constraints import StrOptions, safe_indexing
-from .._roles import read_role
+from .._roles import count_rows, read_role
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..metrics._clicks import perplexity_score
 from ..rankers._base import BaseRanker
@@ -232,7 +232,7 @@ class BaseClickModel(BaseRanker):
         """Values of the shown rows of X by ``function(parameters, lists, place)``."""
         lists = read_lists(X, roles)
         parameters = self._shown_parameters(X, lists.rows, doc)
-        values = np.zeros(_n_rows(X), dtype=dtype)
+        values = np.zeros(count_rows(X), dtype=dtype)
         for place, inside in lists:
             rows = lists.rows[place]
             block = {name: np.where(inside, of[rows], 0.0) for name, of in parameters.items()}
@@ -241,12 +241,12 @@ class BaseClickModel(BaseRanker):
 
     def _shown_parameters(self, X, shown, doc):
         """Parameters of the rows of X, 0 where not shown: those may hold unknown documents."""
-        if len(shown) == _n_rows(X):
+        if len(shown) == count_rows(X):
             return self._row_parameters(X, doc)
         shown = np.sort(shown)
         doc = read_role(X, "doc", doc)
         some = self._row_parameters(safe_indexing(X, shown), None if doc is None else doc[shown])
-        parameters = {name: np.zeros(_n_rows(X)) for name in some}
+        parameters = {name: np.zeros(count_rows(X)) for name in some}
         for name, values in some.items():
             parameters[name][shown] = values
         return parameters
@@ -343,10 +343,8 @@ def _warn_about_shared_documents(log):
         )
 
 
-def _n_rows(X):
-    return X.shape[0] if hasattr(X, "shape") else len(X)
-
-
 def _check_length(X, y):
-    if len(y) != _n_rows(X):
-        raise ValueError(f"X has {_n_rows(X)} rows and y has {len(y)}; expected one click a row.")
+    if len(y) != count_rows(X):
+        raise ValueError(
+            f"X has {count_rows(X)} rows and y has {len(y)}; expected one click a row."
+        )

@@ -1,60 +1,8 @@
 """Clicks as relevance times examination, counted by document and factor."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-__all__ = ["Cells", "bands", "count_cells", "expected_counts", "start_tables"]
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Clicks and impressions by (document, factor).
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_cells,), intp
-    clicks, weight : ndarray of shape (n_cells,)
-    n_docs, n_factors : int
-    """
-
-    doc: np.ndarray
-    factor: np.ndarray
-    clicks: np.ndarray
-    weight: np.ndarray
-    n_docs: int
-    n_factors: int
-
-    def by_doc(self, values):
-        """Sums over the cells of each document."""
-        return np.bincount(self.doc, values, minlength=self.n_docs)
-
-    def by_factor(self, values):
-        """Sums over the cells of each factor."""
-        return np.bincount(self.factor, values, minlength=self.n_factors)
-
-
-def count_cells(doc, factor, clicks, weight, n_docs, n_factors):
-    """Clicks and impressions of each (document, factor) that rows show."""
-    key, cell = _distinct(doc * n_factors + factor, n_docs * n_factors)
-    return Cells(
-        doc=key // n_factors,
-        factor=key % n_factors,
-        clicks=np.bincount(cell, clicks, minlength=len(key)),
-        weight=np.bincount(cell, weight, minlength=len(key)),
-        n_docs=n_docs,
-        n_factors=n_factors,
-    )
-
-
-def _distinct(key, n_keys):
-    """Distinct keys, sorted, and the number of each row's key among them."""
-    if n_keys > 4 * len(key) + 1_000_000:
-        return np.unique(key, return_inverse=True)
-    # A table of all keys is far quicker than sorting.
-    seen = np.zeros(n_keys, dtype=bool)
-    seen[key] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[key]
+__all__ = ["bands", "expected_counts", "start_tables"]
 
 
 def bands(weight, least):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._hashing import equal_rows
+from .._hashing import match_rows
 from .._roles import read_role
 
 __all__ = ["KnownDocuments"]
@@ -63,17 +63,13 @@ class KnownDocuments:
         return self._places_by_features(features), np.arange(len(features))
 
     def _places_by_features(self, features):
-        codes, _ = equal_rows(np.concatenate([self.features, features]))
-        known, rows = codes[: len(self)], codes[len(self) :]
-        place = np.full(codes.max(initial=-1) + 1, -1)
-        place[known[::-1]] = np.arange(len(self))[::-1]
+        place, n_equal = match_rows(self.features, features)
         # Two documents may look alike; as long as no row asks for them, nothing is wrong.
-        twins = np.bincount(known, minlength=len(place)) > 1
-        if twins[rows].any():
-            row = int(np.argmax(twins[rows]))
+        if (n_equal > 1).any():
+            row = int(np.argmax(n_equal > 1))
             raise ValueError(
                 f"X names no documents, and row {row} has the features of several documents of "
                 "the training log: its features do not tell which it is. Name the documents in "
                 "a column 'doc', or pass doc=."
             )
-        return place[rows]
+        return place

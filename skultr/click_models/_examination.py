@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from .._bipartite import Cells
 from .._browsing import (
     draw_ubm_clicks,
     pbm_click_probability,
     ubm_click_probability,
     ubm_conditional_click_probability,
 )
-from ._cells import bands, count_cells, expected_counts, start_tables
+from ._cells import bands, expected_counts, start_tables
 from ._em import WEAK, fit_em, weak_priors
 from ._factors import ReadsFactors, warn_about_unknown
 from ._gradient import GradientClickModel
@@ -55,7 +56,7 @@ class _ProductModel(GradientClickModel):
 
     def _pooled_examination(self, log, cells, band, known):
         """Examination by factor, the same for all factors of a ``band``."""
-        pooled = count_cells(
+        pooled = Cells.from_rows(
             cells.doc, band[cells.factor], cells.clicks, cells.weight, cells.n_docs, band.max() + 1
         )
         start = {**start_tables(pooled), **known}
@@ -304,7 +305,7 @@ class UBMModel(_ProductModel):
 
     def _fit(self, log, task):
         n_ranks = int(log.position.max())
-        cells = count_cells(
+        cells = Cells.from_rows(
             log.doc, log.bias, log.clicks, log.weight, len(log.features), n_ranks**2
         )
         known = self._known_relevance(log, task)

@@ -1,10 +1,10 @@
 """Bias factors and positions that the training log showed, found again when predicting."""
 
 import numpy as np
-import pandas as pd
 
+from .._bipartite import Cells
 from ..exceptions import AssumptionWarning, python_value, warn_user
-from ._cells import count_cells
+from ..rankers._base import known_factor_codes
 
 __all__ = ["ReadsFactors", "known_codes", "warn_about_unknown"]
 
@@ -21,7 +21,7 @@ class ReadsFactors:
 
     def _count_cells(self, log):
         rows = log.shown_rows
-        return count_cells(
+        return Cells.from_rows(
             log.doc[rows],
             log.bias[rows],
             log.clicks[rows],
@@ -34,14 +34,8 @@ class ReadsFactors:
         """Code of each bias factor; anything where a rectangle has no row."""
         if self._factor_is_position:
             return known_codes(self._bias_values, bias, inside)
-        codes = pd.Index(self._bias_values).get_indexer(np.ravel(bias)).reshape(np.shape(bias))
-        unknown = (codes < 0) & inside
-        if unknown.any():
-            raise ValueError(
-                f"{int(unknown.sum())} rows have a bias factor that was not in the training log, "
-                f"such as {python_value(bias[unknown][0])!r}: nothing is known of it. Map it to "
-                "a known factor first, as IdentifiabilityRepair does."
-            )
+        codes = np.zeros(np.shape(bias), dtype=np.intp)
+        codes[inside] = known_factor_codes(self._bias_values, bias[inside])
         return codes
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .._clicklog import check_positions, list_codes, query_codes
-from .._roles import read_role
+from .._roles import count_rows, read_role
 from .._segments import offsets_from_counts, offsets_from_sorted, rectangles
 from ..exceptions import ClickDataWarning, warn_user
 
@@ -61,8 +61,7 @@ def read_lists(X, roles):
         If two rows of one list stand at one position.
     """
     roles = {role: read_role(X, role, roles.get(role)) for role in ("qid", "session", *_PLACES)}
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    list_ = list_codes(query_codes(roles["qid"], n_rows)[0], roles["session"])
+    list_ = list_codes(query_codes(roles["qid"], count_rows(X))[0], roles["session"])
     position = check_positions(roles["position"], list_)
     rows = np.flatnonzero(position > 0)
     rows = rows[np.lexsort((position[rows], list_[rows]))]

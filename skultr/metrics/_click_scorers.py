@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
-from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import column_or_1d
 
 from .._clicklog import check_clicks, check_impressions, check_positions, warn_about_lost_clicks
@@ -22,6 +21,7 @@ from ._scorers import (
     document_codes,
     first_rows,
     predict_within,
+    request_roles,
     required_role,
 )
 
@@ -177,7 +177,7 @@ class CMIPScorer:
         request : MetadataRequest
         """
         names = ("qid", "relevance", "doc", "position", "impressions", "sample_weight")
-        return _request(self, names)
+        return request_roles(self, names)
 
     def __repr__(self):
         return (
@@ -317,7 +317,7 @@ class PerplexityScorer:
         -------
         request : MetadataRequest
         """
-        return _request(self, (*FIT_ROLES, "sample_weight"))
+        return request_roles(self, (*FIT_ROLES, "sample_weight"))
 
     def __repr__(self):
         return f"PerplexityScorer(conditional={self.conditional!r})"
@@ -412,13 +412,6 @@ def _one_a_row(values, n_rows, method):
             f"({n_rows},), one value a row."
         )
     return values
-
-
-def _request(scorer, names):
-    request = MetadataRequest(owner=scorer)
-    for name in names:
-        request.score.add_request(param=name, alias=True)
-    return request
 
 
 def _means_of_documents(document, values, weight):

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_consistent_length
-from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import column_or_1d
 
 from .._clicklog import (
@@ -21,7 +20,7 @@ from .._propensity_source import row_propensities
 from .._roles import FIT_ROLES, read_role
 from .._segments import offsets_from_sorted, sort_in_segment
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._scorers import predict_within
+from ._scorers import predict_within, request_roles
 
 __all__ = ["IPSEstimate", "IPSScorer"]
 
@@ -242,10 +241,7 @@ class IPSScorer:
         -------
         request : MetadataRequest
         """
-        request = MetadataRequest(owner=self)
-        for role in (*FIT_ROLES, "sample_weight"):
-            request.score.add_request(param=role, alias=True)
-        return request
+        return request_roles(self, (*FIT_ROLES, "sample_weight"))
 
     def __repr__(self):
         return (

@@ -25,6 +25,7 @@ __all__ = [
     "document_codes",
     "first_rows",
     "predict_within",
+    "request_roles",
     "required_role",
 ]
 
@@ -140,10 +141,7 @@ class RankingScorer:
         -------
         request : MetadataRequest
         """
-        request = MetadataRequest(owner=self)
-        for role in _ROLES:
-            request.score.add_request(param=role, alias=True)
-        return request
+        return request_roles(self, _ROLES)
 
     def __repr__(self):
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
@@ -168,6 +166,14 @@ def predict_within(estimator, X, qid, doc=None):
     }
     taken = get_routing_for_object(estimator).consumes("predict", ids) if ids else ()
     return estimator.predict(X, **{name: ids[name] for name in taken})
+
+
+def request_roles(scorer, names):
+    """Routing of a scorer that wants roles as keyword metadata, whoever has them."""
+    request = MetadataRequest(owner=scorer)
+    for name in names:
+        request.score.add_request(param=name, alias=True)
+    return request
 
 
 def required_role(X, role, value, scorer, purpose):

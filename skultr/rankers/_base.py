@@ -16,6 +16,7 @@ from .._components import factor_components
 from .._constraints import check_sample_weight
 from .._roles import (
     FIT_ROLES,
+    count_rows,
     feature_columns,
     is_frame,
     read_features,
@@ -37,6 +38,7 @@ __all__ = [
     "examination_table",
     "factor_codes",
     "fit_to_log",
+    "known_factor_codes",
     "lists_per_unit",
     "warn_unless_identifiable",
 ]
@@ -275,7 +277,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
 
     def _known_query_ids(self, X, qid, method):
         """Query ids for rankers that look at the whole query; a single row needs none."""
-        if qid is None and read_role(X, "qid") is None and _n_rows(X) == 1:
+        if qid is None and read_role(X, "qid") is None and count_rows(X) == 1:
             return np.zeros(1, dtype=int)
         return self._query_ids(X, qid, method)
 
@@ -288,12 +290,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
                 "a column 'qid', or qid=.",
                 MissingRoleWarning,
             )
-            qid = np.zeros(_n_rows(X), dtype=int)
+            qid = np.zeros(count_rows(X), dtype=int)
         return qid
-
-
-def _n_rows(X):
-    return X.shape[0] if hasattr(X, "shape") else len(X)  # a sparse matrix has no length
 
 
 def _warn_about_clicks_as_relevance(X, y):
@@ -381,6 +379,11 @@ def factor_codes(known, X, bias, position):
             "X has neither a column 'bias' nor 'position', and neither was passed: "
             "predict_click needs the bias factor that each row is shown under."
         )
+    return known_factor_codes(known, values)
+
+
+def known_factor_codes(known, values):
+    """Code of each bias factor in an index of them, -1 where NaN; an error for unknown ones."""
     codes = pd.Index(known).get_indexer(values)
     unknown = (codes < 0) & ~np.isnan(values)
     if unknown.any():

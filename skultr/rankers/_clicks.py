@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._constraints import StrOptions, safe_indexing
-from .._hashing import equal_rows
+from .._hashing import match_rows
 from .._roles import read_role
 from .._tabular import fit_factors, fit_tabular, loss_of_objective
 from .._torch._net import NeuralEstimator
@@ -195,7 +195,7 @@ class ClickRanker(NeuralEstimator, BaseRanker):
 
     def _relevance_of(self, X, doc):
         if self._features is not None:
-            place = _match_rows(self._features, self._read_features(X, reset=False))
+            place, _ = match_rows(self._features, self._read_features(X, reset=False))
             names = np.arange(len(place))
         else:
             names = read_role(X, "doc", doc)
@@ -216,11 +216,3 @@ class ClickRanker(NeuralEstimator, BaseRanker):
                 "DistilledRanker around this ranker scores unseen documents by their features."
             )
         return self.relevance_.to_numpy()[place]
-
-
-def _match_rows(known, rows):
-    """Place of each row in ``known``, whose rows are distinct; -1 where it is not there."""
-    codes, _ = equal_rows(np.concatenate([known, rows]))
-    place = np.full(codes.max(initial=-1) + 1, -1)
-    place[codes[: len(known)]] = np.arange(len(known))
-    return place[codes[len(known) :]]
