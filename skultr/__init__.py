@@ -25,7 +25,7 @@ _LAZY = {
     "IdentifiabilityRepair": "identifiability",
     "UserAwareIPSRanker": "rankers",
     "VectorizationRanker": "rankers",
-    "aggregate_clicks": "_aggregate",
+    "aggregate_clicks": "_log._aggregate",
 }
 _SUBMODULES = (
     "click_models",

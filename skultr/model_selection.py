@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
-from ._constraints import safe_indexing
-from ._roles import count_rows, is_frame, read_role
-from ._segments import encode
+from ._log._roles import count_rows, is_frame, read_role
+from ._log._segments import encode
+from ._sklearn import safe_indexing
 from .exceptions import ClickDataWarning, warn_user
 
 __all__ = ["OffPolicySelection", "QueryKFold", "QueryShuffleSplit", "train_test_queries"]

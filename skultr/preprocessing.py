@@ -9,8 +9,8 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._frame_output import FrameOutput
-from ._roles import ROLES, is_frame, without_columns
+from ._log._frame_output import FrameOutput
+from ._log._roles import ROLES, is_frame, without_columns
 
 __all__ = ["OnFeatures"]
 

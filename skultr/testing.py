@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ._roles import ROLES, feature_columns
+from ._log._roles import ROLES, feature_columns
 from .exceptions import AssumptionWarning, MissingRoleWarning, NotIdentifiableWarning
 from .metrics import RankingScorer, ndcg_score
 from .model_selection import QueryKFold

@@ -40,8 +40,8 @@ def public_estimators():
 
 def public_rankers():
     """Instances of all public rankers that are no click models."""
-    from skultr.click_models._base import BaseClickModel
-    from skultr.rankers._base import BaseRanker
+    from skultr.click_models._model import BaseClickModel
+    from skultr.rankers._ranker import BaseRanker
 
     return [
         estimator
@@ -52,7 +52,7 @@ def public_rankers():
 
 def public_click_models():
     """Instances of all public click models."""
-    from skultr.click_models._base import BaseClickModel
+    from skultr.click_models._model import BaseClickModel
 
     return [model for model in public_estimators() if isinstance(model, BaseClickModel)]
 

@@ -7,8 +7,8 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
-from .._segments import offsets_from_sorted
-from .._tabular import fit_factors
+from .._log._segments import offsets_from_sorted
+from .._models._tabular import fit_factors
 from ._losses import list_log_softmax
 from ._networks import ListScores
 

@@ -15,7 +15,7 @@ from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping
 from skorch.helper import predefined_split
 from torch import nn
 
-from .._constraints import HasMethods, Interval, StrOptions
+from .._sklearn import HasMethods, Interval, StrOptions
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
 from ._networks import ScaleFeatures, scoring_network

@@ -8,11 +8,11 @@ _HOMES = {
     "CascadeModel": "_cascade",
     "DBNModel": "_dbn",
     "DCMModel": "_cascade",
-    "DCTRModel": "_counting",
+    "DCTRModel": "_click_rates",
     "NCMModel": "_neural",
-    "PBMModel": "_examination",
-    "RDCTRModel": "_counting",
-    "UBMModel": "_examination",
+    "PBMModel": "_position_based",
+    "RDCTRModel": "_click_rates",
+    "UBMModel": "_position_based",
 }
 
 __all__ = sorted(_HOMES)

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._browsing import (
+from .._log._segments import encode, rectangles
+from .._models._browsing import (
     chain_click_probability,
     chain_conditional_click_probability,
     draw_chain_clicks,
 )
-from .._segments import encode, rectangles
 from ..exceptions import ClickDataWarning, warn_user
-from ._base import TableClickModel
 from ._em import WEAK
-from ._factors import known_codes
+from ._em_model import EMClickModel
+from ._known_factors import known_codes
+from ._model import TableClickModel
 from ._patterns import last_clicks
 from ._priors import empirical_beta, posterior_mean
-from ._solved import EMClickModel
 from ._tails import count_chain
 
 __all__ = ["CCMModel", "CascadeModel", "ChainMixin", "DCMModel", "start_attraction"]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._hashing import match_rows
-from .._roles import read_role
+from .._log._hashing import match_rows
+from .._log._roles import read_role
 
 __all__ = ["KnownDocuments"]
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from .._constraints import StrOptions
+from .._log._factors import lists_per_unit
+from .._sklearn import StrOptions
 from .._torch._joint import TowersLoss, TowersModule
 from .._torch._net import NeuralEstimator
-from ..rankers._base import lists_per_unit
-from ._solved import EMClickModel
+from ._em_model import EMClickModel
 
 __all__ = ["SHARED_LEARNING_RATE", "GradientClickModel"]
 

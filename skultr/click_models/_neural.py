@@ -8,16 +8,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._constraints import Interval, StrOptions
-from .._segments import rectangles
+from .._log._factors import examination_table, lists_per_unit
+from .._log._segments import rectangles
+from .._sklearn import Interval, StrOptions
 from .._torch._joint import TowersLoss
 from .._torch._lists import ListDataset
 from .._torch._losses import LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
-from .._torch._sequences import DocumentTable, ExaminationReader, ListReader, SequenceModule
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
-from ..rankers._base import BaseRanker, examination_table, lists_per_unit
-from ._base import TableClickModel
+from ..rankers._ranker import BaseRanker
+from ._model import TableClickModel
+from ._sequences import DocumentTable, ExaminationReader, ListReader, SequenceModule
 
 __all__ = ["CACMModel", "NCMModel"]
 

@@ -10,8 +10,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from .._hashing import hash_columns, mix
-from .._segments import offsets_from_counts, rectangles
+from .._log._hashing import hash_columns, mix
+from .._log._segments import offsets_from_counts, rectangles
 from ._patterns import last_clicks
 
 __all__ = ["ChainCounts", "Visit", "count_chain"]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_svmlight_files
 
-from .._constraints import Interval, validate_params
+from .._sklearn import Interval, validate_params
 
 __all__ = ["load_letor"]
 

@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
-from .._constraints import Interval, validate_params
+from .._sklearn import Interval, validate_params
 
 __all__ = ["make_ltr"]
 

@@ -6,7 +6,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from .._roles import ROLES
+from .._log._roles import ROLES
 from ..exceptions import python_value
 
 __all__ = [

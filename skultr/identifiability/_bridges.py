@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from .._hashing import mix
+from .._log._hashing import mix
 
 __all__ = ["articulation_documents", "documents_with_other_factors", "n_clique_edges"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._tabular import fit_tabular
+from .._models._tabular import fit_tabular
 from ._bias_features import factor_label
 from ._plans import neighbour_inside
 

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from .._components import bipartite_components, factor_components
-from .._segments import as_array
+from .._log._components import bipartite_components, factor_components
+from .._log._pairs import pairs_from_arrays, read_pairs
+from .._log._segments import as_array
 from ._bias_features import factor_labels
 from ._bridges import articulation_documents, n_clique_edges
-from ._pairs import pairs_from_arrays, read_pairs
 from ._resistance import weak_links
 from ._verdict import MAX_NAMED, name_some, summary_html, summary_lines
 

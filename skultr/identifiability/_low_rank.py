@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.linalg import lstsq
 from scipy.special import xlog1py, xlogy
 
-from .._segments import offsets_from_sorted
+from .._log._segments import offsets_from_sorted
 
 __all__ = [
     "LowRankFit",

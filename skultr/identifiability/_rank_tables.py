@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._components import factor_components
-from .._exposures import read_column, read_exposures
-from .._roles import is_frame, read_role
-from .._segments import as_array, encode
+from .._log._cells import read_exposures
+from .._log._components import factor_components
+from .._log._roles import is_frame, read_column, read_role
+from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, NotIdentifiableError, python_value, warn_user
 from ._low_rank import RateTable, WithinDocuments, with_center
 

@@ -16,25 +16,14 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from .._constraints import Interval, StrOptions, check_sample_weight
-from .._frame_output import FrameOutput
-from .._roles import ROLES, is_frame, with_column
-from ..exceptions import (
-    ClickDataWarning,
-    MissingRoleWarning,
-    NotIdentifiableWarning,
-    warn_user,
-)
-from ._bias_features import (
-    FactorVectors,
-    column_values,
-    factor_codes,
-    factor_label,
-    factor_labels,
-)
+from .._log._frame_output import FrameOutput
+from .._log._pairs import read_pairs
+from .._log._roles import ROLES, is_frame, with_column
+from .._sklearn import Interval, StrOptions, check_sample_weight
+from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
+from ._bias_features import FactorVectors, column_values, factor_codes, factor_label, factor_labels
 from ._estimates import merge_errors, swap_estimates
 from ._graph import IdentifiabilityGraph
-from ._pairs import read_pairs
 from ._plans import intervention_plan, merge_plan, merged_codes, random_plan, tree_diameter
 from ._served import read_lists, warn_about_impossible
 from ._verdict import MAX_NAMED

@@ -6,7 +6,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 
-from .._components import factor_components
+from .._log._components import factor_components
 from ..exceptions import warn_user
 
 __all__ = ["MAX_EXACT", "effective_resistance", "weak_links"]

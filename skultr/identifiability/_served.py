@@ -4,10 +4,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from .._clicklog import make_click_log
+from .._log._clicklog import make_click_log
+from .._log._pairs import read_documents
 from ..exceptions import ClickDataWarning, warn_user
 from ._bias_features import column_values, factor_codes, plain
-from ._pairs import read_documents
 from ._verdict import MAX_NAMED
 
 __all__ = ["ServedLists", "read_lists", "warn_about_impossible"]

@@ -4,9 +4,9 @@ Metrics take flat arrays: one relevance, one score and one query id a row, rows 
 """
 
 from ._click_scorers import CMIPScorer, PerplexityScorer
-from ._clicks import click_log_likelihood, perplexity_score
 from ._dependence import CMIPResult, cmip_score
-from ._ips import IPSEstimate, IPSScorer
+from ._ips_scorer import IPSEstimate, IPSScorer
+from ._perplexity import click_log_likelihood, perplexity_score
 from ._ranking import (
     average_precision_score,
     dcg_score,

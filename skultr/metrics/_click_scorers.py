@@ -10,11 +10,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import column_or_1d
 
-from .._clicklog import check_clicks, check_impressions, check_positions, warn_about_lost_clicks
-from .._roles import FIT_ROLES, is_frame, read_role
-from .._segments import encode
-from ._clicks import perplexity_score
+from .._log._checks import check_clicks, check_impressions, check_positions, warn_about_lost_clicks
+from .._log._roles import FIT_ROLES, is_frame, read_role
+from .._log._segments import encode
 from ._dependence import cmip_score
+from ._perplexity import perplexity_score
 from ._rows import as_numbers
 from ._scorers import (
     annotated_rows,

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import xlogy
 from sklearn.utils import check_random_state
 
-from .._constraints import Interval, StrOptions, validate_params
+from .._sklearn import Interval, StrOptions, validate_params
 from ..exceptions import ClickDataWarning, warn_user
 from ._information import (
     FEWEST_FOR_CLASSIFIER,

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import digamma, ndtri
 
-from .._segments import offsets_from_counts, offsets_from_sorted
+from .._log._segments import offsets_from_counts, offsets_from_sorted
 
 #: Neighbours of a document. Measured on normal data: 3 has the same bias and more noise; 10 loses
 #: strong dependence in grades of 50 documents.

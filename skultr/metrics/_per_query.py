@@ -8,7 +8,7 @@ is relevant (DCG: 0).
 
 import numpy as np
 
-from .._segments import offsets_from_counts, rectangles
+from .._log._segments import offsets_from_counts, rectangles
 
 __all__ = [
     "average_precision_per_query",

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 import numpy as np
 import pandas as pd
 
-from .._constraints import Interval, Options, StrOptions, validate_params
+from .._sklearn import Interval, Options, StrOptions, validate_params
 from ._per_query import (
     average_precision_per_query,
     dcg_per_query,

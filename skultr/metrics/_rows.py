@@ -5,7 +5,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.exceptions import UndefinedMetricWarning
 
-from .._segments import as_array, encode, rectangles
+from .._log._segments import as_array, encode, rectangles
 from ..exceptions import warn_user
 
 __all__ = ["as_numbers", "check_rows", "mean_of_defined", "values_per_query"]

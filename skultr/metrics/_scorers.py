@@ -7,9 +7,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
-from .._hashing import equal_rows
-from .._roles import ROLES, is_frame, read_features, read_role, role_columns
-from .._segments import encode
+from .._log._hashing import equal_rows
+from .._log._roles import ROLES, is_frame, read_features, read_role, role_columns
+from .._log._segments import encode
 from ._ranking import (
     average_precision_score,
     dcg_score,

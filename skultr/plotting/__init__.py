@@ -9,8 +9,8 @@ from ._choosing import DebiasednessDisplay
 from ._embedding import EmbeddingDisplay
 from ._examination import ExaminationDisplay
 from ._identifiability import IdentifiabilityDisplay
-from ._rank import RankDisplay
 from ._relevance import RelevanceDisplay
+from ._singular_values import RankDisplay
 
 __all__ = [
     "DebiasednessDisplay",

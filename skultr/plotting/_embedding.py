@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._roles import read_role
+from .._log._roles import read_role
 from ._axes import TRUTH, make_axes
 
 __all__ = ["EmbeddingDisplay"]

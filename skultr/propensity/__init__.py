@@ -3,9 +3,9 @@
 from importlib import import_module
 
 _HOMES = {
-    "relevance_labels": "_relevance",
-    "InterventionHarvesting": "_counting",
-    "RandomizedPropensity": "_counting",
+    "relevance_labels": "_relevance_labels",
+    "InterventionHarvesting": "_harvesting",
+    "RandomizedPropensity": "_harvesting",
     "ContextualPropensity": "_contextual",
     "RegressionEMPropensity": "_learned",
     "DualLearningPropensity": "_learned",

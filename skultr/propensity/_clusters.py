@@ -14,10 +14,9 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from .._constraints import HasMethods, Interval, check_sample_weight
-from .._frame_output import FrameOutput
-from .._roles import is_frame, read_role, role_columns, with_column
-from .._seeding import seeded_clone
+from .._log._frame_output import FrameOutput
+from .._log._roles import is_frame, read_role, role_columns, with_column
+from .._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from ._learned import RegressionEMPropensity
 

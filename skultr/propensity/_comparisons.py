@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
-from .._segments import encode
+from .._log._segments import encode
 
 __all__ = [
     "BATCH",

@@ -6,28 +6,30 @@ from numbers import Integral
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
-from .._clicklog import ClickLog
-from .._components import factor_components
-from .._constraints import Interval
-from .._exposures import read_exposures
-from .._hashing import equal_rows
-from .._roles import ROLES, is_frame, read_features
-from .._segments import offsets_from_sorted
-from .._tabular import fit_tabular
-from .._torch._contextual import CellLogits
+from .._log._cells import read_exposures
+from .._log._clicklog import ClickLog
+from .._log._components import factor_components
+from .._log._estimator import FitTask
+from .._log._factors import lists_per_unit
+from .._log._hashing import equal_rows
+from .._log._roles import ROLES, is_frame, read_features
+from .._log._segments import offsets_from_sorted
+from .._models._tabular import fit_tabular
+from .._sklearn import Interval
 from .._torch._losses import LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError
-from ..rankers._base import FitTask, lists_per_unit
-from ._base import LEAST, BasePropensity
 from ._curves import CurvePropensity, Estimate
+from ._propensity import LEAST, BasePropensity
 
-__all__ = ["ContextualPropensity"]
+__all__ = ["CellLogits", "ContextualPropensity"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -372,3 +374,36 @@ def _documents_as_lists(cells, contexts):
         user_ids=np.zeros(1, dtype=int),
         doc_ids=None,
     )
+
+
+class CellLogits(nn.Module):
+    """Log expected share of clicks of the cells in which a document was shown.
+
+    The softmax over a document's cells is the chance that a click of it fell into each of them:
+    impressions times examination, in which relevance has cancelled.
+
+    Parameters
+    ----------
+    network : torch.nn.Sequential of (scaling, scoring network with an output a bias factor)
+        Batches come scaled, so that only the second is applied.
+    n_factors : int
+    """
+
+    def __init__(self, network, n_factors):
+        super().__init__()
+        self.network = network
+        self.n_factors = n_factors
+
+    def forward(self, batch):
+        """Logits of the cells of a ``ListBatch`` whose lists are documents; 0 at padding."""
+        log_examination = self.network[1](batch.features)
+        expected = (len(batch.features), self.n_factors)
+        if log_examination.shape != expected:
+            raise ValueError(
+                f"The network gave outputs of shape {tuple(log_examination.shape)} for "
+                f"{expected[0]} contexts; expected one output a bias factor, {expected}. Check "
+                "the last layer of the module."
+            )
+        own = log_examination.gather(1, batch.bias[:, None])[:, 0]
+        impressions = torch.where(batch.mask, batch.weight, 1.0)
+        return batch.pad(own) + impressions.log()

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from .._components import factor_components
-from .._constraints import Interval, StrOptions
-from .._exposures import read_column, read_exposures
-from .._roles import check_ids, read_role
-from .._segments import encode
+from .._log._cells import read_exposures
+from .._log._components import factor_components
+from .._log._roles import check_ids, read_column, read_role
+from .._log._segments import encode
+from .._sklearn import Interval, StrOptions
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
-from ._base import LEAST, QUANTILE, BasePropensity
+from ._propensity import LEAST, QUANTILE, BasePropensity
 from ._shrinkage import shrink
 
 __all__ = ["CurvePropensity", "Estimate"]

@@ -7,14 +7,14 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
-from .._browsing import power_law_at
-from .._clicklog import check_positions
-from .._constraints import Interval
-from .._exposures import read_exposures
-from .._roles import read_role
-from .._segments import encode
+from .._log._cells import read_exposures
+from .._log._checks import check_positions
+from .._log._roles import read_role
+from .._log._segments import encode
+from .._models._browsing import power_law_at
+from .._sklearn import Interval
 from ..exceptions import python_value
-from ._base import LEAST, BasePropensity
+from ._propensity import LEAST, BasePropensity
 
 __all__ = ["PowerLawPropensity"]
 

@@ -7,17 +7,18 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from .._clicklog import make_click_log
-from .._components import factor_components
-from .._constraints import StrOptions
-from .._exposures import read_exposures
-from .._roles import is_frame, read_features, without_columns
-from .._segments import encode, rank_in_segment
-from .._tabular import fit_tabular, loss_of_objective
+from .._log._cells import read_exposures
+from .._log._clicklog import make_click_log
+from .._log._components import factor_components
+from .._log._factors import fit_to_log
+from .._log._roles import is_frame, read_features, without_columns
+from .._log._segments import encode, rank_in_segment
+from .._models._tabular import fit_tabular, loss_of_objective
+from .._sklearn import StrOptions
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
-from ..rankers._alternating import DLARanker, RegressionEMRanker
-from ..rankers._base import fit_to_log
+from ..rankers._dual_learning import DLARanker
+from ..rankers._regression_em import RegressionEMRanker
 from ._curves import CurvePropensity, Estimate
 
 __all__ = ["DualLearningPropensity", "RegressionEMPropensity"]

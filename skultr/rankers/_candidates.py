@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._segments import encode, offsets_from_sorted
+from .._log._segments import encode, offsets_from_sorted
 
 __all__ = ["Candidates", "find_candidates"]
 

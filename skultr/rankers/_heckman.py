@@ -10,11 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._constraints import Interval
+from .._sklearn import Interval
 from .._torch._networks import ScaleFeatures
 from ..exceptions import ClickDataWarning, warn_user
 from ._candidates import find_candidates
-from ._debiasing import PropensityRanker
+from ._propensity_ranker import PropensityRanker
 from ._tobit import SelectedRows, fit_probit, mills_ratio
 
 __all__ = ["HeckmanRanker"]

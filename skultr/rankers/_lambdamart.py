@@ -10,11 +10,11 @@ import pandas as pd
 from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
-from .._constraints import Interval, StrOptions
+from .._sklearn import Interval, StrOptions
 from ..exceptions import ClickDataWarning, warn_user
-from ._debiasing import PropensityRanker
-from ._labels import average_propensities, document_labels
+from ..propensity._weights import average_propensities, document_labels
 from ._learners import order_by_query
+from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import LambdaObjective, SoftmaxObjective
 
 __all__ = ["LambdaMARTRanker"]

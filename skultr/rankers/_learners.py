@@ -6,8 +6,8 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from .._hashing import equal_rows
-from .._seeding import seeded_clone
+from .._log._hashing import equal_rows
+from .._sklearn import seeded_clone
 from ._tree_objectives import LambdaObjective, PairObjective, SoftmaxObjective
 
 __all__ = ["fit_learner", "order_by_query"]

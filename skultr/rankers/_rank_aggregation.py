@@ -7,13 +7,13 @@ import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._constraints import BaseComposition
-from .._propensity_source import columns_of_source
-from .._seeding import seeded_clone
-from .._segments import encode
-from ._base import BaseRanker, fit_to_log
+from .._log._factors import fit_to_log
+from .._log._segments import encode
+from .._sklearn import BaseComposition, seeded_clone
+from ..propensity._source import columns_of_source
 from ._heckman import HeckmanRanker
-from ._weighted import IPSRanker
+from ._ips import IPSRanker
+from ._ranker import BaseRanker
 
 __all__ = ["RankAggRanker"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .._segments import offsets_from_counts, rectangles
+from .._log._segments import offsets_from_counts, rectangles
 
 __all__ = ["LambdaObjective", "PairObjective", "SoftmaxObjective"]
 

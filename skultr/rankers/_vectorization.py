@@ -10,14 +10,15 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._constraints import Interval, StrOptions
-from .._hull import Hull
-from .._segments import encode
+from .._log._factors import factor_codes, lists_per_unit, warn_unless_identifiable
+from .._log._segments import encode
+from .._sklearn import Interval, StrOptions
 from .._torch._losses import ListLoss, mse_loss, softmax_loss
 from .._torch._net import NeuralEstimator
-from .._torch._vectors import BaseModel, FreezeObservation, SideBySide, VectorModule
 from ..exceptions import NotIdentifiableWarning, warn_user
-from ._base import BaseRanker, factor_codes, lists_per_unit, warn_unless_identifiable
+from ._hull import Hull
+from ._ranker import BaseRanker
+from ._vectorization_net import BaseModel, FreezeObservation, SideBySide, VectorModule
 
 __all__ = ["VectorizationRanker"]
 

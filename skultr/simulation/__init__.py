@@ -5,7 +5,7 @@ the clicks, and the truth behind them. Nothing here knows an estimator, and no e
 this folder.
 """
 
-from .._browsing import EYE_TRACKING, TIANGONG_CLICK_MATRIX
+from .._models._browsing import EYE_TRACKING, TIANGONG_CLICK_MATRIX
 from ._beyond_scalar import ClickMatrixUser, TrustBiasUser
 from ._disconnected import make_disconnected_log
 from ._experiments import MixturePolicy, ShufflePolicy, SwapPolicy

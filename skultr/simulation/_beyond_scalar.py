@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._browsing import (
+from .._models._browsing import (
     TIANGONG_CLICK_MATRIX,
     matrix_click_probability,
     trust_affine,

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
-from .._browsing import pbm_click_probability
-from .._components import factor_components
-from .._constraints import Interval, validate_params
+from .._log._components import factor_components
+from .._models._browsing import pbm_click_probability
+from .._sklearn import Interval, validate_params
 from ._generate import SimulatedLog
 from ._users import PositionBasedUser, relevance_probability
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
-from .._constraints import HasMethods, Interval, validate_params
-from .._roles import feature_columns, read_features, read_role
-from .._segments import encode, offsets_from_sorted, pad
+from .._log._roles import feature_columns, read_features, read_role
+from .._log._segments import encode, offsets_from_sorted, pad
+from .._sklearn import HasMethods, Interval, validate_params
 from ._policies import DeterministicPolicy, production_scores
 from ._population import draw_sessions
 from ._users import PositionBasedUser, relevance_probability

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._browsing import chain_click_probability, draw_chain_clicks, power_law_examination
+from .._models._browsing import chain_click_probability, draw_chain_clicks, power_law_examination
 from ._sequential import DBNUser, check_probability
 
 __all__ = ["CarouselUser", "MixtureDBNUser"]

@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils import check_random_state
 
-from .._constraints import HasMethods, Interval, StrOptions, validate_params
-from .._roles import feature_columns, read_features, read_role
-from .._segments import encode, offsets_from_sorted, pad, sort_in_segment
+from .._log._roles import feature_columns, read_features, read_role
+from .._log._segments import encode, offsets_from_sorted, pad, sort_in_segment
+from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 
 __all__ = [
     "DeterministicPolicy",

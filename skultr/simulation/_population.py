@@ -5,7 +5,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from .._browsing import pbm_click_probability, power_law_examination
+from .._models._browsing import pbm_click_probability, power_law_examination
 
 __all__ = ["UserPopulation", "draw_sessions"]
 

@@ -1,7 +1,7 @@
 """Users who read down the list: what they see next depends on what they clicked above.
 
 They are the users that the click models of :mod:`skultr.click_models` describe, one a model, and
-draw from the same formulas (:mod:`skultr._browsing`).
+draw from the same formulas (:mod:`skultr._models._browsing`).
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from numbers import Real
 
 import numpy as np
 
-from .._browsing import (
+from .._models._browsing import (
     chain_click_probability,
     draw_chain_clicks,
     draw_ubm_clicks,

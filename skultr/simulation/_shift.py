@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._constraints import HasMethods, Interval, validate_params
+from .._sklearn import HasMethods, Interval, validate_params
 from ._generate import SimulatedLog, simulate_clicks
 from ._policies import PlackettLucePolicy, UniformPolicy, production_scores
 

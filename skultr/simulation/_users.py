@@ -5,7 +5,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from .._browsing import (
+from .._models._browsing import (
     EYE_TRACKING,
     contextual_examination,
     pbm_click_probability,

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skultr._browsing import draw_chain_clicks
-from skultr._clicklog import make_click_log
+from skultr._log._clicklog import make_click_log
+from skultr._models._browsing import draw_chain_clicks
 from skultr.click_models import (
     CascadeModel,
     CCMModel,

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skultr import _browsing
-from skultr._clicklog import ClickLog
+from skultr._log._clicklog import ClickLog
+from skultr._models import _browsing
 from skultr.click_models import (
     CascadeModel,
     CCMModel,

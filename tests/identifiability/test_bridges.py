@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skultr._components import factor_components
+from skultr._log._components import factor_components
+from skultr._log._pairs import make_pairs
 from skultr.identifiability._bridges import (
     articulation_documents,
     documents_with_other_factors,
     n_clique_edges,
 )
-from skultr.identifiability._pairs import make_pairs
 
 logs = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 12)), min_size=1, max_size=30)
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skultr import aggregate_clicks
-from skultr._clicklog import make_click_log
+from skultr._log._clicklog import make_click_log
+from skultr._log._pairs import read_pairs
 from skultr.exceptions import ClickDataWarning
 from skultr.identifiability import IdentifiabilityGraph
-from skultr.identifiability._pairs import read_pairs
 from skultr.simulation import SimulatedLog
 
 with warnings.catch_warnings():

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skultr._tabular import fit_tabular
+from skultr._models._tabular import fit_tabular
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
 from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair
 from skultr.model_selection import QueryKFold

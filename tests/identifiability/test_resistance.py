@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 
-from skultr._components import factor_components
+from skultr._log._components import factor_components
+from skultr._log._pairs import make_pairs
 from skultr.identifiability import _resistance
-from skultr.identifiability._pairs import make_pairs
 from skultr.identifiability._resistance import effective_resistance, weak_links
 
 

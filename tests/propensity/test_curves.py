@@ -6,7 +6,8 @@ import pytest
 from scipy.special import polygamma
 from sklearn.utils._param_validation import InvalidParameterError
 
-from skultr._exposures import read_column, read_exposures
+from skultr._log._cells import read_exposures
+from skultr._log._roles import read_column
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
 from skultr.propensity import InterventionHarvesting
 from skultr.propensity._curves import CurvePropensity, Estimate

@@ -7,10 +7,10 @@ import torch
 from scipy.special import expit
 from sklearn.base import clone
 
-from skultr._torch._affine import AffineLoss, AffineModule, TrustStep, fit_trust
 from skultr._torch._joint import TowersLoss
 from skultr.exceptions import ClickDataWarning
 from skultr.rankers import AffineRanker
+from skultr.rankers._affine import AffineLoss, AffineModule, TrustStep, fit_trust
 
 from .._worlds import random_lists
 

@@ -7,12 +7,11 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from skultr._clicklog import make_click_log
-from skultr._roles import read_features
+from skultr._log._clicklog import make_click_log
+from skultr._log._roles import read_features
 from skultr._torch._lists import ListDataset
-from skultr._torch._pair_debias import PairDebiasLoss, PairDebiasModule
 from skultr.rankers import PairDebiasRanker
-from skultr.rankers._pair_debias import _pairs_won
+from skultr.rankers._pair_debias import PairDebiasLoss, PairDebiasModule, _pairs_won
 
 from .._worlds import FEATURES, random_lists, small_log
 

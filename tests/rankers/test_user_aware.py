@@ -7,12 +7,12 @@ from lightgbm import LGBMRanker
 from sklearn.linear_model import Ridge
 
 from skultr import UserAwareIPSRanker
-from skultr._roles import FIT_ROLES
+from skultr._log._roles import FIT_ROLES
 from skultr.exceptions import UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity
+from skultr.propensity._weights import document_labels
 from skultr.rankers import IPSRanker, NaiveRanker, PRSRanker
-from skultr.rankers._labels import document_labels
-from skultr.rankers._ratio import _pairs_of_documents
+from skultr.rankers._prs import _pairs_of_documents
 
 from .._worlds import FEATURES, random_lists
 

@@ -14,21 +14,21 @@ from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback
 
 from skultr import VectorizationRanker
-from skultr._clicklog import make_click_log
+from skultr._log._clicklog import make_click_log
 from skultr._torch._joint import TowersModule
 from skultr._torch._lists import ListDataset
 from skultr._torch._losses import ListLoss, mse_loss, softmax_loss
-from skultr._torch._vectors import (
+from skultr.datasets import make_ltr
+from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
+from skultr.metrics import RankingScorer
+from skultr.rankers import DistilledRanker
+from skultr.rankers._vectorization_net import (
     BaseModel,
     VectorModule,
     _DocumentBatch,
     _Documents,
     _GaussianLoss,
 )
-from skultr.datasets import make_ltr
-from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
-from skultr.metrics import RankingScorer
-from skultr.rankers import DistilledRanker
 from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
 from tests._worlds import FEATURES, random_lists
 

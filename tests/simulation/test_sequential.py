@@ -26,7 +26,7 @@ UBM_TABLE = np.array(
 
 
 # --------------------------------------------------------------------------------------
-# P(clicks) of whole lists, told as stories; nothing here reads skultr._browsing
+# P(clicks) of whole lists, told as stories; nothing here reads skultr._models._browsing
 # --------------------------------------------------------------------------------------
 def chain_story(relevance, on_after):
     """P of each click pattern; ``on_after(k, r, clicked)`` is P(goes on)."""

@@ -1,0 +1,1 @@
+"""What a click log is: roles, checks, rows, and views of rows."""

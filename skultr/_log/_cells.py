@@ -1,0 +1,316 @@
+"""Clicks and impressions by document and bias factor: all that estimates of examination read.
+
+No lists are built and no rows are sorted here, and the features of the documents are read only
+where nothing else tells the documents apart: a log of ten million rows takes seconds.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from scipy.sparse import csr_array
+
+from ..exceptions import MissingRoleWarning, warn_user
+from ._checks import (
+    bias_codes,
+    check_clicks,
+    check_impressions,
+    check_positions,
+    list_codes,
+    query_codes,
+    warn_about_lost_clicks,
+)
+from ._hashing import equal_rows
+from ._roles import read_features, read_role
+from ._segments import encode
+
+__all__ = ["Cells", "Exposures", "Factors", "read_exposures"]
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """The bias factors of a log, each of them for one user where users are told apart.
+
+    Parameters
+    ----------
+    bias : ndarray of shape (n_factors,), int
+        Position, or code of the bias factor.
+    user : ndarray of shape (n_factors,) or None
+        User of each factor; None where all users are one.
+    """
+
+    bias: np.ndarray
+    user: np.ndarray | None
+
+    def __len__(self):
+        return len(self.bias)
+
+    @property
+    def index(self):
+        """Labels of the factors, as tables have them."""
+        if self.user is None:
+            return pd.Index(self.bias, name="bias")
+        return pd.MultiIndex.from_arrays([self.user, self.bias], names=["user", "bias"])
+
+
+@dataclass(frozen=True, eq=False)
+class Exposures:
+    """Clicks and impressions of the distinct (unit, factor) cells of a log.
+
+    Parameters
+    ----------
+    unit, factor : ndarray of shape (n_cells,), int
+        A *unit* is what has one relevance: a document of a query, or whatever stands for it.
+    clicks, weight : ndarray of shape (n_cells,)
+        Number of clicks and of impressions (times sample weights).
+    unit_query : ndarray of shape (n_units,), int
+        Query of each unit.
+    unit_row : ndarray of shape (n_units,)
+        First row of X that shows each unit.
+    unit_ids : ndarray of shape (n_units,)
+        What the units stand for.
+    factors : Factors
+    unit_weight : ndarray of shape (n_units,) or None
+        How often each unit counts, where it is not once.
+    """
+
+    unit: np.ndarray
+    factor: np.ndarray
+    clicks: np.ndarray
+    weight: np.ndarray
+    unit_query: np.ndarray
+    unit_row: np.ndarray
+    unit_ids: np.ndarray
+    factors: Factors
+    unit_weight: np.ndarray | None = None
+
+    @property
+    def n_units(self):
+        """Number of units."""
+        return len(self.unit_query)
+
+    def by_factor(self, values):
+        """Sums of a value a cell by factor."""
+        return np.bincount(self.factor, values, minlength=len(self.factors))
+
+    def of_all_users(self):
+        """The same clicks with all users as one."""
+        bias, code = np.unique(self.factors.bias, return_inverse=True)
+        return self._merged(self.unit, code[self.factor], Factors(bias, None))
+
+    def reweighted(self, weight_of_unit):
+        """Clicks and impressions times a number a unit, as a bootstrap draws it."""
+        factor = weight_of_unit[self.unit]
+        clicks, weight = self.clicks * factor, self.weight * factor
+        return replace(self, clicks=clicks, weight=weight, unit_weight=weight_of_unit)
+
+    def with_half_clicks(self):
+        """The same clicks, and half a click for each factor that has none.
+
+        It falls where clicks are to be expected, so that the factor's examination is small and
+        finite, and nothing that is linked through it is lost.
+        """
+        silent = (self.by_factor(self.clicks) == 0)[self.factor]
+        if not silent.any():
+            return self
+        of_unit = np.bincount(self.unit, self.clicks, minlength=self.n_units)
+        of_unit /= np.maximum(np.bincount(self.unit, self.weight, minlength=self.n_units), 1e-300)
+        expected = np.where(silent, self.weight * of_unit[self.unit], 0.0)
+        total = self.by_factor(expected)[self.factor]
+        added = np.divide(0.5 * expected, total, out=np.zeros_like(total), where=total > 0)
+        return replace(self, clicks=self.clicks + added)
+
+    def _merged(self, unit, factor, factors):
+        cell, unit, factor = _cells(unit, factor, len(factors))
+        return replace(
+            self,
+            unit=unit,
+            factor=factor,
+            clicks=np.bincount(cell, self.clicks, minlength=len(unit)),
+            weight=np.bincount(cell, self.weight, minlength=len(unit)),
+            factors=factors,
+        )
+
+
+def read_exposures(X, y, sample_weight=None, roles=None, *, user=None, arm=None):
+    """Read a click log as cells.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    y : ndarray of shape (n_rows,)
+        Clicks or click rates.
+    sample_weight : ndarray of shape (n_rows,), default=None
+    roles : dict of str to array-like, default=None
+        Keyword metadata, which wins over columns.
+    user : ndarray of shape (n_rows,), default=None
+        Whose curve a row belongs to; by default all users are one.
+    arm : ndarray of shape (n_rows,) or "list length", default=None
+        What has one relevance instead of documents: rows with the same value, whose documents
+        were shuffled over their positions. Units are then (query, arm); rows where it is missing
+        are left out.
+
+    Returns
+    -------
+    exposures : Exposures
+        Of the rows that were shown.
+    row_factor : ndarray of shape (n_rows,), int
+        Factor of each row of X, -1 where it was not shown (or is left out).
+
+    Raises
+    ------
+    ValueError
+        If a role or ``y`` holds what it cannot, or no row was shown.
+    """
+    given = roles or {}
+    n_rows = len(y)
+    if not n_rows:
+        raise ValueError("X has no rows: there is nothing to estimate examination from.")
+    rate = check_clicks(y)
+    weight = check_impressions(
+        read_role(X, "impressions", given.get("impressions")), sample_weight, n_rows
+    )
+    query, _ = query_codes(read_role(X, "qid", given.get("qid")), n_rows)
+    bias, bias_values, shown = _factors_shown(X, given, query, weight)
+    warn_about_lost_clicks(rate, shown)
+    if arm is not None:
+        if isinstance(arm, str):
+            session = read_role(X, "session", given.get("session"))
+            list_ = list_codes(query, session)
+            arm = np.bincount(list_, shown, minlength=int(list_.max()) + 1)[list_]
+        shown = shown & ~pd.isna(arm)
+    if not shown.any():
+        raise ValueError(
+            "No row tells anything of examination: none was shown"
+            + (" and randomised." if arm is not None else ".")
+            + " Expected rows with a position (or bias factor) and impressions."
+        )
+    rows = slice(None) if shown.all() else np.flatnonzero(shown)
+    factor, factors = _code_factors(bias[rows], bias_values, None if user is None else user[rows])
+    if arm is None:
+        unit, unit_ids = _document_codes(X, given, query, rows)
+    else:
+        unit, unit_ids = encode(arm[rows])
+    # Ids of documents that recur under several queries are as many units.
+    key = query[rows] * len(unit_ids) + unit
+    unit, key = encode(key)  # by hashing: sorting ten million rows would take longest of all
+    first = np.empty(len(key), dtype=np.intp)
+    first[unit[::-1]] = np.arange(len(unit))[::-1]
+    cell, cell_unit, cell_factor = _cells(unit, factor, len(factors))
+    exposures = Exposures(
+        unit=cell_unit,
+        factor=cell_factor,
+        clicks=np.bincount(cell, (rate * weight)[rows], minlength=len(cell_unit)),
+        weight=np.bincount(cell, weight[rows], minlength=len(cell_unit)),
+        unit_query=key // len(unit_ids),
+        unit_row=first if shown.all() else rows[first],
+        unit_ids=unit_ids[key % len(unit_ids)],
+        factors=factors,
+    )
+    row_factor = np.full(n_rows, -1, dtype=np.intp)
+    row_factor[rows] = factor
+    return exposures, row_factor
+
+
+def _factors_shown(X, given, query, weight):
+    """Code of the bias factor of each row, what the codes stand for, and which rows count."""
+    bias = read_role(X, "bias", given.get("bias"))
+    position = read_role(X, "position", given.get("position"))
+    if bias is None and position is None:
+        warn_user(
+            "X has neither a column 'position' nor 'bias', and neither was passed: nothing tells "
+            "the rows' chances of being examined apart, and every row gets the propensity 1. Add "
+            "the column 'position' (from 1).",
+            MissingRoleWarning,
+        )
+        return np.zeros(len(query), dtype=np.intp), np.ones(1, dtype=int), weight > 0
+    if position is None:
+        position = np.where(np.isnan(bias), np.nan, 1.0)
+    position = check_positions(position, query)
+    shown = (position > 0) & (weight > 0)
+    return *bias_codes(bias, position, shown), shown
+
+
+def _code_factors(bias, bias_values, user):
+    if user is None:
+        return bias, Factors(bias_values, None)
+    code, user_ids = encode(user)
+    factor, pairs = encode(code * len(bias_values) + bias)
+    user, bias = np.divmod(pairs, len(bias_values))
+    return factor, Factors(bias_values[bias], user_ids[user])
+
+
+def _document_codes(X, given, query, rows):
+    doc = read_role(X, "doc", given.get("doc"))
+    if doc is not None:
+        return encode(doc[rows])
+    features = read_features(X)
+    features = features.toarray() if sparse.issparse(features) else np.asarray(features)
+    codes, first = equal_rows(features[rows].astype(np.float32))
+    return codes, np.arange(len(first))
+
+
+def _cells(unit, factor, n_factors):
+    """Cell of each row, and unit and factor of each cell."""
+    cell, key = encode(unit.astype(np.int64) * n_factors + factor)
+    return cell, *np.divmod(key, n_factors)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Distinct (document, bias factor) pairs with their counts."""
+
+    doc: np.ndarray
+    factor: np.ndarray
+    clicks: np.ndarray
+    weight: np.ndarray
+    n_docs: int
+    n_factors: int
+
+    @classmethod
+    def from_rows(cls, doc, factor, clicks, weight, n_docs=None, n_factors=None):
+        """Add up rows of the same pair; rows without weight say nothing and are left out."""
+        n_docs = int(doc.max(initial=-1)) + 1 if n_docs is None else n_docs
+        n_factors = int(factor.max(initial=-1)) + 1 if n_factors is None else n_factors
+        # A slice copies nothing.
+        rows = slice(None) if (weight > 0).all() else np.flatnonzero(weight > 0)
+        key, cell = _distinct(
+            doc[rows].astype(np.int64, copy=False) * n_factors + factor[rows], n_docs * n_factors
+        )
+        return cls(
+            doc=key // n_factors,
+            factor=key % n_factors,
+            clicks=np.bincount(cell, clicks[rows], minlength=len(key)),
+            weight=np.bincount(cell, weight[rows], minlength=len(key)),
+            n_docs=n_docs,
+            n_factors=n_factors,
+        )
+
+    def take(self, rows):
+        """Some of the cells, of the same documents and factors."""
+        names = ("doc", "factor", "clicks", "weight")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def by_doc(self, values):
+        """Sums of a value a cell by document."""
+        return np.bincount(self.doc, values, minlength=self.n_docs)
+
+    def by_factor(self, values):
+        """Sums of a value a cell by bias factor."""
+        return np.bincount(self.factor, values, minlength=self.n_factors)
+
+    def matrix(self, values):
+        """A value a cell as a sparse matrix (n_docs, n_factors)."""
+        return csr_array((values, (self.doc, self.factor)), (self.n_docs, self.n_factors))
+
+
+# Newton's method in the factors, each document at its best ------------------------------
+def _distinct(key, n_keys):
+    """Distinct keys, sorted, and the number of each row's key among them."""
+    if n_keys > 4 * len(key) + 1_000_000:
+        return np.unique(key, return_inverse=True)
+    # A table of all keys is far quicker than sorting.
+    seen = np.zeros(n_keys, dtype=bool)
+    seen[key] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[key]

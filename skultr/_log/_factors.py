@@ -1,0 +1,152 @@
+"""Bias factors of a log: codes, tables, and whether documents connect them."""
+
+import numpy as np
+import pandas as pd
+
+from ..exceptions import NotIdentifiableWarning, warn_user
+from ._components import factor_components
+from ._roles import read_role
+
+__all__ = [
+    "examination_table",
+    "factor_codes",
+    "fit_to_log",
+    "known_factor_codes",
+    "lists_per_unit",
+    "warn_unless_identifiable",
+]
+
+
+def warn_unless_identifiable(log, network):
+    """Warn where no document ties the bias factors of a log together.
+
+    Parameters
+    ----------
+    log : ClickLog
+    network : bool
+        Whether relevance is a function of the features, which then is all that ties them.
+    """
+    rows = log.shown
+    n_factors = len(log.bias_values)
+    n_components, _ = factor_components(log.doc[rows], log.bias[rows], n_factors)
+    if n_components == 1:
+        return
+    consequence = (
+        "What ties them together is only the network, which gives similar features similar "
+        "relevance: the log cannot confirm it."
+        if network
+        else "The relevance of documents in different components cannot be compared: where "
+        "training starts decides it."
+    )
+    warn_user(
+        f"The log does not determine relevance: its {n_factors} bias factors fall into "
+        f"{n_components} components, and no document was shown in two of them. {consequence} "
+        "See IdentifiabilityGraph.from_log(X).summary() in skultr.identifiability; repair the log "
+        "with IdentifiabilityRepair, or set check_identifiability=False.",
+        NotIdentifiableWarning,
+    )
+
+
+def fit_to_log(ranker, log):
+    """Fit a ranker to a log that was read already, with its codes for ids."""
+    return ranker.fit(
+        log.features[log.doc],
+        log.click_rate,
+        qid=log.query,
+        session=log.list_,
+        doc=log.doc,
+        position=np.where(log.shown, log.position, np.nan),
+        bias=np.where(log.shown, log.bias_values[log.bias], np.nan),
+        user=log.user,
+        propensity=log.propensity,
+        impressions=log.weight,
+    )
+
+
+def factor_codes(known, X, bias, position):
+    """Code of the bias factor of each row, -1 where it has none.
+
+    Parameters
+    ----------
+    known : ndarray of shape (n_factors,)
+        Bias factors of the training log.
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    bias, position : array-like of shape (n_rows,) or None
+        They win over the columns of X, and ``bias`` over ``position``.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_rows,), int
+
+    Raises
+    ------
+    ValueError
+        If there are no bias factors, or one is not known.
+    """
+    values = read_role(X, "bias", bias)
+    if values is None:
+        values = read_role(X, "position", position)
+    if values is None:
+        raise ValueError(
+            "X has neither a column 'bias' nor 'position', and neither was passed: "
+            "predict_click needs the bias factor that each row is shown under."
+        )
+    return known_factor_codes(known, values)
+
+
+def known_factor_codes(known, values):
+    """Code of each bias factor in an index of them, -1 where NaN; an error for unknown ones."""
+    codes = pd.Index(known).get_indexer(values)
+    unknown = (codes < 0) & ~np.isnan(values)
+    if unknown.any():
+        raise ValueError(
+            f"{int(unknown.sum())} rows have a bias factor that was not in the training log, "
+            f"such as {values[unknown][0]:g}: nothing is known of it. Map it to a "
+            "known factor first, as IdentifiabilityRepair does."
+        )
+    return codes
+
+
+def lists_per_unit(log, mass):
+    """Lists that have any ``mass`` (a number a row) over its sum: the constant of a loss.
+
+    With it the loss of a mean list is of order one, however often pages were served or clicked,
+    and learning rates mean the same on every log.
+    """
+    total = mass.sum()
+    n_lists = np.count_nonzero(np.bincount(log.list_, weights=mass))
+    return float(n_lists / total) if total > 0 else 1.0
+
+
+def examination_table(log, examination, standard_error=None):
+    """Examination by bias factor, relative to the first known one, with impressions and clicks.
+
+    Parameters
+    ----------
+    log : ClickLog
+    examination : ndarray of shape (n_rows,)
+        Probability, up to one factor, that each row was examined.
+    standard_error : ndarray of shape (n_factors,), default=None
+        Of the logarithm of the relative examination.
+
+    Returns
+    -------
+    table : DataFrame indexed by ``bias``
+        Columns ``examination``, ``standard_error`` where given, ``impressions``, ``clicks``.
+    """
+    rows = log.shown
+    count = {
+        name: np.bincount(log.bias[rows], values[rows], minlength=len(log.bias_values))
+        for name, values in (
+            ("examination", examination * log.weight),
+            ("impressions", log.weight),
+            ("clicks", log.clicks),
+        )
+    }
+    mean = count["examination"] / count["impressions"]
+    known = mean[np.isfinite(mean)]
+    count["examination"] = mean / known[0] if len(known) else mean
+    table = pd.DataFrame(count, index=pd.Index(log.bias_values, name="bias"))
+    if standard_error is not None:
+        table.insert(1, "standard_error", standard_error)
+    return table

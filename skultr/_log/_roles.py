@@ -1,0 +1,262 @@
+"""Roles and features of X: what each column of a frame (or keyword) is, and reading it."""
+
+from decimal import Decimal
+from numbers import Real
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+
+from ._segments import as_array
+
+__all__ = [
+    "CHUNK",
+    "FIT_ROLES",
+    "ROLES",
+    "check_ids",
+    "count_rows",
+    "feature_columns",
+    "is_frame",
+    "read_column",
+    "read_features",
+    "read_role",
+    "role_columns",
+    "with_column",
+    "without_columns",
+]
+
+
+def read_column(X, name):
+    """A column of a frame by name, as an array."""
+    columns = list(nw.from_native(X, eager_only=True).columns) if is_frame(X) else []
+    if name not in columns:
+        found = f"its columns are {columns}" if columns else "X is an array and has no columns"
+        raise ValueError(
+            f"X has no column {name!r}: {found}. Add the column, or name another one."
+        )
+    return as_array(nw.from_native(X, eager_only=True)[name].to_numpy())
+
+
+ROLES = (
+    "qid",
+    "session",
+    "doc",
+    "position",
+    "bias",
+    "user",
+    "propensity",
+    "impressions",
+    "relevance",
+)
+
+
+#: What a model may read: all roles but the human annotation.
+FIT_ROLES = ROLES[:-1]
+
+
+_NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "relevance")
+
+
+#: Rows converted to float32 at a time, so that a frame is never held twice in float64.
+CHUNK = 65_536
+
+
+def is_frame(X):
+    """Whether X is a data frame (pandas, Polars, PyArrow, ...); a lazy one is an error."""
+    if nw.dependencies.is_into_dataframe(X):
+        if isinstance(getattr(X, "columns", None), pd.MultiIndex):
+            raise ValueError(
+                "X has columns of several levels; expected one name a column. Flatten them, "
+                "for example X.columns = ['_'.join(name) for name in X.columns]."
+            )
+        return True
+    if isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame):
+        raise TypeError(
+            f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}); expected a frame in "
+            "memory. Reduce it first with skultr.aggregate_clicks(X), which runs in its engine, "
+            "or collect it."
+        )
+    if hasattr(X, "columns") or hasattr(X, "column_names"):
+        raise TypeError(
+            f"X is a {type(X).__module__}.{type(X).__name__}, which has named columns but is no "
+            "frame that Narwhals reads: its roles would be taken for features. Pass a pandas or "
+            "Polars frame, or a pyarrow.Table."
+        )
+    return False
+
+
+def role_columns(X):
+    """Names of the role columns of a frame, in the frame's order."""
+    return [name for name in _columns(X) if name in ROLES]
+
+
+def feature_columns(X):
+    """Names of the columns of a frame without a role, in the frame's order."""
+    return [name for name in _columns(X) if name not in ROLES]
+
+
+def read_role(X, role, value=None):
+    """One role as an array: the keyword ``value`` where given, else the column of a frame.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    role : str
+        One of :data:`ROLES`.
+    value : array-like of shape (n_rows,), default=None
+        The keyword metadata, which wins over a column.
+
+    Returns
+    -------
+    values : ndarray of shape (n_rows,) or None
+        None where the role is absent. Numeric roles come as float64, missing as NaN.
+    """
+    if value is None:
+        if not is_frame(X) or role not in _columns(X):
+            return None
+        value = nw.from_native(X, eager_only=True)[role].to_numpy()
+    elif nw.dependencies.is_into_series(value):
+        value = nw.from_native(value, series_only=True).to_numpy()
+    value = as_array(value)
+    n_rows = count_rows(X)
+    if value.shape != (n_rows,):
+        raise ValueError(
+            f"The role {role!r} has shape {value.shape}; expected one value for each row of X, "
+            f"that is ({n_rows},)."
+        )
+    return _numeric_role(role, value) if role in _NUMERIC_ROLES else check_ids(role, value)
+
+
+def count_rows(X):
+    """Number of rows of a frame, an array, a list or a sparse matrix, which has no length."""
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def read_features(X):
+    """The feature part of X: what scikit-learn's ``validate_data`` should see.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix
+
+    Returns
+    -------
+    features : pandas.DataFrame of float32 (from a frame), else X as it came
+
+    Raises
+    ------
+    ValueError
+        If a frame has no feature column, or one that does not hold numbers.
+    """
+    if not is_frame(X):
+        return X
+    frame = nw.from_native(X, eager_only=True)
+    names = feature_columns(X)
+    if not names:
+        raise ValueError(
+            f"X has 0 feature columns: its columns {_columns(X)} all have a role. Expected at "
+            "least one column to rank by; join the documents' features to the log first."
+        )
+    frame = without_columns(frame, ROLES)
+    _check_numeric_columns(frame)
+    values = np.empty((X.shape[0], len(names)), dtype=np.float32)
+    for start in range(0, len(values), CHUNK):
+        rows = slice(start, start + CHUNK)
+        _copy_rows(frame[rows, :], values[rows], start)
+    return pd.DataFrame(values, columns=names, copy=False)
+
+
+def with_column(X, name, values):
+    """A frame with one column more, or another in its place; whole numbers where none misses."""
+    missing = np.isnan(values)
+    whole = name == "bias"
+    if whole and not missing.any():
+        values = values.astype(np.int64)
+    if isinstance(X, pd.DataFrame):
+        return X.assign(**{name: values})  # Narwhals would align by the index
+    frame = nw.from_native(X, eager_only=True)
+    column = nw.new_series(name, values, backend=frame.implementation)
+    if whole and missing.any():
+        column = column.to_frame().select(nw.col(name).fill_nan(None).cast(nw.Int64))[name]
+    return frame.with_columns(column).to_native()
+
+
+def without_columns(frame, names):
+    """A frame of Narwhals without some of its columns.
+
+    By place, because names of pandas columns need not be strings.
+    """
+    return frame[:, [i for i, name in enumerate(frame.columns) if name not in names]]
+
+
+def _copy_rows(frame, out, start):
+    """Fill ``out`` with a part of a frame that begins at row ``start``."""
+    try:
+        # A value beyond float32 becomes infinite.
+        with np.errstate(over="ignore"):
+            out[:] = frame.to_numpy()
+    except (TypeError, ValueError):
+        # Slower, column by column: says which column cannot be converted, or succeeds.
+        for place, name in enumerate(frame.columns):
+            out[:, place] = _as_floats(frame[:, place].to_numpy(), name)
+    bad = ~np.isfinite(out)
+    if bad.any():
+        row, place = np.argwhere(bad)[0]
+        what = "NaN" if np.isnan(out[row, place]) else "infinity or a value too large for float32"
+        raise ValueError(
+            f"Input X contains {what} in the feature column {frame.columns[place]!r}, row "
+            f"{start + row}; expected a finite number in every row. Fill it (in a pipeline, "
+            "with OnFeatures(SimpleImputer())), or drop the row."
+        )
+
+
+def _as_floats(values, name):
+    try:
+        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=np.float32, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"The feature column {name!r} holds {values.dtype} values such as {values[0]!r}; "
+            "expected numbers. Encode or drop it."
+        ) from error
+
+
+def _columns(X):
+    return list(nw.from_native(X, eager_only=True).columns)
+
+
+def _check_numeric_columns(frame):
+    for name, dtype in frame.schema.items():
+        if dtype.is_numeric() or dtype in (nw.Boolean, nw.Object, nw.Unknown):
+            continue
+        raise ValueError(
+            f"The feature column {name!r} has type {dtype}; expected numbers. A column is a "
+            f"feature unless its name is a role ({', '.join(ROLES)}): rename it to its role, "
+            "encode it as numbers, or drop it."
+        )
+
+
+def _numeric_role(role, value):
+    if value.dtype.kind in "iufb":
+        return value.astype(float)
+    # Object columns hold None or pandas.NA where a value is missing. Text stays an error even
+    # where it could be read as a number: it is more often an id than a position.
+    present = value[~pd.isna(value)]
+    wrong = [item for item in present if not isinstance(item, Real | Decimal)]
+    if value.dtype.kind != "O" or wrong:
+        example = (wrong or list(present) or [None])[0]
+        raise ValueError(
+            f"The role {role!r} must hold numbers, got {value.dtype} values such as "
+            f"{example!r}. Convert the column, or rename it if it is not a {role!r}."
+        )
+    return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+
+
+def check_ids(name, value):
+    """Ids as they are; an error where one is missing."""
+    missing = pd.isna(value)
+    if missing.any():
+        raise ValueError(
+            f"The role {name!r} is missing in {int(missing.sum())} of {len(value)} rows, first "
+            f"in row {int(missing.argmax())}; expected an id in every row. Fill or drop them."
+        )
+    return value

@@ -1,0 +1,464 @@
+"""The one home of P(click | user model).
+
+Users (:mod:`skultr.simulation`) and click models read the same formula from both ends: a user
+draws from it, a click model fits it. A shared mistake would make the two agree with each other,
+so every formula here is tested by enumerating the events behind it. Nothing here checks its
+input: callers do, where they know the names that a user gave.
+"""
+
+import numpy as np
+
+__all__ = [
+    "EYE_TRACKING",
+    "TIANGONG_CLICK_MATRIX",
+    "chain_click_probability",
+    "chain_conditional_click_probability",
+    "contextual_examination",
+    "draw_chain_clicks",
+    "draw_ubm_clicks",
+    "last_click_above",
+    "matrix_click_probability",
+    "pbm_click_probability",
+    "power_law_at",
+    "power_law_examination",
+    "trust_affine",
+    "trust_click_probability",
+    "ubm_click_probability",
+    "ubm_conditional_click_probability",
+]
+
+
+#: P(examined) at positions 1 to 10, from eye tracking on result pages of a web search engine:
+#: Joachims, Granka, Pan, Hembrooke & Gay (2005), "Accurately interpreting clickthrough data as
+#: implicit feedback", SIGIR; the values are those that simulations of click logs share since.
+EYE_TRACKING = (0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06)
+
+
+#: Click rate by relevance grade (rows, 0 to 4) and position (columns, 1 to 10), counted on
+#: TianGong-ST, sessions of a web search engine with annotated documents: M. Chen, C. Liu, Z. Liu
+#: and J. Sun (2022), "Scalar is not enough: vectorization-based unbiased learning to rank", KDD,
+#: Figure 1. Its singular values are 1.399, 0.151, 0.069, 0.057 and 0.033.
+# fmt: off
+TIANGONG_CLICK_MATRIX = (
+    (0.590531, 0.086794, 0.085829, 0.066219, 0.022320,
+     0.003409, 0.004000, 0.002324, 0.001468, 0.002286),
+    (0.496226, 0.151815, 0.014456, 0.066909, 0.003719,
+     0.006607, 0.005155, 0.003054, 0.002560, 0.002574),
+    (0.541645, 0.097210, 0.035203, 0.021631, 0.014229,
+     0.007217, 0.011511, 0.014283, 0.008545, 0.004123),
+    (0.611413, 0.123859, 0.074209, 0.029114, 0.055367,
+     0.050326, 0.004774, 0.007994, 0.028296, 0.014935),
+    (0.742062, 0.162621, 0.241987, 0.039747, 0.013889,
+     0.032051, 0.008333, 0.002058, 0.009756, 0.003932),
+)
+
+
+# fmt: on
+
+
+def pbm_click_probability(relevance, examination):
+    """P(click) of the position-based model: relevance times examination.
+
+    A document is clicked when it is examined *and* found relevant; the first depends on the
+    position alone, the second on the document alone, and they are independent (the examination
+    hypothesis; Richardson, Dominowska & Ragno 2007, eq. 4).
+
+    Parameters
+    ----------
+    relevance : ndarray of shape (..., n_positions)
+        P(found relevant | examined) of the document at each position.
+    examination : ndarray of shape (n_positions,) or like ``relevance``
+        P(examined) at each position.
+
+    Returns
+    -------
+    probability : ndarray of the shape of ``relevance``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pbm_click_probability(np.array([[1.0, 0.5]]), np.array([0.8, 0.4]))
+    array([[0.8, 0.2]])
+    """
+    return relevance * examination
+
+
+def power_law_examination(n_positions, eta):
+    """Examination (1/k)^η at positions k = 1, ..., n_positions.
+
+    Parameters
+    ----------
+    n_positions : int
+    eta : float
+        0: everything is examined; 1: examination is inversely proportional to the position.
+
+    Returns
+    -------
+    examination : ndarray of shape (n_positions,)
+
+    Examples
+    --------
+    >>> power_law_examination(4, 1.0)
+    array([1.        , 0.5       , 0.33333333, 0.25      ])
+    """
+    return power_law_at(np.arange(1, n_positions + 1), eta)
+
+
+def power_law_at(position, eta):
+    """Examination (1/k)^η at given positions k.
+
+    Parameters
+    ----------
+    position, eta : array-like
+        They broadcast against each other.
+
+    Returns
+    -------
+    examination : ndarray
+    """
+    return np.asarray(position, dtype=float) ** -np.asarray(eta, dtype=float)
+
+
+def contextual_examination(examination, effect):
+    """Examination o_k^max(e + 1, 0) at each position in contexts of effect e = w · v.
+
+    An effect of 0 is the neutral context. Below it users look further down, until at -1 they
+    examine everything; above it they stop sooner (Fang, Agarwal & Joachims 2019, "Intervention
+    harvesting for context-dependent examination-bias estimation", SIGIR). A position that nobody
+    examines in the neutral context stays so, although 0^0 = 1.
+
+    Parameters
+    ----------
+    examination : ndarray of shape (n_positions,)
+        o_k, P(examined) at each position in the neutral context.
+    effect : ndarray of shape (...,)
+
+    Returns
+    -------
+    examination : ndarray of shape (..., n_positions)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> contextual_examination(np.array([0.8, 0.5]), np.array([0.0, 1.0, -2.0]))
+    array([[0.8 , 0.5 ],
+           [0.64, 0.25],
+           [1.  , 1.  ]])
+    """
+    exponent = np.maximum(np.asarray(effect) + 1, 0)[..., None]
+    return np.where(examination > 0, examination**exponent, 0.0)
+
+
+def trust_affine(examination, trust_positive, trust_negative):
+    """Slope α and offset β of the click probability under trust bias, α r + β.
+
+    α_k = θ_k (ε⁺_k − ε⁻_k) and β_k = θ_k ε⁻_k: trust is an affine function of relevance at each
+    position (Vardasbi, Oosterhuis & de Rijke 2020, "When inverse propensity scoring does not
+    work: affine corrections for unbiased learning to rank", CIKM).
+
+    Parameters
+    ----------
+    examination : ndarray of shape (n_positions,)
+        θ_k, P(examined).
+    trust_positive : ndarray of shape (n_positions,)
+        ε⁺_k, P(clicked | examined, relevant).
+    trust_negative : ndarray of shape (n_positions,)
+        ε⁻_k, P(clicked | examined, not relevant).
+
+    Returns
+    -------
+    alpha, beta : ndarray of shape (n_positions,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trust_affine(np.array([0.5]), np.array([1.0]), np.array([0.25]))
+    (array([0.375]), array([0.125]))
+    """
+    return examination * (trust_positive - trust_negative), examination * trust_negative
+
+
+def trust_click_probability(relevance, examination, trust_positive, trust_negative):
+    """P(click) under trust bias: θ_k (ε⁺_k r + ε⁻_k (1 − r)).
+
+    A user who examines a document reads its relevance off the page, and trusts the ranking: what
+    stands high is clicked more often than it deserves (Agarwal, Wang, Li, Bendersky & Najork 2019,
+    "Addressing trust bias for unbiased learning-to-rank", WWW).
+
+    Parameters
+    ----------
+    relevance : ndarray of shape (..., n_positions)
+        P(relevant) of the document at each position.
+    examination, trust_positive, trust_negative : ndarray of shape (n_positions,)
+        θ, ε⁺ and ε⁻ at each position; see :func:`trust_affine`.
+
+    Returns
+    -------
+    probability : ndarray of the shape of ``relevance``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trust_click_probability(
+    ...     np.array([[0.0, 1.0]]), np.array([0.8, 0.4]), np.ones(2), np.array([0.5, 0.25])
+    ... )
+    array([[0.4, 0.4]])
+    """
+    # Affine: two passes over the sessions, and exactly r θ for a user without trust bias.
+    alpha, beta = trust_affine(examination, trust_positive, trust_negative)
+    return relevance * alpha + beta
+
+
+def matrix_click_probability(grade, matrix):
+    """P(click) read off a table of grades and positions.
+
+    The one form that assumes nothing about how grade and position act together (Chen et al. 2022,
+    eq. 11).
+
+    Parameters
+    ----------
+    grade : ndarray of shape (..., n_positions), int
+        Grade of the document at each position, from 0; -1 where there is none, which is never
+        clicked.
+    matrix : ndarray of shape (n_grades, n_positions)
+        P(click) of a document of each grade at each position.
+
+    Returns
+    -------
+    probability : ndarray of the shape of ``grade``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> matrix_click_probability(np.array([[1, 0], [0, -1]]), np.array([[0.4, 0.1], [0.9, 0.2]]))
+    array([[0.9, 0.1],
+           [0.4, 0. ]])
+    """
+    # The row of zeros is the last, where -1 points.
+    with_none = np.vstack([matrix, np.zeros(matrix.shape[1])])
+    return with_none[grade, np.arange(matrix.shape[1])]
+
+
+# --------------------------------------------------------------------------------------
+# Users who read down and may stop
+# --------------------------------------------------------------------------------------
+def chain_click_probability(attraction, after_skip, after_click):
+    """P(click) at each row of a user who reads down, before any click is seen.
+
+    One formula for the cascade family. The user examines the first row; at an examined row they
+    click with probability ``attraction``, and go on to the next row with probability
+    ``after_click`` or ``after_skip``:
+
+    - cascade model (Craswell et al. 2008): after a skip 1, after a click 0;
+    - dependent click model (Guo et al. 2009): 1 and λ of the position;
+    - dynamic Bayesian network (Chapelle & Zhang 2009): γ and γ (1 − s), s the satisfaction;
+    - click chain model (Guo et al. 2009): τ₁ and τ₂ (1 − r) + τ₃ r, r the relevance.
+
+    Parameters
+    ----------
+    attraction : ndarray of shape (n_lists, n_positions)
+        P(click | examined); 0 where nothing stands.
+    after_skip, after_click : array-like that broadcasts to ``attraction``
+        P(next row examined | examined, and not clicked or clicked).
+
+    Returns
+    -------
+    probability : ndarray of shape (n_lists, n_positions)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> chain_click_probability(np.array([[0.5, 0.5]]), 1.0, 0.0)
+    array([[0.5 , 0.25]])
+    """
+    attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
+    probability = np.empty(attraction.shape)
+    examined = np.ones(len(attraction))
+    for k in range(attraction.shape[1]):
+        click = probability[:, k] = examined * attraction[:, k]
+        examined = click * after_click[:, k] + (examined - click) * after_skip[:, k]
+    return probability
+
+
+def chain_conditional_click_probability(attraction, after_skip, after_click, clicks):
+    """P(click) at each row of a user who reads down, given the clicks above it.
+
+    The product over a list of P(what happened at each row) is the probability of its clicks.
+
+    Parameters
+    ----------
+    attraction, after_skip, after_click
+        As of :func:`chain_click_probability`.
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Returns
+    -------
+    probability : ndarray of shape (n_lists, n_positions)
+        0 below what cannot happen, such as a second click in the cascade model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> attraction = np.full((2, 2), 0.5)
+    >>> clicks = np.array([[True, False], [False, True]])
+    >>> chain_conditional_click_probability(attraction, 1.0, 0.0, clicks)
+    array([[0.5, 0. ],
+           [0.5, 0.5]])
+    """
+    attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
+    probability = np.empty(attraction.shape)
+    examined = np.ones(len(attraction))
+    for k in range(attraction.shape[1]):
+        click = probability[:, k] = examined * attraction[:, k]
+        # Given no click, the row was examined with what is left of both probabilities.
+        skipped = np.divide(examined - click, 1 - click, out=np.zeros_like(click), where=click < 1)
+        examined = np.where(clicks[:, k], after_click[:, k], skipped * after_skip[:, k])
+    return probability
+
+
+def draw_chain_clicks(attraction, after_skip, after_click, rng):
+    """Draw the clicks of a user who reads down.
+
+    Parameters
+    ----------
+    attraction, after_skip, after_click
+        As of :func:`chain_click_probability`.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draw_chain_clicks(np.ones((1, 3)), 1.0, 0.0, np.random.default_rng(0))
+    array([[ True, False, False]])
+    """
+    attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
+    clicks = np.empty(attraction.shape, dtype=bool)
+    examined = np.ones(len(attraction), dtype=bool)
+    for k in range(attraction.shape[1]):
+        chance, on = rng.random((2, len(examined)))
+        clicks[:, k] = examined & (chance < attraction[:, k])
+        examined &= on < np.where(clicks[:, k], after_click[:, k], after_skip[:, k])
+    return clicks
+
+
+# --------------------------------------------------------------------------------------
+# Users who look around where they clicked last
+# --------------------------------------------------------------------------------------
+def last_click_above(clicks):
+    """Rank of the last click above each row, 0 where there is none.
+
+    Parameters
+    ----------
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Returns
+    -------
+    last : ndarray of shape (n_lists, n_positions), intp
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> last_click_above(np.array([[False, True, False, True]]))
+    array([[0, 0, 2, 2]])
+    """
+    rank = np.where(clicks, np.arange(1, clicks.shape[1] + 1), 0)
+    last = np.zeros_like(rank)
+    np.maximum.accumulate(rank[:, :-1], axis=1, out=last[:, 1:])
+    return last
+
+
+def ubm_click_probability(relevance, examination):
+    """P(click) of the user browsing model, before any click is seen.
+
+    A row is examined with a probability that depends on its rank and on the rank of the last
+    click above it (Dupret & Piwowarski 2008, "A user browsing model to predict search engine
+    click data from past observations", SIGIR). The last click is summed over, from the top down.
+
+    Parameters
+    ----------
+    relevance : ndarray of shape (n_lists, n_positions)
+        P(click | examined); 0 where nothing stands.
+    examination : ndarray of shape (n_positions, n_positions)
+        P(examined) by rank less 1 (rows) and rank of the last click above (columns, 0: none).
+        Only columns up to the row's number are read.
+
+    Returns
+    -------
+    probability : ndarray of shape (n_lists, n_positions)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ubm_click_probability(np.full((1, 2), 0.5), np.array([[1.0, 0.0], [0.2, 0.8]]))
+    array([[0.5 , 0.25]])
+    """
+    n_lists, n_positions = relevance.shape
+    probability = np.empty((n_lists, n_positions))
+    # P(last click above is there), one row a rank.
+    last = np.zeros((n_positions + 1, n_lists))
+    last[0] = 1
+    for k in range(n_positions):
+        above = slice(0, k + 1)
+        joint = last[above] * examination[k, above, None] * relevance[:, k]
+        probability[:, k] = last[k + 1] = joint.sum(axis=0)
+        last[above] -= joint
+    return probability
+
+
+def ubm_conditional_click_probability(relevance, examination, clicks):
+    """P(click) of the user browsing model at each row, given the clicks above it.
+
+    Parameters
+    ----------
+    relevance, examination
+        As of :func:`ubm_click_probability`.
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Returns
+    -------
+    probability : ndarray of shape (n_lists, n_positions)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> examination = np.array([[1.0, 0.0], [0.2, 0.8]])
+    >>> clicks = np.array([[True, False], [False, False]])
+    >>> ubm_conditional_click_probability(np.full((2, 2), 0.5), examination, clicks)
+    array([[0.5, 0.4],
+           [0.5, 0.1]])
+    """
+    n_positions = relevance.shape[1]
+    return relevance * examination[np.arange(n_positions), last_click_above(clicks)]
+
+
+def draw_ubm_clicks(relevance, examination, rng):
+    """Draw clicks of the user browsing model.
+
+    Parameters
+    ----------
+    relevance, examination
+        As of :func:`ubm_click_probability`.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    clicks : ndarray of shape (n_lists, n_positions), bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> examination = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> draw_ubm_clicks(np.ones((1, 2)), examination, np.random.default_rng(0))
+    array([[ True,  True]])
+    """
+    clicks = np.empty(relevance.shape, dtype=bool)
+    last = np.zeros(len(relevance), dtype=np.intp)
+    for k in range(relevance.shape[1]):
+        chance = rng.random(len(relevance))
+        clicks[:, k] = chance < relevance[:, k] * examination[k, last]
+        last[clicks[:, k]] = k + 1
+    return clicks

@@ -1,0 +1,174 @@
+"""Click models by counting: the click rate of a document, over all ranks or by rank."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from ._known_factors import ReadsFactors
+from ._model import TableClickModel
+from ._priors import empirical_beta, posterior_mean
+
+__all__ = ["DCTRModel", "RDCTRModel"]
+
+
+class _CountingModel(TableClickModel):
+    _reads_clicks = False
+
+    def _draw(self, parameters, position, bias, rng):
+        chance = self._probability(parameters, position, bias, None)
+        return rng.random(chance.shape) < chance
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DCTRModel(_CountingModel):
+    r"""Document click-through rate: every row is examined, and clicks are relevance.
+
+    .. math:: P(c = 1) = \frac{a + n_{dc}}{a + b + n_d}
+
+    with :math:`n_d` impressions and :math:`n_{dc}` clicks of the document. The baseline that
+    copies the ranker which collected the clicks: what stood on top was clicked most.
+
+    Parameters
+    ----------
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts (a, b) of clicks and of skips, so that a document shown once has no click
+        rate of 0 or 1; by default the Beta distribution of the click rates over documents, by
+        maximum likelihood (empirical Bayes).
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` by ``doc`` (by number where the log has no such column).
+    prior_ : tuple of (float, float)
+        The pseudo-counts; an unseen document gets their mean.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    References
+    ----------
+    Craswell, Zoeter, Taylor & Ramsey (2008). An experimental comparison of click position-bias
+    models. WSDM.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import DCTRModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    ...                     "position": [1, 2] * 2})
+    >>> model = DCTRModel(prior=(1, 1)).fit(log, [1, 0, 1, 0])
+    >>> model.predict(log[:2])
+    array([0.75, 0.25])
+    """
+
+    def _fit(self, log, task):
+        rows = log.shown_rows
+        n_docs = len(log.features)
+        clicks = np.bincount(log.doc[rows], log.clicks[rows], minlength=n_docs)
+        shown = np.bincount(log.doc[rows], log.weight[rows], minlength=n_docs)
+        self.prior_ = self._given_prior() or empirical_beta(clicks, shown)
+        self._remember_documents(
+            log,
+            {"relevance": posterior_mean(0.0, 0.0, self.prior_)},
+            relevance=posterior_mean(clicks, shown, self.prior_),
+        )
+
+    def _probability(self, parameters, position, bias, clicks):
+        return parameters["relevance"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RDCTRModel(ReadsFactors, _CountingModel):
+    r"""Document click-through rate at each rank.
+
+    P(click) of document d at rank k is its click rate there, with the click rates of all
+    documents at rank k as prior. Relevance is the mean over ranks of that rate over the click
+    rate of the rank,
+
+    .. math:: r_d = \frac{1}{K} \sum_{k=1}^{K} \frac{\mathrm{CTR}(d, k)}{\mathrm{CTR}(k)},
+
+    1 for a document that is clicked like the mean document wherever it stands, and for unseen
+    documents. It may exceed 1: it ranks, and is no probability.
+
+    Parameters
+    ----------
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts of clicks and of skips at every rank; by default at each rank the Beta
+        distribution of the click rates of its documents, by maximum likelihood.
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` by ``doc`` (by number where the log has no such column).
+    examination_ : DataFrame
+        Bias factor (index ``bias``; the position, unless the log has a column ``bias``) to its
+        click rate relative to the first: ``examination`` if relevance were the same at all
+        ranks. With ``impressions`` and ``clicks``.
+    prior_ : ndarray of shape (n_factors, 2)
+        Pseudo-counts by bias factor.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    The published sum runs over the ranks at which a document was shown, so that a document shown
+    at more ranks scores higher. With a prior every document has a click rate at every rank, and
+    the sum runs over all.
+
+    References
+    ----------
+    Craswell, Zoeter, Taylor & Ramsey (2008). An experimental comparison of click position-bias
+    models. WSDM.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import RDCTRModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b", "b", "a"],
+    ...                     "position": [1, 2] * 2})
+    >>> model = RDCTRModel(prior=(1, 1)).fit(log, [1, 0, 1, 1])
+    >>> model.predict_click(log).round(2)
+    array([0.67, 0.33, 0.67, 0.67])
+    """
+
+    def _fit(self, log, task):
+        cells = self._count_cells(log)
+        self._remember_factors(log)
+        self.prior_ = np.array([self._prior_at(cells, k) for k in range(cells.n_factors)])
+        mean = self.prior_[:, 0] / self.prior_.sum(axis=1)
+        rate = posterior_mean(cells.clicks, cells.weight, self.prior_[cells.factor].T)
+        excess = cells.by_doc(rate / mean[cells.factor] - 1.0)
+        self._remember_documents(
+            log,
+            {"relevance": 1.0, "document": 0.0},
+            relevance=1.0 + excess / cells.n_factors,
+            document=np.arange(1.0, cells.n_docs + 1.0),
+        )
+        self.documents_ = self.documents_.drop(columns="document")
+        # A cell's key: one more than the document's code, so that 0 is an unseen one.
+        self._keys = (cells.doc + 1) * cells.n_factors + cells.factor
+        self._rates = np.append(rate, np.nan)
+        clicks, weight = cells.by_factor(cells.clicks), cells.by_factor(cells.weight)
+        table = {
+            "examination": mean / mean[0],
+            "impressions": weight,
+            "clicks": clicks,
+        }
+        self.examination_ = pd.DataFrame(table, index=pd.Index(log.bias_values, name="bias"))
+
+    def _prior_at(self, cells, factor):
+        given = self._given_prior()
+        at = cells.factor == factor
+        return given or empirical_beta(cells.clicks[at], cells.weight[at])
+
+    def _probability(self, parameters, position, bias, clicks):
+        factor = self._factor_codes(bias, parameters["relevance"] > 0)
+        key = parameters["document"].astype(np.int64) * len(self.prior_) + factor
+        place = np.searchsorted(self._keys, key)
+        found = self._keys[np.minimum(place, len(self._keys) - 1)] == key
+        prior = self.prior_[factor, 0] / self.prior_[factor].sum(axis=-1)
+        rate = np.where(found, self._rates[np.where(found, place, -1)], prior)
+        # Beyond the end of a list there is no relevance, and no click.
+        return np.where(parameters["relevance"] > 0, rate, 0.0)

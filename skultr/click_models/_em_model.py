@@ -1,0 +1,65 @@
+"""Click models solved by expectation maximisation, or by gradient over features."""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from .._sklearn import Interval
+from ..exceptions import warn_user
+from ._em import fit_em_twice
+from ._model import TableClickModel
+
+__all__ = ["EMClickModel"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class EMClickModel(TableClickModel):
+    """Click models with hidden events, fitted by EM.
+
+    Parameters
+    ----------
+    tol : float
+        Least gain of the log posterior in a round, as a share of the number of impressions.
+    max_iter : int
+    """
+
+    tol: float = 1e-8
+    max_iter: int = 1000
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **TableClickModel._parameter_constraints,
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def _solve(self, log, expect, start, priors, of_documents):
+        """Fit, and remember how it went.
+
+        Parameters
+        ----------
+        log : ClickLog
+        expect, start, priors
+            As of :func:`fit_em`; without the priors of the documents.
+        of_documents : tuple of str
+            Tables of which the constructor's prior speaks.
+
+        Returns
+        -------
+        fit : EMFit
+        prior_means : dict of str to float
+        """
+        priors = {**priors, **dict.fromkeys(of_documents, self._given_prior())}
+        tol = self.tol * float(log.weight[log.shown].sum())
+        fit, priors = fit_em_twice(expect, start, priors, tol=tol, max_iter=self.max_iter)
+        if not fit.converged:
+            warn_user(
+                f"{type(self).__name__} did not converge in max_iter={self.max_iter} EM steps. "
+                "Raise max_iter, or tol.",
+                ConvergenceWarning,
+            )
+        self.n_iter_ = fit.n_iter
+        self.log_posterior_ = np.array(fit.objective)
+        self.prior_ = {name: priors[name] for name in of_documents}
+        return fit, {name: a / (a + b) for name, (a, b) in self.prior_.items()}

@@ -1,0 +1,412 @@
+"""Clicks as relevance times examination: by position, or by position and last click."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from .._log._cells import Cells
+from .._models._browsing import (
+    draw_ubm_clicks,
+    pbm_click_probability,
+    ubm_click_probability,
+    ubm_conditional_click_probability,
+)
+from ._em import WEAK, fit_em, weak_priors
+from ._gradient import GradientClickModel
+from ._known_factors import ReadsFactors, warn_about_unknown
+from ._patterns import last_clicks
+from ._products import bands, expected_counts, start_tables
+
+__all__ = ["PBMModel", "UBMModel"]
+
+
+#: Deepest rank of a model with a parameter for each pair of ranks.
+_MAX_RANK = 2_000
+
+
+#: Pseudo-impressions that pull a (rank, last click) pair toward its distance, and a rare rank
+#: toward its neighbours.
+_CELL_STRENGTH = 20.0
+
+
+#: Impressions of ranks that are looked at together, where each alone has fewer.
+_BAND = 100.0
+
+
+class _ProductModel(GradientClickModel):
+    """Models in which a click is relevance times examination, by factor."""
+
+    def _known_relevance(self, log, task):
+        """Relevance by document where a network gave it, for EM to keep."""
+        return self._train_towers(log, task) if self.solver == "gradient" else {}
+
+    def _solve_cells(self, log, cells, examination, prior, known):
+        """Solve, remember the documents, and return examination relative to the first factor."""
+        start = {**start_tables(cells), "examination": examination}
+        fit, means = self._solve(
+            log,
+            lambda tables: expected_counts(cells, **known, **tables),
+            {name: of for name, of in start.items() if name not in known},
+            {"examination": prior},
+            () if known else ("relevance",),
+        )
+        examination = fit.tables["examination"]
+        # Clicks only say the product: relevance is P(click) at the first position.
+        self._scale = first = examination[0]
+        relevance = {**known, **fit.tables}["relevance"] * first
+        prior_mean = {"relevance": means.get("relevance", np.nan) * first}
+        self._remember_documents(log, prior_mean, relevance=relevance)
+        return examination / first
+
+    def _pooled_examination(self, log, cells, band, known):
+        """Examination by factor, the same for all factors of a ``band``."""
+        pooled = Cells.from_rows(
+            cells.doc, band[cells.factor], cells.clicks, cells.weight, cells.n_docs, band.max() + 1
+        )
+        start = {**start_tables(pooled), **known}
+
+        def expect(tables):
+            return expected_counts(pooled, **known, **tables)
+
+        priors = {"examination": WEAK}
+        if not known:
+            weak = weak_priors(expect(start)[0], ("relevance",))
+            priors["relevance"] = self._given_prior() or weak["relevance"]
+        fit = fit_em(
+            expect,
+            {name: of for name, of in start.items() if name not in known},
+            priors,
+            tol=10 * self.tol * float(log.weight[log.shown].sum()),
+            max_iter=self.max_iter,
+        )
+        return fit.tables["examination"][band]
+
+    def _row_parameters(self, X, doc):
+        parameters = super()._row_parameters(X, doc)
+        if self.solver == "gradient":
+            parameters["relevance"] = parameters["relevance"] * self._scale
+        return parameters
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PBMModel(ReadsFactors, _ProductModel):
+    r"""Position-based model: clicks are examined and relevant, examination by position.
+
+    .. math:: P(c = 1) = r_d \, o_k
+
+    Where the ranking hardly varies, few documents tell examination from relevance, and the prior
+    has a say in it: documents that always stood at the bottom are taken for average ones, and
+    their positions for less examined than they were.
+    :class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` compares documents
+    with themselves alone.
+
+    Examination of a position with few impressions is drawn, with the weight of 20 impressions,
+    toward that of its neighbours: positions of 100 impressions together.
+
+    Parameters
+    ----------
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
+        distribution over documents, by maximum likelihood (empirical Bayes).
+    tol : float, default=1e-8
+        EM stops when a round adds less than ``tol`` times the number of impressions to the log
+        posterior.
+    max_iter : int, default=1000
+        EM steps at most.
+    solver : {"em", "gradient"}, default="em"
+        Numbers of its own for each document, by EM; or a network of the features, which ranks
+        documents that the log did not show.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input with ``solver="gradient"``; shared by all neural estimators, see
+        :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries, by the cross-entropy of their clicks.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
+        first position.
+    examination_ : DataFrame
+        Bias factor (index ``bias``; the position, unless the log has a column ``bias``) to
+        ``examination`` relative to the first, with ``impressions`` and ``clicks``.
+    log_posterior_ : ndarray of shape (n_rounds,)
+        Log likelihood plus log prior by round of EM; it never falls. With
+        ``solver="gradient"`` of the EM for what all documents share.
+    n_iter_ : int
+        EM steps taken; with ``solver="gradient"`` epochs run.
+    network_, net_, history_
+        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
+        the learning curves by epoch.
+    prior_ : dict of str to (float, float)
+        Of what is estimated of documents; empty with ``solver="gradient"``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    See Also
+    --------
+    skultr.rankers.TwoTowerRanker : The same model as a ranker, without a prior.
+
+    References
+    ----------
+    Richardson, Dominowska & Ragno (2007). Predicting clicks: estimating the click-through rate
+    for new ads. WWW.
+
+    Examples
+    --------
+    >>> from skultr.click_models import PBMModel
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import PositionBasedUser, UniformPolicy, simulate_clicks
+    >>> log, clicks, truth = simulate_clicks(
+    ...     make_ltr(5, 6, random_state=0),
+    ...     n_sessions=2_000,
+    ...     policy=UniformPolicy(),
+    ...     user=PositionBasedUser(1.0),
+    ...     random_state=0,
+    ... )
+    >>> model = PBMModel().fit(log, clicks)
+    >>> model.examination_.columns.tolist()
+    ['examination', 'impressions', 'clicks']
+    """
+
+    _reads_clicks = False
+
+    def _fit(self, log, task):
+        self._remember_factors(log)
+        cells = self._count_cells(log)
+        known = self._known_relevance(log, task)
+        prior = self._rank_prior(log, cells, known)
+        start = start_tables(cells)["examination"]
+        examination = self._solve_cells(log, cells, start, prior, known)
+        self.examination_ = pd.DataFrame(
+            {
+                "examination": examination,
+                "impressions": cells.by_factor(cells.weight),
+                "clicks": cells.by_factor(cells.clicks),
+            },
+            index=pd.Index(log.bias_values, name="bias"),
+        )
+
+    def _rank_prior(self, log, cells, known):
+        """Pseudo-counts of each rank: where it is rare, from the ranks around it."""
+        band = bands(cells.by_factor(cells.weight), _BAND)
+        if not self._factor_is_position or band[-1] == cells.n_factors - 1:
+            return WEAK
+        mean = np.clip(self._pooled_examination(log, cells, band, known), 1e-4, 1 - 1e-4)
+        strength = np.where(np.bincount(band)[band] > 1, _CELL_STRENGTH, sum(WEAK))
+        return strength * mean, strength * (1 - mean)
+
+    def _probability(self, parameters, position, bias, clicks):
+        codes = self._factor_codes(bias, parameters["relevance"] > 0)
+        examination = self.examination_["examination"].to_numpy()[codes]
+        return np.minimum(pbm_click_probability(parameters["relevance"], examination), 1.0)
+
+    def _draw(self, parameters, position, bias, rng):
+        chance = self._probability(parameters, position, bias, None)
+        return rng.random(chance.shape) < chance
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class UBMModel(_ProductModel):
+    r"""User browsing model: examination by rank and by the rank of the last click above.
+
+    .. math:: P(c_k = 1 \mid c_1, \dots, c_{k-1}) = r_d \, \gamma_{k, l}
+
+    with :math:`l` the rank of the last click above rank :math:`k`, 0 where there is none.
+
+    Parameters
+    ----------
+    prior : "empirical" or (float, float), default="empirical"
+        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
+        distribution over documents, by maximum likelihood (empirical Bayes).
+    tol : float, default=1e-8
+        EM stops when a round adds less than ``tol`` times the number of impressions to the log
+        posterior.
+    max_iter : int, default=1000
+        EM steps at most.
+    solver : {"em", "gradient"}, default="em"
+        Numbers of its own for each document, by EM; or a network of the features, which ranks
+        documents that the log did not show.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input with ``solver="gradient"``; shared by all neural estimators, see
+        :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries, by the cross-entropy of their clicks.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
+        first rank.
+    examination_ : DataFrame
+        ``rank`` and ``last_click`` (index) to ``examination`` relative to the first rank, with
+        ``impressions`` and ``clicks``.
+    log_posterior_ : ndarray of shape (n_rounds,)
+        Log likelihood plus log prior by round of EM; it never falls. With
+        ``solver="gradient"`` of the EM for what all documents share.
+    n_iter_ : int
+        EM steps taken; with ``solver="gradient"`` epochs run.
+    network_, net_, history_
+        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
+        the learning curves by epoch.
+    prior_ : dict of str to (float, float)
+        Of what is estimated of documents; empty with ``solver="gradient"``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    Long lists have many pairs of ranks, most of them rare. The model is fitted first with one
+    parameter a rank without a click above, and one a distance :math:`k - l` else (neighbours of
+    less than 100 impressions share theirs); each pair is then drawn toward its parameter with the
+    weight of 20 impressions. A rank below the training lists is browsed like their last rank at
+    the same distance from the last click, with a warning.
+
+    References
+    ----------
+    Dupret & Piwowarski (2008). A user browsing model to predict search engine click data from
+    past observations. SIGIR.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import UBMModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    ...                     "position": [1, 2] * 2})
+    >>> model = UBMModel(prior=(1, 1)).fit(log, [1, 1, 0, 1])
+    >>> model.examination_.index.tolist()
+    [(1, 0), (2, 0), (2, 1)]
+    """
+
+    def _before_folding(self, log):
+        log = super()._before_folding(log)
+        n_ranks = int(log.position.max())
+        _check_depth(n_ranks)
+        last = np.concatenate([_last_positions(part) for part in log.chunks()])
+        return replace(
+            log, bias=(log.position - 1) * n_ranks + last, bias_values=np.arange(n_ranks**2)
+        )
+
+    def _fit(self, log, task):
+        n_ranks = int(log.position.max())
+        cells = Cells.from_rows(
+            log.doc, log.bias, log.clicks, log.weight, len(log.features), n_ranks**2
+        )
+        known = self._known_relevance(log, task)
+        prior = self._distance_prior(log, cells, n_ranks, known)
+        start = prior[0] / _CELL_STRENGTH
+        examination = self._solve_cells(log, cells, start, prior, known)
+        self._examination = np.tril(examination.reshape(n_ranks, n_ranks))
+        self.examination_ = _pairs_table(self._examination, cells)
+
+    def _distance_prior(self, log, cells, n_ranks, known):
+        """Pseudo-counts of each (rank, last click), from a model by rank or distance."""
+        group = _groups(n_ranks)
+        weight = np.bincount(group[cells.factor], cells.weight, minlength=2 * n_ranks)
+        by_rank, by_distance = (bands(of, _BAND) for of in np.split(weight, 2))
+        # No click with a row below it: as if there were none above.
+        first = by_rank[-1] + 1 if weight[n_ranks:].any() else 0
+        band = np.concatenate([by_rank, first + by_distance if first else by_rank])
+        curve = self._pooled_examination(log, cells, band[group], known)
+        mean = np.clip(curve, 1e-4, 1 - 1e-4)
+        return _CELL_STRENGTH * mean, _CELL_STRENGTH * (1 - mean)
+
+    def _probability(self, parameters, position, bias, clicks):
+        grid, place = self._grid(parameters["relevance"], position)
+        examination = self._examination_at(position, parameters["relevance"] > 0)
+        if clicks is None:
+            chance = ubm_click_probability(grid, examination)
+        else:
+            seen = np.zeros(grid.shape, dtype=bool)
+            np.put_along_axis(seen, place, clicks, axis=1)
+            chance = ubm_conditional_click_probability(grid, examination, seen)
+        return np.minimum(np.take_along_axis(chance, place, axis=1), 1.0)
+
+    def _draw(self, parameters, position, bias, rng):
+        grid, place = self._grid(parameters["relevance"], position)
+        examination = self._examination_at(position, parameters["relevance"] > 0)
+        return np.take_along_axis(draw_ubm_clicks(grid, examination, rng), place, axis=1)
+
+    def _grid(self, relevance, position):
+        """Relevance by rank instead of place: a rank may show nothing; and where a row went."""
+        inside = relevance > 0
+        n_ranks = int(position[inside].max(initial=1))
+        _check_depth(n_ranks)
+        # What lies beyond the end of a list goes to a column that is never read.
+        place = np.where(inside, position - 1, n_ranks)
+        grid = np.zeros((len(relevance), n_ranks + 1))
+        np.put_along_axis(grid, place, relevance, axis=1)
+        return grid, place
+
+    def _examination_at(self, position, inside):
+        """The table for ranks 1 to the deepest in X, and one more that shows nothing."""
+        known = len(self._examination)
+        n_ranks = int(position[inside].max(initial=1)) + 1
+        warn_about_unknown(inside & (position > known), position)
+        rank, last = np.indices((n_ranks, n_ranks))
+        near = np.minimum(rank, known - 1)
+        # The same distance from the last click, as far as there is one.
+        moved = np.clip(last - (rank - near), np.minimum(last, 1), near)
+        return self._examination[near, moved]
+
+
+def _check_depth(n_ranks):
+    if n_ranks > _MAX_RANK:
+        raise ValueError(
+            f"A row stands at position {n_ranks}; UBMModel has a parameter for each pair of "
+            f"ranks, and takes lists of up to {_MAX_RANK}. Cut the lists, or use PBMModel or "
+            "DBNModel."
+        )
+
+
+def _last_positions(log):
+    """Position of the last click above each row, 0 where there is none."""
+    place, _ = last_clicks(log)
+    starts = np.repeat(log.offsets[:-1], np.diff(log.offsets))
+    row = np.arange(log.n_rows)
+    last = np.maximum.accumulate(np.where(log.clicks > 0, row, -1))
+    above = np.append(-1, last[:-1])
+    return np.where(above >= starts, log.position[above], 0) * (place > 1)
+
+
+def _groups(n_ranks):
+    """Group of each (rank, last click): the rank without a click above, else the distance."""
+    rank, last = np.indices((n_ranks, n_ranks))
+    distance = np.clip(rank + 1 - last, 1, n_ranks - 1 if n_ranks > 1 else 1)
+    return np.where(last == 0, rank, n_ranks + distance - 1).ravel()
+
+
+def _pairs_table(examination, cells):
+    n_ranks = len(examination)
+    rank, last = np.tril_indices(n_ranks)
+    index = pd.MultiIndex.from_arrays([rank + 1, last], names=["rank", "last_click"])
+    cell = rank * n_ranks + last
+    return pd.DataFrame(
+        {
+            "examination": examination[rank, last],
+            "impressions": cells.by_factor(cells.weight)[cell],
+            "clicks": cells.by_factor(cells.clicks)[cell],
+        },
+        index=index,
+    )

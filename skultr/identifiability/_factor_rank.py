@@ -1,0 +1,406 @@
+"""Does a log need more than one number a document? The rank of its click rates."""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_random_state
+
+from .._sklearn import Interval, validate_params
+from ._low_rank import fit_low_rank, solve_each
+from ._rank_tables import read_table
+
+__all__ = ["FactorRank", "factor_rank"]
+
+
+#: Second singular value, as a share of the first, that a log must be able to show before it is
+#: believed that there is none: as web search has it between grades (TianGong-ST: 0.11). Between
+#: groups of documents, which mix grades, the same clicks show 0.03.
+_BETWEEN_ROWS, _BETWEEN_GROUPS = 0.1, 0.02
+
+
+#: Share of the first singular value that the third needs to count between groups: what documents
+#: differ by within groups makes smaller ones.
+_LEAST_OF_GROUPS = 0.02
+
+
+#: Resamples at a time, so that memory stays small.
+_CHUNK = 20
+
+
+@dataclass(frozen=True, eq=False)
+class FactorRank:
+    """How many products of document and bias factor the clicks of a log need.
+
+    Made by :func:`factor_rank`.
+
+    Parameters
+    ----------
+    rank : int
+        The smallest number of products that the test does not reject.
+    singular_values : pandas.DataFrame of shape (n_values, 4)
+        Of the matrix of click rates, by ``number`` from 1: ``value``; ``floor``, which noise alone
+        exceeds with probability ``level`` if the rank is one less (from ``rank`` + 2 on: if it
+        is ``rank``); ``p_value`` of the hypothesis that the rank is less (NaN where it was not
+        tested); ``share`` of the squared norm.
+    matrix : pandas.DataFrame of shape (n_rows, n_factors)
+        Click rates, with half a click more in each cell (see Notes of :func:`factor_rank`); NaN
+        where nothing was shown.
+    impressions : pandas.DataFrame of shape (n_rows, n_factors)
+        Impressions of each cell.
+    level : float
+        Level of the tests.
+    n_resamples : int
+        Resamples of each test.
+    rows : str
+        What the rows of the matrix are: the name of a column, or "attractiveness" for groups of
+        documents.
+    independent : {"queries", "documents", "impressions"}
+        Between what noise was taken as independent.
+    yardstick : float
+        Second singular value over the first that a log should be able to show: 0.1 for named
+        rows, 0.02 for groups of documents, as web search has it.
+    n_components : int
+        Parts that the bias factors fall into: no row (no document, between groups) was shown
+        under factors of two of them, so that they were never compared.
+
+    Attributes
+    ----------
+    detectable : float
+        Second singular value over the first that noise alone reaches: departures of a smaller
+        share would go unnoticed.
+    is_telling : bool
+        Whether the log's answer counts: it found more than one product, or compared all bias
+        factors and would have noticed a second product of the size of ``yardstick``.
+    """
+
+    rank: int
+    singular_values: pd.DataFrame
+    matrix: pd.DataFrame
+    impressions: pd.DataFrame
+    level: float
+    n_resamples: int
+    rows: str
+    independent: str
+    yardstick: float
+    n_components: int
+
+    @property
+    def detectable(self):
+        """Second singular value that noise alone reaches, over the first."""
+        values = self.singular_values
+        return float(values.at[2, "floor"] / values.at[1, "value"])
+
+    @property
+    def is_telling(self):
+        """Whether the log's answer counts."""
+        compared = self.n_components == 1 and self.detectable <= self.yardstick
+        return self.rank > 1 or compared
+
+    def summary(self):
+        """The answer in plain words, and what to do.
+
+        Returns
+        -------
+        summary : str
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from skultr.identifiability import factor_rank
+        >>> table = pd.DataFrame({
+        ...     "qid": 1, "relevance": [0, 0, 1, 1], "position": [1, 2, 1, 2],
+        ...     "impressions": 10_000,
+        ... })
+        >>> result = factor_rank(table, [0.3, 0.1, 0.6, 0.5], rows="relevance", random_state=0)
+        >>> print(result.summary())
+        One number a document is NOT enough: the click rates need at least 2 products.
+        Beyond the best rank-1 fit, p = 0.005; the second singular value is 0.13 of the first.
+        To do: search VectorizationRanker over n_components from 2, or take
+        AffineRanker if users trust the top.
+        """
+        return "\n".join(_summary_lines(self))
+
+    def __repr__(self):
+        n_rows, n_factors = self.matrix.shape
+        return (
+            f"FactorRank(rank={self.rank}, rows={self.rows!r}, n_rows={n_rows}, "
+            f"n_factors={n_factors}, is_telling={self.is_telling})"
+        )
+
+
+@validate_params(
+    {
+        "X": "no_validation",
+        "y": ["array-like"],
+        "rows": [str, "array-like", None],
+        "bias": [str, list, tuple, None],
+        "n_groups": [Interval(Integral, 2, 50, closed="both")],
+        "n_resamples": [Interval(Integral, 19, None, closed="left")],
+        "level": [Interval(Real, 0, 1, closed="neither")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def factor_rank(
+    X, y, *, rows=None, bias=None, n_groups=5, n_resamples=200, level=0.05, random_state=None
+):
+    r"""Test whether clicks are relevance times examination, or how many such products they need.
+
+    Nearly all of unbiased learning to rank assumes that P(click) = relevance(document) x
+    examination(bias factor): the matrix of click rates has rank one. Real logs can refuse: users
+    trust the top positions, or good results draw the eye [1]_. Then one number a document is not
+    enough, and the rank says how many components a vector needs,
+
+    .. math:: P(c = 1 | x, t) = \sum_{k=1}^{r} r_k(x)\, o_k(t).
+
+    Parameters
+    ----------
+    X : frame of shape (n_rows, n_columns)
+        The click log, with ``qid``, ``position`` (or ``bias``), ``impressions`` where rows stand
+        for several, and, unless ``rows`` is named, ``doc`` or features. Rows without a position
+        were not shown.
+    y : array-like of shape (n_rows,)
+        Clicks, or clicks / impressions.
+    rows : str or array-like of shape (n_rows,), default=None
+        What to compare click rates by: a column of few values, such as ``"relevance"`` (the
+        grades), or one value for each row of X. Rows where it is missing are left out, with a
+        warning. By default, documents in ``n_groups`` groups of similar attractiveness.
+    bias : str or list of str, default=None
+        Columns whose values together are the bias factor; by default ``bias`` if there is one,
+        else ``position``.
+    n_groups : int, default=5
+        Groups of documents; fewer where few clicks tell documents apart. The rank cannot come
+        out larger.
+    n_resamples : int, default=200
+        Resamples of each test, at least 19.
+    level : float, default=0.05
+        Chance of finding one product too many.
+    random_state : int, RandomState instance or None, default=None
+        Splits the impressions and draws the resamples. Pass an int for the same result again.
+
+    Returns
+    -------
+    result : FactorRank
+        ``rank``, the table ``singular_values`` with their noise floor, the ``matrix``, and
+        ``summary()``.
+
+    Raises
+    ------
+    TypeError
+        X is no frame.
+    ValueError
+        There is one bias factor only, or one row, or no click; numbers of clicks or impressions
+        are not whole; columns are absent; there are more than 50 rows or 300 bias factors; there
+        are fewer than 30 documents to form groups of.
+    NotIdentifiableError
+        Without ``rows``: fewer than 30 documents were shown under several bias factors. With
+        ``rows``: no two of them were shown under the same two bias factors, so that nothing
+        contradicts one product.
+
+    See Also
+    --------
+    IdentifiabilityGraph : Whether a log determines relevance if one product is enough.
+    skultr.plotting.RankDisplay : The singular values with their floor, and the matrix.
+
+    Notes
+    -----
+    *Groups of documents.* Cells of single documents are too sparse for a matrix, so that documents
+    are grouped. Three things would make the rank of grouped click rates wrong, and each is met:
+
+    - Groups that are formed by the clicks that are then compared would be selected by their
+      noise. Half of the impressions form the groups, the other half is compared, and the other
+      way round.
+    - Within a group the better documents stand higher, so that raw click rates fall too steeply,
+      by a different slope in each group, even if one product is enough. So documents are only
+      compared with themselves: the curve of a group is the likeliest one given how many clicks
+      each document had (conditional likelihood). Under one product all groups have the same
+      curve, whatever policy ranked the documents and whatever their relevance.
+    - The scale of a group is free; in ``matrix`` it is such that the group's impressions would
+      have brought its clicks.
+
+    This needs documents that were seen under several bias factors, and rankings that do not
+    react to the clicks of this log. That one product is not enough can be relied on; how many
+    are is approximate, because documents still differ within groups. From the third on, singular
+    values below 0.02 of the first are taken for that, and not tested.
+
+    *Named rows* are compared by their raw click rates, as in [1]_. This assumes that documents
+    of one row (one grade) are alike, or at least that the old ranker places them without regard
+    to what makes them differ; else one product is rejected too often.
+
+    *The test* is sequential: rank 1 against more, rank 2 against more, and so on. The likeliest
+    matrix of the rank is fitted by Fisher's scoring. The score that is left, without what a
+    small change within the rank would explain and in units of its noise, is a matrix of
+    standardised residuals, and its largest singular value is the statistic. It weighs cells by
+    their precision, where a plain singular value is ruled by the cells with the largest rates:
+    a singular value may be below its floor and its test still reject. Noise is drawn by the
+    multiplier bootstrap of what each query contributed to the score. Queries must be
+    independent; clicks of a session, and sessions of a query, need not be. Below 30 queries (or
+    10 in the mean cell of named rows), documents (of named rows: impressions) are taken as
+    independent instead.
+
+    *Singular values* are those of the likeliest matrix without constraint, in which half a click
+    is added to each cell at the rate of the rank-1 fit: cells without impressions do not count as
+    rates of zero.
+
+    With ``link="logit"``, as published, :class:`~skultr.VectorizationRanker` models the logits of
+    a list, and needs two components for one product; the rank found here is that of
+    ``link="probability"``.
+
+    References
+    ----------
+    .. [1] M. Chen et al., "Scalar is Not Enough: Vectorization-based Unbiased Learning to Rank",
+       KDD 2022, section 1 and Figure 1.
+
+    Examples
+    --------
+    Users who examine by position only, and users who trust the top positions whatever stands
+    there:
+
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skultr.identifiability import factor_rank
+    >>> examination = np.array([0.68, 0.48, 0.28, 0.11])
+    >>> relevance, trust = np.array([0.1, 0.4, 0.9]), np.array([0.3, 0.2, 0.0, 0.0])
+    >>> rng = np.random.default_rng(0)
+    >>> log = pd.DataFrame({
+    ...     "qid": np.arange(40_000) // 4, "relevance": rng.integers(0, 3, 40_000),
+    ...     "position": np.tile([1, 2, 3, 4], 10_000),
+    ... })
+    >>> r, k = relevance[log["relevance"]], log["position"] - 1
+    >>> plain = rng.random(len(log)) < examination[k] * r
+    >>> trusting = rng.random(len(log)) < examination[k] * (r + trust[k] * (1 - r))
+    >>> factor_rank(log, plain, rows="relevance", random_state=0).rank
+    1
+    >>> result = factor_rank(log, trusting, rows="relevance", random_state=0)
+    >>> result.singular_values.round(3)
+            value  floor  p_value  share
+    number
+    1       0.993    NaN      NaN  0.996
+    2       0.066  0.020    0.005  0.004
+    3       0.005  0.015    0.761  0.000
+    """
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    data = read_table(X, y, rows, bias, n_groups, rng)
+    table = data.table
+    observed = table.scaled(table.saturated())
+    values = np.linalg.svd(observed, compute_uv=False)
+    least = _LEAST_OF_GROUPS * values[0] if rows is None else 0.0
+    rank, p_values, floors = _test_ranks(table, values, least, n_resamples, level, rng)
+    impressions = table.sums[1]
+    unit = "impressions" if rows is not None else "documents"
+    return FactorRank(
+        rank=rank,
+        singular_values=pd.DataFrame(
+            {
+                "value": values,
+                "floor": floors,
+                "p_value": p_values,
+                "share": values**2 / (values**2).sum(),
+            },
+            index=pd.RangeIndex(1, len(values) + 1, name="number"),
+        ),
+        matrix=pd.DataFrame(np.where(impressions > 0, observed, np.nan), data.rows, data.factors),
+        impressions=pd.DataFrame(impressions, data.rows, data.factors),
+        level=float(level),
+        n_resamples=int(n_resamples),
+        rows=data.rows.name,
+        independent="queries" if data.by_query else unit,
+        n_components=data.n_components,
+        yardstick=_BETWEEN_GROUPS if rows is None else _BETWEEN_ROWS,
+    )
+
+
+# The tests ----------------------------------------------------------------------------
+def _test_ranks(table, values, least, n_resamples, level, rng):
+    """The rank; p-value and floor of each singular value, NaN where there are none."""
+    n_values = len(values)
+    p_values, floors = np.full((2, n_values), np.nan)
+    fit = None
+    for rank in range(1, n_values):
+        if rank > 1 and values[rank] < least:
+            return rank, p_values, floors
+        fit = fit_low_rank(table, rank, fit)
+        found = np.linalg.svd(fit.residuals(fit.gradient[None]), compute_uv=False)[0, 0]
+        largest, plain = _under_the_fit(table, fit, n_resamples, rng)
+        p_values[rank] = (1 + (largest >= found).sum()) / (1 + n_resamples)
+        floors[rank:] = np.quantile(plain, 1 - level, axis=0)[rank:]
+        if p_values[rank] > level:
+            return rank, p_values, floors
+    return n_values, p_values, floors
+
+
+def _under_the_fit(table, fit, n_resamples, rng):
+    """What noise makes of a matrix of some rank.
+
+    Returns
+    -------
+    largest : ndarray of shape (n_resamples,)
+        Largest singular value of the standardised residuals.
+    plain : ndarray of shape (n_resamples, n_values)
+        Singular values of the click rates.
+    """
+    contributions, rate = table.contributions(fit.rate), table.scaled(fit.rate)
+    largest, plain = [], []
+    for first in range(0, n_resamples, _CHUNK):
+        n = min(_CHUNK, n_resamples - first)
+        noise = (contributions.T @ _multipliers(table, contributions.shape[0], n, rng)).T
+        noise = noise.reshape(n, *table.shape)
+        largest.append(np.linalg.svd(fit.residuals(noise), compute_uv=False)[:, 0])
+        change = table.centered(fit.rate, solve_each(fit.information, noise))
+        plain.append(np.linalg.svd(rate * (1 + change), compute_uv=False))
+    return np.concatenate(largest), np.concatenate(plain)
+
+
+def _multipliers(table, n_parts, n, rng):
+    """Random signs, under which many parts keep their size; a single one needs a normal law."""
+    if table.cluster is None:
+        return rng.standard_normal((n_parts, n))
+    return rng.choice([-1.0, 1.0], (n_parts, n))
+
+
+# The answer ---------------------------------------------------------------------------
+def _summary_lines(result):
+    values = result.singular_values
+    share = values.at[2, "value"] / values.at[1, "value"]
+    p_value = _p_text(values.at[2, "p_value"])
+    seen = f"the second singular value is {share:.2g} of the first."
+    if result.rank > 1:
+        products = result.rank
+        at_least = "at least " if products == len(values) else ""
+        return [
+            f"One number a document is NOT enough: the click rates need {at_least}{products} "
+            "products.",
+            f"Beyond the best rank-1 fit, {p_value}; {seen}",
+            f"To do: search VectorizationRanker over n_components from {products}, or take",
+            "AffineRanker if users trust the top.",
+        ]
+    if result.n_components > 1:
+        return [
+            "The log cannot tell whether one number a document is enough: its bias factors fall "
+            f"into {result.n_components} parts",
+            "that were never compared with each other. Within them one product is not rejected "
+            f"({p_value}).",
+            "To do: log rankings that vary more.",
+            "IdentifiabilityGraph.from_log(X) names the parts.",
+        ]
+    noise = f"noise alone reaches {result.detectable:.2g}"
+    if not result.is_telling:
+        return [
+            "The log is too small to tell whether one number a document is enough.",
+            f"The test does not reject it ({p_value}), but as for the second singular value over "
+            "the first,",
+            f"{noise}, and real departures are as small as {result.yardstick:g}.",
+            "To do: collect more clicks, or compare fewer rows or bias factors.",
+        ]
+    return [
+        "One number a document is enough: clicks agree with relevance times examination.",
+        f"Beyond the best rank-1 fit, {p_value}; {seen[:-1]}, and {noise}.",
+        "To do: nothing; rankers of one number a document, such as DLARanker, fit this log.",
+    ]
+
+
+def _p_text(p_value):
+    return f"p = {p_value:.3f}"

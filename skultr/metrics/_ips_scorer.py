@@ -1,0 +1,388 @@
+"""A ranking metric estimated from held-out clicks: model selection without annotation."""
+
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import column_or_1d
+
+from .._log._checks import (
+    check_clicks,
+    check_impressions,
+    check_positions,
+    check_propensity,
+    list_codes,
+    query_codes,
+    warn_about_lost_clicks,
+)
+from .._log._roles import FIT_ROLES, read_role
+from .._log._segments import offsets_from_sorted, sort_in_segment
+from ..exceptions import ClickDataWarning, python_value, warn_user
+from ..propensity._source import row_propensities
+from ._scorers import predict_within, request_roles
+
+__all__ = ["IPSEstimate", "IPSScorer"]
+
+
+_METRICS = ("arp", "dcg", "precision")
+
+
+class IPSEstimate(NamedTuple):
+    """What :meth:`IPSScorer.estimate` returns.
+
+    Parameters
+    ----------
+    value : float
+        The estimated metric; greater is better.
+    standard_error : float
+        Of ``value``, by how the queries differ; NaN for a single query. What the propensities
+        are off by is not in it.
+    effective_sample_size : float
+        Equally weighted clicks that would say as much, (Σ w)² / Σ w² (Kish).
+    largest_weight : float
+        Weight of the heaviest click, where the mean click weighs 1.
+    n_clicks : float
+        Clicks on rows that were shown.
+    """
+
+    value: float
+    standard_error: float
+    effective_sample_size: float
+    largest_weight: float
+    n_clicks: float
+
+
+class IPSScorer:
+    r"""Scorer: a ranking metric of an estimator's predictions, estimated from clicks.
+
+    A click on a document that was examined with probability :math:`p` counts :math:`1 / p`, so
+    that clicks at positions that few users look at are not outvoted by those at the top:
+
+    .. math::
+        \hat V = \frac{1}{n} \sum_{\text{sessions}} \sum_i \frac{c_i}{p_i} \lambda(\mathrm{rank}_i)
+
+    with the rank of row i among the rows of its list by falling prediction; equal predictions
+    share what their ranks give. If :math:`P(c = 1) = p\, r`, the expectation is the metric with
+    the relevance :math:`r` of the documents that were shown, whoever ranked them. Raw clicks, in
+    contrast, favour the model that is closest to the old ranking.
+
+    Parameters
+    ----------
+    metric : {"dcg", "precision", "arp"}, default="dcg"
+        What a relevant document gives at a rank: :math:`1 / \log_2(1 + \mathrm{rank})` or
+        :math:`1 / k` down to rank k, or :math:`-\mathrm{rank}` (average relevance position).
+    k : int or None, default=10
+        Ranks that count; None for all. "arp" always counts all.
+    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
+        Where examination probabilities come from: the role ``propensity`` of each row (also if
+        None); one number a position, from position 1; or an estimator, which is cloned and
+        fitted on the clicks that are scored. ``FrozenEstimator(fitted)`` keeps one that is
+        fitted already, which is faster in a search and the same for all folds.
+    clip : float in (0, 1], default=None
+        Propensities below are raised to it: less variance, and a bias toward the old ranking.
+    normalize : bool, default=False
+        Divide by :math:`\sum c_i / p_i`, the estimated relevance in all sessions, instead of by
+        their number (self-normalised, SNIPS). The value is then what a relevant document gives
+        on average (with "arp", minus its mean rank). It has less variance and a small bias, and
+        does not change if all propensities are off by one factor.
+
+    Raises
+    ------
+    ValueError
+        When made: if a parameter is not one of these. When called: if X has no ``qid`` or no
+        propensities, no shown row has a click, or predictions are missing.
+
+    See Also
+    --------
+    RankingScorer : Scores by human annotation.
+
+    Notes
+    -----
+    Never-shown candidates (no position) compete for ranks and give nothing: nobody could click
+    them. A model that ranks them high is judged too low, the more so the fewer the shown
+    documents are; where the logging policy left good documents out, no weight repairs it.
+
+    Propensities are often known up to one factor, as all estimates from clicks are. Without
+    ``normalize`` the value then has that factor; which model scores best does not depend on it.
+
+    Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
+    default (``enable_metadata_routing=True``). Impressions and click rates count as the sessions
+    that they stand for.
+
+    References
+    ----------
+    Joachims, Swaminathan & Schnabel (2017). Unbiased learning-to-rank with biased feedback. WSDM.
+
+    Swaminathan & Joachims (2015). The self-normalized estimator for counterfactual learning. NIPS.
+
+    Examples
+    --------
+    The document that half as many users looked at is as relevant as the first one:
+
+    >>> import pandas as pd
+    >>> from sklearn.dummy import DummyRegressor
+    >>> from skultr.metrics import IPSScorer
+    >>> X = pd.DataFrame({
+    ...     "qid": [1, 1], "position": [1, 2], "bm25": [0.3, 0.1], "impressions": [100, 100],
+    ... })
+    >>> click_rate = [0.4, 0.2]
+    >>> model = DummyRegressor().fit(X, click_rate)
+    >>> round(IPSScorer("precision", k=1, propensity=[1.0, 0.5])(model, X, click_rate), 3)
+    0.4
+    """
+
+    def __init__(self, metric="dcg", *, k=10, propensity=None, clip=None, normalize=False):
+        if metric not in _METRICS:
+            raise ValueError(
+                f"There is no metric {metric!r} that is linear in clicks; expected one of "
+                f"{sorted(_METRICS)}."
+            )
+        if not (k is None or (isinstance(k, Integral) and k >= 1)):
+            raise ValueError(f"k must be a whole number of ranks from 1, or None, got {k!r}.")
+        if not (clip is None or (isinstance(clip, Real) and 0 < clip <= 1)):
+            raise ValueError(
+                f"clip must lie in (0, 1], got {clip!r}: it is the smallest propensity, and no "
+                "click then weighs more than 1 / clip. None clips nothing."
+            )
+        self.metric = metric
+        self.k = k
+        self.propensity = propensity
+        self.clip = clip
+        self.normalize = normalize
+
+    def __call__(self, estimator, X, y, **roles):
+        """The estimated metric; greater is better.
+
+        Parameters
+        ----------
+        estimator : object
+            With ``predict(X)`` giving a score a row.
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        y : array-like of shape (n_rows,)
+            Clicks or click rates.
+        **roles
+            As in :meth:`estimate`.
+
+        Returns
+        -------
+        score : float
+        """
+        return self.estimate(estimator, X, y, **roles).value
+
+    def estimate(
+        self,
+        estimator,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        qid=None,
+        session=None,
+        doc=None,
+        position=None,
+        bias=None,
+        user=None,
+        propensity=None,
+        impressions=None,
+    ):
+        """The estimated metric, with its standard error and how evenly clicks carry it.
+
+        Parameters
+        ----------
+        estimator : object
+            With ``predict(X)`` giving a score a row.
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+            Held-out rows of the log: shown documents, and candidates that were not shown.
+        y : array-like of shape (n_rows,)
+            Clicks or click rates.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``.
+        qid, session, doc, position, bias, user, propensity, impressions : \
+                array-like of shape (n_rows,), default=None
+            Roles as keywords; they win over columns.
+
+        Returns
+        -------
+        estimate : IPSEstimate
+        """
+        roles = {
+            "qid": qid,
+            "session": session,
+            "doc": doc,
+            "position": position,
+            "bias": bias,
+            "user": user,
+            "propensity": propensity,
+            "impressions": impressions,
+        }
+        if y is None:
+            raise ValueError("IPSScorer scores by clicks, but y is None: pass y to the scorer.")
+        y = column_or_1d(y, dtype=np.float64)
+        check_consistent_length(X, y)
+        served = _read_served(X, y, sample_weight, roles)
+        weight = self._click_weights(served, X, y, sample_weight, roles)
+        credit = self._credits(served.list_, _predictions(estimator, X, roles["qid"], len(y)))
+        debiased = served.clicks * weight
+        total = debiased if self.normalize else served.sessions
+        value, error = _ratio(debiased * credit, total, served.query)
+        n_clicks, carried = served.clicks.sum(), debiased.sum()
+        return IPSEstimate(
+            value=value,
+            standard_error=error,
+            effective_sample_size=float(carried**2 / (debiased @ weight)),
+            largest_weight=float(weight[served.clicks > 0].max() * n_clicks / carried),
+            n_clicks=float(n_clicks),
+        )
+
+    def get_metadata_routing(self):
+        """Request for the roles as keyword metadata.
+
+        Returns
+        -------
+        request : MetadataRequest
+        """
+        return request_roles(self, (*FIT_ROLES, "sample_weight"))
+
+    def __repr__(self):
+        return (
+            f"IPSScorer({self.metric!r}, k={self.k!r}, propensity={self.propensity!r}, "
+            f"clip={self.clip!r}, normalize={self.normalize!r})"
+        )
+
+    def _click_weights(self, served, X, y, sample_weight, roles):
+        propensity, _ = row_propensities(
+            self.propensity, X, y, sample_weight, roles, default=_refuse_to_assume
+        )
+        propensity = check_propensity(propensity, served.shown)
+        return 1 / (propensity if self.clip is None else np.maximum(propensity, self.clip))
+
+    def _credits(self, list_, scores):
+        """What a relevant document gives at the rank of each row."""
+        order = sort_in_segment(list_, scores)
+        list_, scores = list_[order], scores[order]
+        offsets = offsets_from_sorted(list_)
+        length = np.diff(offsets)
+        rank = np.arange(len(order)) - np.repeat(offsets[:-1], length) + 1
+        credit = self._credit_of_rank(rank, np.repeat(length, length))
+        leads = np.ones(len(order), dtype=bool)
+        leads[1:] = (list_[1:] != list_[:-1]) | (scores[1:] != scores[:-1])
+        start = np.flatnonzero(leads)
+        size = np.diff(start, append=len(order))
+        shared = np.empty(len(order))
+        shared[order] = np.repeat(np.add.reduceat(credit, start) / size, size)
+        return shared
+
+    def _credit_of_rank(self, rank, length):
+        if self.metric == "arp":
+            return -rank.astype(float)
+        cutoff = length if self.k is None else self.k
+        counts = rank <= cutoff
+        return counts / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
+
+
+class _Served(NamedTuple):
+    """Rows of served lists: codes, what was shown, clicks, and the row's part of its sessions."""
+
+    query: np.ndarray
+    list_: np.ndarray
+    shown: np.ndarray
+    clicks: np.ndarray
+    sessions: np.ndarray
+
+
+def _read_served(X, y, sample_weight, roles):
+    qid = read_role(X, "qid", roles["qid"])
+    if qid is None:
+        raise ValueError(
+            "X has no column 'qid' and no qid= was passed: IPSScorer ranks the rows of a query "
+            "against each other. Rename the column of X that holds it to 'qid'; with arrays, "
+            "call sklearn.set_config(enable_metadata_routing=True) and pass qid= to the search."
+        )
+    rate = check_clicks(y)
+    weight = check_impressions(
+        read_role(X, "impressions", roles["impressions"]), sample_weight, len(y)
+    )
+    query, query_ids = query_codes(qid, len(y))
+    list_ = list_codes(query, read_role(X, "session", roles["session"]))
+    position = read_role(X, "position", roles["position"])
+    shown = weight > 0
+    if position is not None:
+        position = check_positions(position, list_)
+        shown &= position > 0
+        _check_one_row_a_position(list_, position, shown, query, query_ids)
+        _warn_about_cut_lists(list_[shown], position[shown])
+    warn_about_lost_clicks(rate, shown)
+    clicks = np.where(shown, rate * weight, 0.0)
+    if not clicks.any():
+        raise ValueError(
+            f"None of the {len(y)} rows was shown and clicked: nothing tells rankings apart. "
+            "Expected clicks in y; split into fewer folds, or score more of the log."
+        )
+    # The rows of a list stand for equally many sessions; where they do not, their mean counts.
+    n_shown = np.bincount(list_, shown)[list_]
+    sessions = np.where(shown, weight, 0.0) / np.maximum(n_shown, 1)
+    return _Served(query, list_, shown, clicks, sessions)
+
+
+def _warn_about_cut_lists(list_, position):
+    n_shown = np.bincount(list_)
+    deepest = np.zeros(len(n_shown), dtype=position.dtype)
+    np.maximum.at(deepest, list_, position)
+    cut = np.count_nonzero(deepest > n_shown) / max(np.count_nonzero(n_shown), 1)
+    if cut > 0.5:
+        warn_user(
+            f"{cut:.0%} of the lists have gaps in their positions: rows of one list seem to have "
+            "been split, so that rankings are judged on parts. Split by query, with QueryKFold.",
+            ClickDataWarning,
+        )
+
+
+def _check_one_row_a_position(list_, position, shown, query, query_ids):
+    rows = np.flatnonzero(shown)
+    rows = rows[np.lexsort((position[rows], list_[rows]))]
+    same = (list_[rows[1:]] == list_[rows[:-1]]) & (position[rows[1:]] == position[rows[:-1]])
+    if same.any():
+        row = rows[1:][same][0]
+        raise ValueError(
+            f"Two rows of one list stand at position {position[row]} (query "
+            f"{python_value(query_ids[query[row]])!r}); expected one row a position. If a query "
+            "was served several times, name each result page in a column 'session' (or pass "
+            "session=)."
+        )
+
+
+def _predictions(estimator, X, qid, n_rows):
+    scores = np.asarray(predict_within(estimator, X, qid), dtype=float)
+    if scores.shape != (n_rows,):
+        raise ValueError(
+            f"{type(estimator).__name__}.predict gave the shape {scores.shape}; expected one "
+            f"score a row, that is ({n_rows},)."
+        )
+    missing = np.isnan(scores)
+    if missing.any():
+        raise ValueError(
+            f"{type(estimator).__name__}.predict gave NaN in {int(missing.sum())} of {n_rows} "
+            f"rows, first in row {int(missing.argmax())}; expected a score in every row."
+        )
+    return scores
+
+
+def _refuse_to_assume():
+    raise ValueError(
+        "IPSScorer needs propensities, and an assumed curve would decide which model wins: found "
+        "neither a role 'propensity' nor the parameter. Pass propensity= one probability a "
+        "position, or an estimator such as skultr.propensity.RegressionEMPropensity()."
+    )
+
+
+def _ratio(numerator, denominator, query):
+    """The ratio of two sums, and its standard error by linearisation over the queries."""
+    total = denominator.sum()
+    value = numerator.sum() / total
+    residual = np.bincount(query, numerator - value * denominator)
+    n_queries = len(residual)
+    if n_queries < 2:
+        return float(value), np.nan
+    variance = n_queries / (n_queries - 1) * (residual**2).sum() / total**2
+    return float(value), float(np.sqrt(variance))

@@ -1,0 +1,161 @@
+"""The template of all propensity estimators: ``fit`` checks the log, ``predict`` the rows."""
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
+from .._sklearn import check_sample_weight
+
+__all__ = ["LEAST", "QUANTILE", "BasePropensity"]
+
+
+#: No propensity is smaller, so that each is one that rankers take.
+LEAST = 1e-6
+
+
+#: Of the normal distribution, for intervals of 95 %.
+QUANTILE = 1.959964
+
+
+class BasePropensity(BaseEstimator):
+    """Estimators of the probability that a row was examined, from a click log.
+
+    Subclasses write ``_fit(X, y, sample_weight, roles)`` and ``_predict(X, values, shown,
+    roles)``, the propensities of the rows that were ``shown``, under the bias factors ``values``.
+    """
+
+    # Requested by default, as rankers do.
+    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
+    __metadata_request__predict = dict.fromkeys(("position", "bias", "user"), True)
+
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        qid=None,
+        session=None,
+        doc=None,
+        position=None,
+        bias=None,
+        user=None,
+        impressions=None,
+    ):
+        """Estimate examination from a click log.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            The click log, one row a shown document, with its roles as columns. Features are read
+            only by estimators that use them, or where no column ``doc`` names the documents.
+        y : array-like of shape (n_rows,)
+            Click (0 or 1), or click rate where a row stands for several impressions.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``.
+        qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \
+                default=None
+            Roles of the rows; a keyword wins over a column of the same name.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a role or ``y`` holds what it cannot, or the log determines no examination.
+        """
+        self._validate_params()
+        roles = {
+            "qid": qid,
+            "session": session,
+            "doc": doc,
+            "position": position,
+            "bias": bias,
+            "user": user,
+            "impressions": impressions,
+        }
+        X = self._checked(X, reset=True)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: pass "
+                "the clicks (0 or 1) or click rates of the rows."
+            )
+        y = column_or_1d(y, warn=True, dtype=np.float64)
+        check_consistent_length(X, y)
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, X)
+        self._has_bias = self._read_bias(X, roles) is not None
+        self._fit(X, y, sample_weight, roles)
+        return self
+
+    def predict(self, X, *, position=None, bias=None, user=None):
+        """Examination probability of each row.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            A frame holds the bias factors in its column ``bias``, else ``position``, and the
+            users, where they have curves of their own.
+        position, bias, user : array-like of shape (n_rows,), default=None
+            The same for arrays.
+
+        Returns
+        -------
+        propensity : ndarray of shape (n_rows,)
+            In (0, 1], up to one factor: the best examined factor has 1. 0 where a row was not
+            shown.
+
+        Raises
+        ------
+        ValueError
+            If nothing is known of a position or bias factor.
+        """
+        check_is_fitted(self)
+        if not (self._has_bias and is_frame(X)):  # a frame's features are not read
+            X = self._checked(X, reset=False)
+        if not self._has_bias:
+            return np.ones(X.shape[0])
+        values = self._read_bias(X, {"position": position, "bias": bias})
+        if values is None:
+            raise ValueError(
+                "X has neither a column 'position' nor 'bias', and neither was passed: expected "
+                "the bias factor that each row was shown under, as in fit."
+            )
+        shown = ~np.isnan(values)
+        propensity = np.zeros(len(values))
+        propensity[shown] = self._predict(X, values, shown, {"user": user})
+        return propensity
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def columns_read(self):
+        """Names of columns without a role that the estimator reads; no ranker's features."""
+        return set()
+
+    # What comes in ------------------------------------------------------------------------
+    def _checked(self, X, *, reset):
+        """X with its features counted and named; those of a frame are not read."""
+        if not is_frame(X):
+            return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
+        names = [name for name in feature_columns(X) if name not in self.columns_read()]
+        if reset and not names:
+            self.n_features_in_ = 0
+            vars(self).pop("feature_names_in_", None)
+        elif names:
+            validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
+        return X
+
+    def _read_bias(self, X, roles):
+        """The bias factor of each row, NaN where it was not shown; None where X has none."""
+        values = read_role(X, "bias", roles["bias"])
+        return read_role(X, "position", roles["position"]) if values is None else values

@@ -1,0 +1,146 @@
+"""Where propensities come from: the role, a curve by position, or an estimator."""
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.utils import check_random_state
+
+from .._log._roles import is_frame, read_features, read_role, role_columns
+from .._sklearn import HasMethods, StrOptions, seeded_clone
+
+__all__ = ["PROPENSITY_CONSTRAINT", "columns_of_source", "row_propensities"]
+
+
+#: What scikit-learn may find in a parameter ``propensity``.
+PROPENSITY_CONSTRAINT = [
+    StrOptions({"column"}),
+    "array-like",
+    HasMethods(["fit", "predict"]),
+    None,
+]
+
+
+_PREDICT_ROLES = ("position", "bias", "user")
+
+
+def row_propensities(source, X, y, sample_weight, roles, *, default, random_state=None):
+    """The examination probability of each row, by the parameter ``propensity`` of an estimator.
+
+    Parameters
+    ----------
+    source : "column", array-like of shape (n_positions,), estimator or None
+        None takes the role where there is one, else the ``default``.
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    y : ndarray of shape (n_rows,)
+    sample_weight : ndarray of shape (n_rows,) or None
+    roles : dict of str to array-like
+        Keyword metadata, which wins over columns.
+    default : callable
+        Gives the estimator where nothing else does.
+    random_state : int, RandomState instance or None, default=None
+        Seeds an estimator that can be seeded and is not.
+
+    Returns
+    -------
+    propensity : ndarray of shape (n_rows,)
+        Not checked here; whatever where a row was not shown.
+    estimator : estimator or None
+        The fitted clone of the source, if it is an estimator.
+
+    Raises
+    ------
+    ValueError
+        If the role is asked for and absent, or there and not asked for, or the curve does not
+        fit the positions.
+    """
+    column = read_role(X, "propensity", roles.get("propensity"))
+    if isinstance(source, str) and column is None:
+        raise ValueError(
+            "propensity='column', but X has no column 'propensity' and no propensity was passed. "
+            "Add the role, or give the propensities by position."
+        )
+    if column is not None:
+        if source is None or isinstance(source, str):
+            return column, None
+        raise ValueError(
+            "The log has the role 'propensity' and the parameter propensity is "
+            f"{type(source).__name__}: two answers to one question. Drop the column, or set "
+            "propensity='column'."
+        )
+    source = default() if source is None else source
+    if not hasattr(source, "fit"):
+        return _from_curve(source, X, roles), None
+    if isinstance(source, type):
+        raise ValueError(
+            f"propensity is the class {source.__name__}; expected an estimator. Call it: "
+            f"{source.__name__}()."
+        )
+    if hasattr(source, "rank"):
+        raise ValueError(
+            f"propensity is a {type(source).__name__}, which predicts relevance; expected an "
+            "estimator that predicts examination, such as those of skultr.propensity "
+            "(RegressionEMPropensity, DualLearningPropensity, ...)."
+        )
+    seed = check_random_state(random_state).randint(2**31 - 1)
+    estimator = seeded_clone(source, seed)
+    given = {role: value for role, value in roles.items() if value is not None}
+    if hasattr(estimator, "columns_read"):  # ours, frozen or not, read keywords
+        estimator.fit(X, y, sample_weight, **given)
+        of_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
+        return np.asarray(estimator.predict(X, **of_rows), dtype=float), estimator
+    # Any other estimator reads its roles as columns.
+    log = _one_frame(X, given)
+    # A Pipeline takes no weights, and needs none where there are none.
+    estimator.fit(log, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
+    return np.asarray(estimator.predict(log), dtype=float), estimator
+
+
+def columns_of_source(source):
+    """Columns without a role that the source reads: they are no features of a ranker."""
+    if isinstance(source, type) or not hasattr(source, "columns_read"):
+        return set()
+    return source.columns_read()
+
+
+def _from_curve(curve, X, roles):
+    position = read_role(X, "position", roles.get("position"))
+    if position is None:
+        raise ValueError(
+            "propensity is a curve by position, but X has no column 'position' and no position "
+            "was passed. Add the role."
+        )
+    shown = position > 0
+    curve = _check_curve(curve, int(position[shown].max(initial=0)))
+    propensity = np.ones(len(position))
+    propensity[shown] = curve[position[shown].astype(np.intp) - 1]
+    return propensity
+
+
+def _check_curve(curve, deepest):
+    curve = np.asarray(curve, dtype=float)
+    if curve.ndim != 1 or len(curve) < deepest:
+        raise ValueError(
+            f"propensity has shape {curve.shape}; expected one examination probability a position "
+            f"and the log shows positions up to {deepest}."
+        )
+    bad = np.flatnonzero(~((curve > 0) & (curve <= 1)))
+    if len(bad):
+        raise ValueError(
+            f"propensity must lie in (0, 1] at every position, got {curve[bad[0]]:g} at position "
+            f"{bad[0] + 1}."
+        )
+    return curve
+
+
+def _one_frame(X, given):
+    """X with the roles that came as keywords as columns, for estimators that read columns."""
+    given = {role: read_role(X, role, value) for role, value in given.items()}
+    if is_frame(X) and not given:
+        return X
+    if is_frame(X):
+        columns = {role: read_role(X, role) for role in role_columns(X)}
+        features = read_features(X)
+    else:
+        columns, features = {}, pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
+        features.columns = [f"x{place}" for place in range(features.shape[1])]
+    return pd.concat([pd.DataFrame({**columns, **given}), features], axis=1)

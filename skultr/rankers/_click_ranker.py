@@ -1,0 +1,220 @@
+"""Rankers that explain clicks by relevance and examination, with relevance of either kind."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit, log_expit, logit
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._log._factors import examination_table, factor_codes, warn_unless_identifiable
+from .._log._hashing import match_rows
+from .._log._roles import read_role
+from .._models._tabular import fit_factors, fit_tabular, loss_of_objective
+from .._sklearn import StrOptions, safe_indexing
+from .._torch._net import NeuralEstimator
+from ..exceptions import python_value, warn_user
+from ._ranker import BaseRanker
+
+__all__ = ["ClickRanker"]
+
+
+#: Newton steps at most; logs of thousands of sparse factors need the most.
+_MAX_ITER = 300
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClickRanker(NeuralEstimator, BaseRanker):
+    """Relevance and examination from the same clicks; relevance a network or a table.
+
+    Subclasses write ``_fit_network(log, task)`` and say in ``_tabular_model`` how the table is
+    fitted.
+    """
+
+    relevance: str = "network"
+    objective: str = "auto"
+    check_identifiability: bool = True
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **NeuralEstimator._parameter_constraints,
+        "relevance": [StrOptions({"network", "embedding"})],
+        "objective": [StrOptions({"auto", "conditional", "published"})],
+        "check_identifiability": ["boolean"],
+    }
+    #: Whether the network gives probabilities, and not only scores to compare.
+    _network_gives_probabilities = True
+
+    def _fit(self, log, task):
+        if self.check_identifiability:
+            warn_unless_identifiable(log, network=self.relevance == "network")
+        if self.relevance == "network":
+            self._fit_network(log, task)
+        else:
+            self._fit_embedding(log)
+
+    def _n_subtasks(self):
+        return super()._n_subtasks() if self.relevance == "network" else 0
+
+    def predict(self, X, *, doc=None):
+        """Relevance scores: higher is more relevant, comparable within a query.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            Candidates. A frame needs the features only, and role columns are ignored; with
+            ``relevance="embedding"`` it needs the column ``doc`` instead, if the training log
+            had it.
+        doc : array-like of shape (n_rows,), default=None
+            Documents of the rows of an array, read only with ``relevance="embedding"``.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+
+        Raises
+        ------
+        ValueError
+            With ``relevance="embedding"``, if a document was not shown in the training log.
+        """
+        check_is_fitted(self)
+        if self.relevance == "network":
+            return self._score(self._read_features(X, reset=False))
+        return self._relevance_of(X, doc)
+
+    def predict_click(self, X, *, doc=None, bias=None, position=None):
+        """P(click) of each row, shown under its bias factor.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            A frame holds the bias factors in its column ``bias``, else ``position``.
+        doc, bias, position : array-like of shape (n_rows,), default=None
+            The same for arrays.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_rows,)
+            0 where a row has no bias factor, because it was not shown.
+
+        Raises
+        ------
+        ValueError
+            If a bias factor was not in the training log.
+        """
+        check_is_fitted(self)
+        factor = factor_codes(self._bias_values, X, bias, position)
+        shown = np.flatnonzero(factor >= 0)
+        # Candidates that were never shown may be documents that an embedding does not know.
+        doc = read_role(X, "doc", doc) if self.relevance == "embedding" else None
+        relevance = self.predict(safe_indexing(X, shown), doc=None if doc is None else doc[shown])
+        probability = np.zeros(len(factor))
+        probability[shown] = self._click_probability(relevance, self._factor_logits[factor[shown]])
+        return probability
+
+    def _click_probability(self, relevance, logits):
+        if self.link_ == "additive":
+            return expit(logit(relevance) + logits)
+        return np.minimum(relevance * np.exp(logits), 1.0)
+
+    @property
+    def _needs_features(self):
+        return self.relevance == "network"
+
+    # The network -----------------------------------------------------------------------
+    def _score(self, features):
+        scores = super()._score(features)
+        return expit(scores) if self._network_gives_probabilities else scores
+
+    def _fit_factors_again(self, log, link="product"):
+        """Examination of the greatest likelihood given the relevance that was learned.
+
+        Training leaves it with the noise of the last batches, and without the held-out queries.
+        """
+        rows = log.shown
+        score = NeuralEstimator._score(self, log.features)[log.doc[rows]]
+        logits = fit_factors(
+            log_expit(score) if link == "product" else score,
+            log.bias[rows],
+            log.clicks[rows],
+            log.weight[rows],
+            link=link,
+            n_factors=len(log.bias_values),
+        )
+        self._remember_factors(log, logits, link)
+
+    # The embedding ---------------------------------------------------------------------
+    def _fit_embedding(self, log):
+        rows = log.shown
+        random = check_random_state(self.random_state)
+        fit = fit_tabular(
+            log.doc[rows],
+            log.bias[rows],
+            log.clicks[rows],
+            log.weight[rows],
+            **self._tabular_settings(log),
+            start=self._random_examination(random, len(log.bias_values)),
+            n_docs=len(log.features),
+            n_factors=len(log.bias_values),
+            max_iter=_MAX_ITER,
+        )
+        if not fit.converged:
+            warn_user(
+                f"The embedding did not converge in {fit.n_iter} steps: a log of few impressions "
+                "a document and bias factor hardly determines them. Merge factors with "
+                "IdentifiabilityRepair, or use relevance='network'.",
+                ConvergenceWarning,
+            )
+        self.n_iter_ = fit.n_iter
+        self._remember_documents(log, fit.relevance)
+        self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
+
+    def _tabular_settings(self, log):
+        model = self._tabular_model()
+        if "link" in model:  # the additive link has no conditional form
+            return model
+        loss = loss_of_objective(self.objective, model["loss"], log.doc, log.clicks)
+        return {**model, "loss": loss}
+
+    def _random_examination(self, random, n_factors):
+        """Where the table begins; it decides the answer where the log does not."""
+        return random.uniform(size=n_factors)
+
+    def _remember_factors(self, log, logits, link, standard_error=None):
+        self.link_, self._factor_logits, self._bias_values = link, logits, log.bias_values
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias], standard_error)
+
+    def _remember_documents(self, log, relevance):
+        known = ~np.isnan(relevance)
+        if log.doc_ids is None:
+            self._features = log.features[known]
+            self.relevance_ = pd.Series(relevance[known], name="relevance")
+        else:
+            self._features = None
+            ids = pd.Index(log.doc_ids[known], name="doc")
+            self.relevance_ = pd.Series(relevance[known], ids, name="relevance")
+
+    def _relevance_of(self, X, doc):
+        if self._features is not None:
+            place, _ = match_rows(self._features, self._read_features(X, reset=False))
+            names = np.arange(len(place))
+        else:
+            names = read_role(X, "doc", doc)
+            if names is None:
+                raise ValueError(
+                    "X has no column 'doc' and no doc was passed: with relevance='embedding' a "
+                    "document is scored by its id, as in the training log. To score by features, "
+                    "use relevance='network', or DistilledRanker around this ranker."
+                )
+            place = self.relevance_.index.get_indexer(names)
+        unseen = place < 0
+        if unseen.any():
+            example = python_value(names[unseen][0])
+            raise ValueError(
+                f"{int(unseen.sum())} of {len(place)} rows hold a document that was not shown in "
+                f"the training log (first: {'row' if self._features is not None else 'doc'} "
+                f"{example!r}); an embedding knows only those {len(self.relevance_)} documents. "
+                "DistilledRanker around this ranker scores unseen documents by their features."
+            )
+        return self.relevance_.to_numpy()[place]

@@ -1,0 +1,189 @@
+"""Dual learning: relevance and examination, each weighted by the inverse of the other."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+from scipy.special import expit
+
+from .._log._factors import examination_table, lists_per_unit
+from .._models._tabular import fit_factors
+from .._sklearn import Interval
+from .._torch._joint import (
+    DualLoss,
+    DualModule,
+    likeliest_examination,
+)
+from ..exceptions import ClickDataWarning, warn_user
+from ._click_ranker import ClickRanker
+
+__all__ = ["DLARanker"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DLARanker(ClickRanker):
+    r"""Dual learning algorithm: relevance and examination from the same clicks.
+
+    A network scores relevance, a table holds one logit a bias factor for examination. Each list's
+    clicks, weighted by the inverse of the one, train the other (Ai et al. 2018):
+
+    .. math::
+        L = -\sum_i c_i \frac{o_1}{o_i} \log \mathrm{softmax}(g)_i
+            -\sum_i c_i \frac{r_1}{r_i} \log \mathrm{softmax}(h)_i ,
+
+    with :math:`o_1` the most frequent bias factor (usually the first position) and :math:`r_1` the
+    first shown row of the list.
+
+    Assumes :math:`P(c = 1) = o(\text{bias factor})\, r(x)`, and a log in which the same (or
+    similar) documents were shown under several bias factors. A log that always showed a document
+    in one place determines neither part: what separates them is then the network's inability to
+    see the position through the features, and ``fit`` says so.
+
+    A network's scores are relative. For ``predict_click`` they get the constant of each bias
+    factor under which the clicks of the training log are likeliest,
+    :math:`P(c = 1) = \sigma(g(x) + a_t)`.
+
+    Parameters
+    ----------
+    relevance : {"network", "embedding"}, default="network"
+        A network of the features, or one number a document, which needs neither features nor
+        epochs: the fixed point of alternating least squares,
+        :math:`r_d \leftarrow \sum c\,o / \sum o^2` and :math:`o_t \leftarrow \sum c\,r / \sum
+        r^2` over impressions, found by Newton's method.
+    objective : {"auto", "conditional", "published"}, default="auto"
+        What an embedding is fitted by: the likelihood of where the clicks of each document fell,
+        given their number (the same for all rankers), or the published objective, which is biased
+        where documents have few clicks; by default the first below 30 clicks a document, on
+        average (see :ref:`embedding`).
+    check_identifiability : bool, default=True
+        Warn where the log does not determine relevance.
+    examination_learning_rate : float, default=0.05
+        Step size of the examination logits.
+    max_weight : float, default=None
+        Cap on the inverse weights of both parts; no cap by default.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    examination_ : DataFrame
+        Bias factor (index ``bias``) to estimated ``examination``, relative to the first factor,
+        with ``impressions`` and ``clicks``. Of the greatest click likelihood given the relevance
+        that was learned, because the logits of the training carry the noise of its last batches.
+        With an embedding also ``standard_error``, that of log examination (infinite where it is
+        not connected with the first factor, NaN for more than 1,500 factors).
+    relevance_ : Series
+        Only with an embedding: relevance in [0, 1] by ``doc`` (by number where the log has no
+        such column), up to one factor.
+    network_ : torch.nn.Sequential
+        Scaling of the features, then the scoring network.
+    net_ : skorch.NeuralNet
+        What trained it.
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
+        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    n_iter_ : int
+        Epochs run.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    References
+    ----------
+    Ai, Bi, Luo, Guo & Croft (2018). Unbiased learning to rank with unbiased propensity
+    estimation. SIGIR. The embedding is that of Chen et al. (2024), Identifiability matters:
+    revealing the hidden recoverable condition in unbiased learning to rank, ICML, appendix C.3.
+
+    Examples
+    --------
+    >>> from skultr import DLARanker
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents, n_sessions=500, policy=PlackettLucePolicy(), random_state=0
+    ... )
+    >>> ranker = DLARanker(max_epochs=2, random_state=0).fit(log, clicks)
+    >>> ranker.predict(documents).shape
+    (1000,)
+    >>> list(ranker.examination_.columns)
+    ['examination', 'impressions', 'clicks']
+    """
+
+    examination_learning_rate: float = 0.05
+    max_weight: float | None = None
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **ClickRanker._parameter_constraints,
+        "examination_learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "max_weight": [Interval(Real, 1, None, closed="left"), None],
+    }
+
+    # Its two parts are relative, each to a constant of its own.
+    _network_gives_probabilities = False
+
+    def _tabular_model(self):
+        return {"loss": "squares"}
+
+    def _fit_network(self, log, task):
+        rows = log.shown
+        impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
+        training, _ = log.tempered(self.traffic_exponent)
+        with self._seeded():
+            network = self._network(log.shown_features())
+            module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
+            self._train(
+                module,
+                DualLoss(lists_per_unit(training, training.clicks), self.max_weight),
+                training,
+                training.clicks,
+                click_only=True,
+                task=task,
+                # A logit a factor needs steps of its own size, and no pull toward zero.
+                param_groups=[
+                    ("examination", {"lr": self.examination_learning_rate, "weight_decay": 0.0})
+                ],
+            )
+        relevance = self._score(log.features)[log.doc]
+        start = module.examination.detach().double().cpu().numpy()
+        logits = likeliest_examination(training, relevance, start - start.mean())
+        self._warn_about_unknown(log.bias_values[np.isnan(logits)])
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
+        self._remember_level(log, relevance)
+
+    def _remember_level(self, log, scores):
+        """A constant a factor that brings scores to the level of the clicks."""
+        rows = log.shown
+        self._bias_values = log.bias_values
+        self._factor_logits = fit_factors(
+            scores[rows],
+            log.bias[rows],
+            log.clicks[rows],
+            log.weight[rows],
+            link="additive",
+            n_factors=len(log.bias_values),
+        )
+
+    def _click_probability(self, relevance, logits):
+        if self.relevance == "network":
+            return expit(relevance + logits)
+        return super()._click_probability(relevance, logits)
+
+    def _warn_about_unknown(self, factors):
+        if 0 < len(factors) < len(self.net_.module_.examination):  # a log without clicks warned
+            warn_user(
+                f"{len(factors)} bias factors stand in no list with a click, such as "
+                f"{factors[:3].tolist()}: the log does not determine their examination, which is "
+                "NaN in examination_.",
+                ClickDataWarning,
+            )

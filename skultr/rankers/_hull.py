@@ -1,0 +1,54 @@
+"""The convex hull of points, of whatever dimension they span."""
+
+import numpy as np
+from scipy.spatial import ConvexHull
+
+__all__ = ["Hull"]
+
+
+#: Numbers held at a time, of points by facets.
+_MAX_CELLS = 1 << 22
+
+
+class Hull:
+    """The convex hull of points.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_points, n_dimensions)
+        They may be few, repeated, or lie on a line: the hull is that of the space they span.
+    """
+
+    def __init__(self, points):
+        self.center = points.mean(axis=0)
+        _, size, axes = np.linalg.svd(points - self.center, full_matrices=False)
+        self._axes = axes[size > 1e-6 * max(size[0], 1e-300)]
+        flat = (points - self.center) @ self._axes.T
+        if flat.shape[1] == 0:
+            self._normals, self._bounds = np.empty((0, 0)), np.empty(0)
+        elif flat.shape[1] == 1:  # Qhull begins at two dimensions
+            self._normals = np.array([[1.0], [-1.0]])
+            self._bounds = np.array([flat.max(), -flat.min()])
+        else:
+            facets = ConvexHull(flat, qhull_options="QJ Pp").equations
+            self._normals, self._bounds = facets[:, :-1], -facets[:, -1]
+
+    def pull_in(self, points):
+        """Points outside moved straight toward the mean of the hull's points, to its surface.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, n_dimensions)
+
+        Returns
+        -------
+        inside : ndarray of shape (n, n_dimensions)
+        """
+        flat = (points - self.center) @ self._axes.T
+        excess = np.ones(len(flat))
+        chunk = max(1, _MAX_CELLS // max(len(self._bounds), 1))
+        for start in range(0, len(flat), chunk):
+            rows = slice(start, start + chunk)
+            reach = flat[rows] @ self._normals.T / self._bounds
+            excess[rows] = np.maximum(reach.max(axis=1, initial=0.0), 1.0)
+        return self.center + (flat / excess[:, None]) @ self._axes

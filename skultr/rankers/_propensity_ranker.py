@@ -1,0 +1,123 @@
+"""What rankers of weighted clicks share: the learner, and where propensities come from."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from sklearn.utils import check_random_state
+
+from .._log._checks import check_positions, list_codes, query_codes
+from .._log._factors import examination_table
+from .._log._roles import is_frame, read_role, without_columns
+from .._sklearn import HasMethods, Interval
+from .._torch._net import NeuralEstimator
+from ..exceptions import AssumptionWarning, warn_user
+from ..propensity._known import PowerLawPropensity
+from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
+from ..propensity._weights import debias_clicks
+from ._ranker import BaseRanker
+
+__all__ = ["LearnerRanker", "PropensityRanker"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LearnerRanker(NeuralEstimator, BaseRanker):
+    """A ranker whose learner is a network, or any ``estimator``.
+
+    Subclasses write ``_fit_network(log, task)`` and ``_fit_estimator(log, seed)``, which returns
+    the fitted clone of ``estimator``.
+    """
+
+    estimator: object = None
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **NeuralEstimator._parameter_constraints,
+        "estimator": [HasMethods(["fit", "predict"]), None],
+    }
+
+    def _fit(self, log, task):
+        for name in ("estimator_", "network_", "net_", "history_", "n_iter_"):
+            vars(self).pop(name, None)  # of an earlier fit with another learner
+        if self.estimator is None:
+            self._fit_network(log, task)
+        else:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self.estimator_ = self._fit_estimator(log, seed)
+
+    def _n_subtasks(self):
+        return super()._n_subtasks() if self.estimator is None else 0
+
+    def _score(self, features):
+        if not hasattr(self, "estimator_"):
+            return super()._score(features)
+        return np.asarray(self.estimator_.predict(features), dtype=float)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PropensityRanker(BaseRanker):
+    """A ranker that needs the examination probability of every row."""
+
+    propensity: object = None
+    clip: float | None = None
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        "propensity": PROPENSITY_CONSTRAINT,
+        "clip": [Interval(Real, 0, 1, closed="right"), None],
+    }
+
+    def _read_features(self, X, *, reset):
+        read = columns_of_source(self.propensity)
+        if read and is_frame(X):
+            X = without_columns(nw.from_native(X, eager_only=True), read).to_native()
+        return super()._read_features(X, reset=reset)
+
+    def _complete_roles(self, X, y, sample_weight, roles):
+        roles = _with_positions(X, y, roles)
+        propensity, estimator = row_propensities(
+            self.propensity,
+            X,
+            y,
+            sample_weight,
+            roles,
+            default=_assumed_curve,
+            random_state=self.random_state,
+        )
+        vars(self).pop("propensity_", None)
+        if estimator is not None:
+            self.propensity_ = estimator
+        return {**roles, "propensity": propensity}
+
+    def _divisors(self, log):
+        """Propensity by which the clicks of each row are divided."""
+        return log.propensity if self.clip is None else np.maximum(log.propensity, self.clip)
+
+    def _debiased_clicks(self, log, normalize=False):
+        """Clicks over propensities, a number a row; keeps the diagnostics of the weights."""
+        self.examination_ = examination_table(log, log.propensity)
+        debiased = debias_clicks(log, log.propensity, clip=self.clip, normalize=normalize)
+        self.effective_sample_size_ = debiased.effective_sample_size
+        self.largest_weight_ = debiased.largest_weight
+        self.clipped_share_ = debiased.clipped_share
+        return debiased.clicks
+
+
+def _with_positions(X, y, roles):
+    """The roles with the order of the rows for positions, where nothing says where a row stood."""
+    if read_role(X, "position", roles["position"]) is not None:
+        return roles
+    qid = read_role(X, "qid", roles["qid"])
+    query, _ = query_codes(qid, len(y))
+    list_ = list_codes(query, read_role(X, "session", roles["session"]))
+    if qid is None:  # said once; the log shall not say it again
+        roles = {**roles, "qid": query}
+    return {**roles, "position": check_positions(None, list_)}
+
+
+def _assumed_curve():
+    warn_user(
+        "No propensities given: examination is assumed to fall as 1 / position. Pass "
+        "propensity=, or add the column 'propensity'.",
+        AssumptionWarning,
+    )
+    return PowerLawPropensity(eta=1.0)

@@ -1,0 +1,178 @@
+"""Propensity ratio scoring: pairs of a click and a missing click."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .._log._factors import lists_per_unit
+from .._log._segments import rectangles
+from .._torch._losses import ListLoss, propensity_ratio_loss
+from .._torch._networks import ListScores
+from ..propensity._weights import document_labels
+from ._learners import fit_learner
+from ._propensity_ranker import LearnerRanker, PropensityRanker
+from ._tree_objectives import PairObjective
+
+__all__ = ["PRSRanker"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PRSRanker(PropensityRanker, LearnerRanker):
+    r"""Propensity ratio scoring: a missing click counts less where it may not have been looked at.
+
+    Every clicked row is compared with every row that was not clicked in the same list. A pair
+    weighs :math:`p_j / p_i`: the click :math:`i` by the inverse of its propensity, and the missing
+    click :math:`j` by its own, because what was hardly examined says little by not being clicked
+    (Wang et al. 2021). The loss is logistic, times the nDCG that swapping the two would change:
+
+    .. math::
+        L = \sum_{c_i = 1, c_j = 0} \frac{p_j}{p_i}\,
+            |\Delta\mathrm{nDCG}_{ij}|\, \log(1 + e^{s_j - s_i}) .
+
+    The roles of the two are those of the clicks, whichever of them the model ranks higher.
+
+    Assumes that relevance is a *property* of the document: it is relevant to everybody or to
+    nobody. Where users find a document relevant with some probability, as on graded scales, the
+    pairs do not order documents by that probability, and the ranker can end below the naive one;
+    use :class:`IPSRanker` there.
+
+    Parameters
+    ----------
+    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
+        Where the examination probabilities come from, as in :class:`IPSRanker`.
+    clip : float in (0, 1], default=None
+        Propensities below it are raised to it.
+    estimator : LightGBM ranker, default=None
+        What learns instead of a network; its objective becomes the loss above.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    examination_ : DataFrame
+        Bias factor (index ``bias``) to the propensity used (``examination``, relative to the
+        first factor), with ``impressions`` and ``clicks``.
+    propensity_ : estimator
+        The fitted clone, where ``propensity`` is an estimator (or assumed).
+    effective_sample_size_ : float
+        How many equally weighted clicks would estimate as precisely: (Σ w)² / Σ w².
+    largest_weight_ : float
+        Weight of the heaviest click, where the mean click weighs 1.
+    clipped_share_ : float
+        Share of the clicks whose propensity was raised to ``clip``.
+    estimator_ : estimator
+        The fitted clone of ``estimator``; the next four are absent then.
+    network_ : torch.nn.Sequential
+        Scaling of the features, then the scoring network.
+    net_ : skorch.NeuralNet
+        What trained it.
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
+        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    n_iter_ : int
+        Epochs run.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    Sessions that saw the same list are one list: the expected number of its sessions in which
+    :math:`i` was clicked and :math:`j` was not is the product of their rates, because the clicks
+    of a position-based user are independent given the list.
+
+    References
+    ----------
+    Wang, Qin, Wang & Wang (2021). Non-clicks mean irrelevant? Propensity ratio scoring as a
+    correction. WSDM.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.rankers import PRSRanker
+    >>> from skultr.simulation import EYE_TRACKING, simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(documents, n_sessions=500, random_state=0)
+    >>> ranker = PRSRanker(propensity=EYE_TRACKING, max_epochs=2, random_state=0)
+    >>> ranker.fit(log, clicks).predict(documents).shape
+    (1000,)
+    """
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **LearnerRanker._parameter_constraints,
+        **PropensityRanker._parameter_constraints,
+    }
+
+    def _fit_network(self, log, task):
+        log, hits, misses = self._pair_weights(log)
+        scale = lists_per_unit(log, hits)
+        log = replace(log, weight=misses)
+        with self._seeded():
+            module = ListScores(self._network(log.shown_features()))
+            criterion = ListLoss(propensity_ratio_loss, scale)
+            self._train(module, criterion, log, hits, click_only=True, task=task)
+
+    def _fit_estimator(self, log, seed):
+        log, hits, misses = self._pair_weights(log)
+        labels = document_labels(log, log.clicks)
+        return fit_learner(
+            self.estimator,
+            log.features[labels.doc],
+            labels.label,
+            labels.weight,
+            labels.query,
+            random_state=seed,
+            objective=PairObjective(*_pairs_of_documents(log, hits, misses, labels)),
+        )
+
+    def _pair_weights(self, log):
+        """The log, and two numbers a row whose products are the weights of its pairs."""
+        clicks = self._debiased_clicks(log)
+        _, factor = log.tempered(self.traffic_exponent)
+        hits = clicks * factor / _ideal_dcg(log)[log.list_]
+        return log, hits, np.where(log.shown, (1 - log.click_rate) * self._divisors(log), 0.0)
+
+
+def _ideal_dcg(log):
+    """DCG of the best order of the clicks of a session, by list.
+
+    Of the mean number of clicks of the sessions with any, where several saw the same list.
+    """
+    clicks = np.bincount(log.list_, log.click_rate, minlength=log.n_lists)
+    with np.errstate(divide="ignore"):
+        no_click = np.bincount(log.list_, np.log1p(-log.click_rate), minlength=log.n_lists)
+    clicks = np.maximum(clicks / np.maximum(-np.expm1(no_click), 1e-12), 1.0)
+    places = np.arange(1, int(np.ceil(clicks.max())) + 2)
+    dcg = np.concatenate([[0.0], np.cumsum(1 / np.log2(1 + places))])
+    return np.interp(clicks, np.arange(len(dcg)), dcg)
+
+
+def _pairs_of_documents(log, hits, misses, labels):
+    """Winner, loser (rows of the labels) and weight of every pair, added up over the lists."""
+    n_docs, n_labels = len(log.features), len(labels.doc)
+    place = np.searchsorted(labels.query * n_docs + labels.doc, log.query * n_docs + log.doc)
+    found = []
+    for _, rows in rectangles(log.offsets):
+        there = (rows >= 0) & log.shown[rows]
+        weight = (hits[rows] * there)[:, :, None] * (misses[rows] * there)[:, None, :]
+        weight[:, np.arange(rows.shape[1]), np.arange(rows.shape[1])] = 0.0
+        used = weight > 0
+        pairs = (place[rows] * n_labels)[:, :, None] + place[rows][:, None, :]
+        found.append(_added_up(pairs[used], weight[used]))
+    pairs, weight = _added_up(*(np.concatenate(part) for part in zip(*found, strict=True)))
+    return *np.divmod(pairs, n_labels), weight
+
+
+def _added_up(key, value):
+    key, place = np.unique(key, return_inverse=True)
+    return key, np.bincount(place, value, minlength=len(key))

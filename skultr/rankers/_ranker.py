@@ -1,0 +1,279 @@
+"""The template of all rankers: ``fit`` reads the log, folds it and calls ``_fit``."""
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .._log._clicklog import make_click_log
+from .._log._estimator import FitTask
+from .._log._roles import (
+    FIT_ROLES,
+    count_rows,
+    feature_columns,
+    is_frame,
+    read_features,
+    read_role,
+    role_columns,
+)
+from .._log._segments import encode, rank_in_segment
+from .._sklearn import check_sample_weight
+from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
+from ..metrics._ranking import ndcg_score
+
+__all__ = ["BaseRanker"]
+
+
+class BaseRanker(CallbackSupportMixin, BaseEstimator):
+    """Rankers of documents, learned from a click log.
+
+    Subclasses write ``_fit(log, task)`` and ``_score(features)``, and may add roles that they
+    work out themselves in ``_complete_roles``.
+    """
+
+    #: Whether lists served to different users must stay apart.
+    _reads_users = False
+    #: Whether candidates that were never shown change the model; by default they may not.
+    _learns_from_never_shown = False
+
+    # Requested by default: GridSearchCV routes the roles of arrays with no set_fit_request.
+    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
+    __metadata_request__score = {"qid": True}  # noqa: RUF012 - scikit-learn's protocol
+
+    @with_callbacks
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        qid=None,
+        session=None,
+        doc=None,
+        position=None,
+        bias=None,
+        user=None,
+        propensity=None,
+        impressions=None,
+    ):
+        """Learn to rank from a click log.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            The click log, one row a (shown) document. In a frame (pandas, Polars, PyArrow) the
+            columns with a role's name have that role and all others are features; with an array,
+            all columns are features and the roles come as keywords.
+        y : array-like of shape (n_rows,)
+            Click (0 or 1), or click rate where a row stands for several impressions. Values
+            above 1 are read as graded relevance and divided by their maximum.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``.
+        qid, session, doc, position, bias, user, propensity, impressions : \
+                array-like of shape (n_rows,), default=None
+            Roles of the rows; a keyword wins over a column of the same name.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a role or ``y`` holds what it cannot (see the user guide).
+        """
+        self._validate_params()
+        roles = {
+            "qid": qid,
+            "session": session,
+            "doc": doc,
+            "position": position,
+            "bias": bias,
+            "user": user,
+            "propensity": propensity,
+            "impressions": impressions,
+        }
+        log = self._read_log(X, y, sample_weight, roles)
+        context = self._init_callback_context(max_subtasks=self._n_subtasks())
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self._fit(log, FitTask(context, X, y))
+        context.call_on_fit_task_end(
+            estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
+        )
+        return self
+
+    def predict(self, X):
+        """Relevance scores: higher is more relevant, comparable within a query.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            Candidates. A frame needs the features only; role columns are ignored.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        return self._score(self._read_features(X, reset=False))
+
+    def rank(self, X, *, qid=None):
+        """Position of each row in its query, from 1, by falling score; ties keep row order.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X.
+
+        Returns
+        -------
+        ranks : ndarray of shape (n_rows,), int
+        """
+        check_is_fitted(self)
+        qid = self._query_ids(X, qid, "rank")
+        return rank_in_segment(encode(qid)[0], self._scores_within(X, qid))
+
+    def score(self, X, y, sample_weight=None, *, qid=None):
+        """Mean nDCG@10 over queries of ``predict(X)`` against graded relevance.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+        y : array-like of shape (n_rows,)
+            Graded relevance, at least 0. Clicks are no substitute: they carry the bias.
+        sample_weight : array-like of shape (n_rows,), default=None
+            A query weighs as much as the mean weight of its rows.
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X. Without either, all rows are taken as
+            one query, with a warning.
+
+        Returns
+        -------
+        score : float
+            Queries without a relevant document are skipped.
+        """
+        check_is_fitted(self)
+        _warn_about_clicks_as_relevance(X, y)
+        qid = self._query_ids(X, qid, "score")
+        scores = self._scores_within(X, qid)
+        if sample_weight is None:
+            return float(ndcg_score(y, scores, qid=qid, k=10))
+        codes = encode(qid)[0]
+        weights = np.bincount(codes, check_sample_weight(sample_weight, scores))
+        weights /= np.bincount(codes)
+        value = ndcg_score(y, scores, qid=qid, k=10, per_query=True)["ndcg@10"].to_numpy()
+        counted = ~np.isnan(value) & (weights > 0)
+        if not counted.any():
+            warn_user(
+                "score is undefined: no query of positive weight has a relevant document. Check "
+                "the annotation and the weights.",
+                UndefinedMetricWarning,
+            )
+            return np.nan
+        return float(np.average(value[counted], weights=weights[counted]))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
+
+    @property
+    def _needs_features(self):
+        """Whether a log must have features; False where documents are known by their names."""
+        return True
+
+    def _n_subtasks(self):
+        """Steps of ``_fit`` that are reported to callbacks; None where not known."""
+        return 0
+
+    def _complete_roles(self, X, y, sample_weight, roles):
+        """Roles with those that the ranker works out itself; a hook for subclasses."""
+        return roles
+
+    def _before_folding(self, log):
+        """The log of single sessions as the ranker wants it; a hook for subclasses."""
+        return log
+
+    def _fold(self, log):
+        """The log with equal lists merged; a hook for models that count rows themselves."""
+        return log.fold(self._reads_users)
+
+    def _scores_within(self, X, qid):
+        """Scores for ``rank`` and ``score``; a hook for rankers that look at the whole query."""
+        return self.predict(X)
+
+    def _read_log(self, X, y, sample_weight, roles):
+        """The folded log. A method of its own, so that the rows' features do not outlive it."""
+        features = self._read_features(X, reset=True)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: pass "
+                "the clicks (0 or 1) or click rates of the rows."
+            )
+        y = column_or_1d(y, warn=True, dtype=np.float64)
+        check_consistent_length(features, y)
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, features)
+        if not is_frame(X):
+            X = features  # an array, whatever came
+        if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
+            raise ValueError(
+                "X has 0 feature columns and no column 'doc', and no doc was passed: nothing "
+                "tells one document from another. Name the documents in a column 'doc'."
+            )
+        roles = self._complete_roles(X, y, sample_weight, roles)
+        log = make_click_log(X, features, y, sample_weight, roles)
+        log = self._before_folding(log)
+        return self._fold(log)
+
+    def _read_features(self, X, *, reset):
+        bare = not self._needs_features and is_frame(X) and not feature_columns(X)
+        if bare and (reset or not self.n_features_in_):
+            if reset:
+                self.n_features_in_ = 0
+                vars(self).pop("feature_names_in_", None)
+            return np.empty((X.shape[0], 0), dtype=np.float32)
+        features = validate_data(
+            self,
+            read_features(X),
+            accept_sparse="csr",
+            dtype=np.float32,
+            order="C",  # one layout, or matrix products differ in the last bit between frames
+            reset=reset,
+        )
+        return features.toarray() if sparse.issparse(features) else features
+
+    def _known_query_ids(self, X, qid, method):
+        """Query ids for rankers that look at the whole query; a single row needs none."""
+        if qid is None and read_role(X, "qid") is None and count_rows(X) == 1:
+            return np.zeros(1, dtype=int)
+        return self._query_ids(X, qid, method)
+
+    def _query_ids(self, X, qid, method):
+        qid = read_role(X, "qid", qid)
+        if qid is None:
+            warn_user(
+                f"{type(self).__name__}.{method} got no query ids: all rows are taken as ONE "
+                "query, so that the result compares documents across queries. Pass a frame with "
+                "a column 'qid', or qid=.",
+                MissingRoleWarning,
+            )
+            qid = np.zeros(count_rows(X), dtype=int)
+        return qid
+
+
+def _warn_about_clicks_as_relevance(X, y):
+    """A search without ``scoring=`` lands here with clicks for ``y``, and would pick by them."""
+    if is_frame(X) and "position" in role_columns(X) and np.asarray(y).max(initial=0) <= 1:
+        warn_user(
+            "score got a click log (X has positions) and y within [0, 1], which looks like "
+            "clicks: nDCG against clicks rewards the old ranking. In a search, pass "
+            "scoring=RankingScorer(); for binary annotation, drop the column 'position' first.",
+            ClickDataWarning,
+        )

@@ -1,0 +1,130 @@
+"""Rankers with a tower for relevance and one for examination, trained together by gradient."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+from scipy.special import expit
+
+from .._log._factors import lists_per_unit
+from .._sklearn import Interval, StrOptions
+from .._torch._joint import TowersLoss, TowersModule
+from ._click_ranker import ClickRanker
+
+__all__ = ["TwoTowerRanker"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TwoTowerRanker(ClickRanker):
+    r"""Two towers, of relevance and of examination, that explain clicks together.
+
+    .. math::
+        P(c = 1) = \sigma(g(x))\,\sigma(h_t) \;\text{(product)}, \qquad
+        P(c = 1) = \sigma(g(x) + h_t) \;\text{(additive)},
+
+    trained by the cross-entropy of all clicks, those of lists without one included. The product is
+    the examination hypothesis; the additive form (Zhao et al. 2019; Yan et al. 2022) lets a click
+    on an unexamined document be likely if it is relevant enough, and suits logs in which bias
+    multiplies odds rather than probabilities.
+
+    Parameters
+    ----------
+    link : {"product", "additive"}, default="product"
+        How the towers meet.
+    relevance : {"network", "embedding"}, default="network"
+        A network of the features, or one number a document, which needs neither features nor
+        epochs: the optimum of the binomial likelihood, found by Newton's method.
+    examination_learning_rate : float, default=0.05
+        Step size of the examination logits.
+    objective : {"auto", "conditional", "published"}, default="auto"
+        What an embedding is fitted by: the likelihood of where the clicks of each document fell,
+        given their number (the same for all rankers), or the published objective, which is biased
+        where documents have few clicks; by default the first below 30 clicks a document, on
+        average (see :ref:`embedding`).
+    check_identifiability : bool, default=True
+        Warn where the log does not determine relevance.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+        Its training.
+    traffic_exponent
+        How much more a frequent query counts than a rare one.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries, by the cross-entropy of their clicks.
+    device, random_state, verbose
+        Where it runs, its seed, and what it prints.
+
+    Attributes
+    ----------
+    examination_ : DataFrame
+        Bias factor (index ``bias``) to estimated ``examination``, relative to the first factor,
+        with ``impressions`` and ``clicks``; with the additive link odds, relative to those of the
+        first factor. With an embedding also ``standard_error``, that of the logarithm (infinite
+        where it is not connected with the first factor, NaN for more than 1,500 factors).
+    relevance_ : Series
+        Only with an embedding: relevance in [0, 1] by ``doc`` (by number where the log has no
+        such column), up to one factor (a shift of the logits with the additive link).
+    network_ : torch.nn.Sequential
+        Scaling of the features, then the scoring network.
+    net_ : skorch.NeuralNet
+        What trained it.
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
+        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    n_iter_ : int
+        Epochs run, or Newton steps.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    References
+    ----------
+    Guo, Yu, Liu, Tang & Zhang (2019). PAL: a position-bias aware learning framework for CTR
+    prediction in live recommender systems. RecSys. Zhao et al. (2019). Recommending what video to
+    watch next. RecSys. Yan, Qin, Zhuang, Wang, Bendersky & Najork (2022). Revisiting two-tower
+    models for unbiased learning to rank. SIGIR.
+
+    Examples
+    --------
+    >>> from skultr.rankers import TwoTowerRanker
+    >>> from skultr.simulation import make_disconnected_log
+    >>> log, clicks, truth = make_disconnected_log(1, random_state=0)
+    >>> ranker = TwoTowerRanker(relevance="embedding").fit(log, clicks)
+    >>> ranker.predict_click(log)[:3].shape
+    (3,)
+    """
+
+    link: str = "product"
+    examination_learning_rate: float = 0.05
+
+    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+        **ClickRanker._parameter_constraints,
+        "link": [StrOptions({"product", "additive"})],
+        "examination_learning_rate": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def _tabular_model(self):
+        model = {"loss": "likelihood"}
+        return model if self.link == "product" else {**model, "link": self.link}
+
+    def _random_examination(self, random, n_factors):
+        return expit(random.normal(size=n_factors))  # random logits, as gradient descent begins
+
+    def _fit_network(self, log, task):
+        training, _ = log.tempered(self.traffic_exponent)
+        with self._seeded():
+            network = self._network(log.shown_features())
+            self._train(
+                TowersModule(network, len(log.bias_values), trained=True),
+                TowersLoss(lists_per_unit(training, training.weight), self.link),
+                training,
+                training.clicks,
+                click_only=False,
+                task=task,
+                # A logit a factor needs steps of its own size, and no pull toward zero.
+                param_groups=[
+                    ("examination", {"lr": self.examination_learning_rate, "weight_decay": 0.0})
+                ],
+            )
+        self._fit_factors_again(log, self.link)

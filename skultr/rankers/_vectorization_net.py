@@ -1,0 +1,196 @@
+"""Clicks as inner products of vectors: of documents and of the bias factors they stand under."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from skorch.callbacks import Callback
+from torch import nn
+from torch.utils.data import Dataset
+
+from .._torch._net import NeuralEstimator
+from .._torch._networks import ListScores, scoring_network
+
+__all__ = ["BaseModel", "FreezeObservation", "SideBySide", "VectorModule"]
+
+
+class VectorModule(ListScores):
+    r"""Logits :math:`r(x)^\top o(t)`, with r from a network and o from a table.
+
+    Parameters
+    ----------
+    network : torch.nn.Sequential of (scaling, network of n_components outputs)
+    start : Tensor of shape (n_factors, n_components)
+        Observation embeddings to begin with.
+    """
+
+    def __init__(self, network, start):
+        super().__init__(network)
+        self.observation = nn.Parameter(start)
+
+    def forward(self, batch):
+        """Logits of shape (n_lists, width); 0 at padding."""
+        relevance = self.network[1](batch.features)
+        expected = (len(batch.features), self.observation.shape[1])
+        if relevance.shape != expected:
+            raise ValueError(
+                f"The network gave outputs of shape {tuple(relevance.shape)} for "
+                f"{expected[0]} documents; expected n_components={expected[1]} numbers a "
+                f"document, {expected}. Check the last layer of the module."
+            )
+        return batch.pad((relevance * self.observation[batch.bias]).sum(dim=1))
+
+
+class FreezeObservation(Callback):
+    """Keeps the observation embeddings where they are for the first epochs of a training.
+
+    Early stopping begins with the epoch that frees them: until then the model is another.
+    """
+
+    def __init__(self, n_epochs):
+        self.n_epochs = n_epochs
+
+    def on_train_begin(self, net, **kwargs):
+        self.frozen_ = [weight for weight in _first_frozen(net.module_) if weight.requires_grad]
+
+    def on_epoch_begin(self, net, **kwargs):
+        epoch = len(net.history) - 1  # skorch has opened the record of this epoch already
+        for weight in self.frozen_:
+            weight.requires_grad_(epoch >= self.n_epochs)
+        stop = dict(net.callbacks_).get("early_stopping")
+        if epoch <= self.n_epochs and stop is not None:
+            stop.on_train_begin(net)
+
+
+def _first_frozen(module):
+    """The embeddings, and the constants of the network's last layer.
+
+    While all embeddings are equal, a constant shifts all rows of a list alike: its gradient is
+    nothing but rounding, which an adaptive step size would blow up to a walk at full speed.
+    """
+    layers = [layer for layer in module.network.modules() if isinstance(layer, nn.Linear)]
+    constants = [layer.bias for layer in layers[-1:] if layer.bias is not None]
+    return [module.observation, *constants]
+
+
+class SideBySide(nn.Module):
+    """The outputs of several networks of the same inputs, joined."""
+
+    def __init__(self, *networks):
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, inputs):
+        """(n_rows, n_inputs) to (n_rows, sum of outputs)."""
+        return torch.cat([network(inputs) for network in self.networks], dim=1)
+
+
+class BaseModel(NeuralEstimator):
+    r"""A Gaussian of the observation embedding under which a document of given features stands.
+
+    Minimises, over impressions,
+    :math:`\frac12 \sum \|\mu(x) - o(t)\|^2 / \sigma^2(x) + \log \sigma^2(x)` with learned and
+    fixed :math:`o(t)` (Chen et al. 2022, eq. 10). Its impressions enter by the mean and the
+    variance of their embeddings, so that a document is one row.
+    """
+
+    def fit_documents(self, scale, log, observation):
+        """Fit to the shown rows of a log; sets ``network_``, (mean, log variance) a component.
+
+        Parameters
+        ----------
+        scale : torch.nn.Module
+            Scaling of the features.
+        log : ClickLog
+        observation : ndarray of shape (n_factors, n_components)
+        """
+        network = scoring_network(
+            log.features.shape[1],
+            2 * observation.shape[1],
+            hidden_layer_sizes=self.hidden_layer_sizes,
+        )
+        _start_at_marginal(network[-1], log, observation)
+        network.to(self.device)
+        inputs = self._scaled_inputs(scale, log.features)
+        datasets = [
+            None if part is None else _Documents(part[0], inputs, observation)
+            for part in self._split_queries(log, log.weight)
+        ]
+        self._train_on(*datasets, _BatchInputs(network), _GaussianLoss(), None, (), ())
+        self.network_ = network
+
+
+class _BatchInputs(nn.Module):
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, batch):
+        return self.network(batch.inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class _DocumentBatch:
+    """Network inputs, and what is known of the embeddings above the documents."""
+
+    inputs: torch.Tensor
+    mean: torch.Tensor
+    variance: torch.Tensor
+    weight: torch.Tensor
+
+    def __len__(self):
+        return len(self.inputs)
+
+
+class _Documents(Dataset):
+    def __init__(self, log, inputs, observation):
+        rows = log.shown & (log.weight > 0)
+        docs, place = np.unique(log.doc[rows], return_inverse=True)
+        weight = np.bincount(place, log.weight[rows])
+        mean, square = (
+            np.stack(
+                [np.bincount(place, log.weight[rows] * column) / weight for column in values.T],
+                axis=1,
+            )
+            for values in (observation[log.bias[rows]], observation[log.bias[rows]] ** 2)
+        )
+        device = inputs.device
+        self.inputs = inputs
+        self.doc = torch.from_numpy(docs).to(device)
+        self.mean, self.variance, self.weight = (
+            torch.from_numpy(values).to(device, torch.float32)
+            for values in (mean, np.maximum(square - mean**2, 0.0), weight / weight.mean())
+        )
+
+    def __len__(self):
+        return len(self.doc)
+
+    def __getitem__(self, index):
+        return self.__getitems__([index])
+
+    def __getitems__(self, indices):
+        rows = torch.as_tensor(indices, device=self.doc.device)
+        batch = _DocumentBatch(
+            self.inputs[self.doc[rows]], self.mean[rows], self.variance[rows], self.weight[rows]
+        )
+        return batch, batch.weight
+
+
+class _GaussianLoss(nn.Module):
+    def forward(self, outputs, batch):
+        mean, log_variance = outputs.chunk(2, dim=1)
+        error = (mean - batch.mean) ** 2 + batch.variance
+        loss = 0.5 * (error * torch.exp(-log_variance) + log_variance).sum(dim=1)
+        return (loss * batch.weight).sum() / len(batch)
+
+
+def _start_at_marginal(layer, log, observation):
+    """Begin with the same Gaussian for every document: that of all impressions."""
+    rows = log.shown
+    values, weight = observation[log.bias[rows]], log.weight[rows]
+    mean = np.average(values, axis=0, weights=weight)
+    variance = np.average((values - mean) ** 2, axis=0, weights=weight)
+    start = np.concatenate([mean, np.log(np.maximum(variance, 1e-6))])
+    with torch.no_grad():
+        layer.weight.mul_(0.1)
+        layer.bias.copy_(torch.from_numpy(start))

@@ -1,0 +1,483 @@
+"""aggregate_clicks against an oracle of dictionaries, in every engine."""
+
+import warnings
+from collections import defaultdict
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skultr import aggregate_clicks
+from skultr._log._clicklog import make_click_log
+from skultr.exceptions import ClickDataWarning
+
+with warnings.catch_warnings():
+    # Raised within Dask on import for some versions of its dependencies.
+    warnings.simplefilter("ignore")
+    import dask
+    import dask.dataframe as dd
+
+
+def to_arrow(log):
+    return pa.Table.from_pandas(log, preserve_index=False)
+
+
+def to_dask(log):
+    return dd.from_pandas(log, npartitions=3)
+
+
+ENGINES = {
+    "pandas": lambda log: log,
+    "pandas-nullable": lambda log: log.convert_dtypes(),
+    "pandas-object": lambda log: log.astype(
+        {name: object for name in ("qid", "doc") if name in log and not is_number(log[name])}
+    ),
+    "polars": pl.from_pandas,
+    "polars-nan": lambda log: pl.from_pandas(log, nan_to_null=False),
+    "polars-lazy": lambda log: pl.from_pandas(log).lazy(),
+    "pyarrow": to_arrow,
+    "duckdb": lambda log: duckdb.from_arrow(to_arrow(log)),
+    "dask": to_dask,
+}
+EAGER = ("pandas", "polars", "pyarrow")
+
+
+def is_number(series):
+    return pd.api.types.is_numeric_dtype(series)
+
+
+@pytest.fixture(autouse=True)
+def synchronous_dask():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+# --------------------------------------------------------------------------------------
+# The oracle: a dictionary of lists, each a tuple of places
+# --------------------------------------------------------------------------------------
+def plain(value):
+    """A hashable value that is equal however an engine types it; None where missing."""
+    if pd.isna(value):
+        return None
+    return value if isinstance(value, str) else float(value)
+
+
+def records(frame):
+    frame = frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
+    return [
+        {name: plain(value) for name, value in zip(frame.columns, row, strict=True)}
+        for row in frame.itertuples(index=False, name=None)
+    ]
+
+
+def oracle(log):
+    """Clicks and impressions of the places of each list, and the never-shown rows."""
+    sessions, never = defaultdict(list), defaultdict(float)
+    for row in records(log):
+        group = (row["qid"], row.get("user"))
+        weight = row.get("impressions", 1.0)
+        if row["position"] is None or weight == 0:
+            never[*group, row["doc"]] += weight
+            continue
+        place = (row["position"], row["doc"], row.get("bias"))
+        sessions[*group, row.get("session")].append((place, row["click"], weight))
+    lists = defaultdict(lambda: np.zeros(2))
+    for (qid, user, _), places in sessions.items():
+        shown = tuple(sorted({place for place, _, _ in places}))
+        for place, click, weight in places:
+            lists[qid, user, shown, place] += (click, weight)
+    return {key: tuple(value) for key, value in lists.items()}, dict(never)
+
+
+def as_oracle(X, click_rate):
+    """The result of aggregate_clicks in the form of the oracle."""
+    lists, never = defaultdict(list), {}
+    for row, rate in zip(records(X), click_rate, strict=True):
+        group = (row["qid"], row.get("user"))
+        if row["position"] is None or row["impressions"] == 0:
+            assert rate == 0
+            assert (*group, row["doc"]) not in never
+            never[*group, row["doc"]] = row["impressions"]
+            continue
+        place = (row["position"], row["doc"], row.get("bias"))
+        counts = (rate * row["impressions"], row["impressions"])
+        lists[*group, row["session"]].append((place, counts))
+    found = {}
+    for (qid, user, _), places in lists.items():
+        shown = tuple(sorted(place for place, _ in places))
+        for place, counts in places:
+            assert (qid, user, shown, place) not in found
+            found[qid, user, shown, place] = counts
+    return found, never
+
+
+def assert_same(result, expected):
+    for got, wanted in zip(result, expected, strict=True):
+        assert got.keys() == wanted.keys()
+        for key, value in wanted.items():
+            np.testing.assert_allclose(got[key], value, rtol=1e-12, atol=1e-12)
+
+
+# --------------------------------------------------------------------------------------
+# Logs
+# --------------------------------------------------------------------------------------
+def make_log(seed=0, lists="random", strings=True, never=True, n_sessions=60):
+    """A log of 5 queries; ``lists``: deterministic, arms (two rankings) or random."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for session in range(n_sessions):
+        query = int(rng.integers(5))
+        docs = np.arange(3 + query) + 10 * query
+        if lists == "arms" and session % 2:
+            docs = docs[[1, 0, *range(2, len(docs))]]
+        elif lists == "random" and query:
+            docs = rng.permutation(docs)[: rng.integers(1, len(docs) + 1)]
+        for position, doc in enumerate(docs, start=1):
+            rows.append((query, session, doc, position, int(rng.random() < 0.4)))
+        if never and query % 2:
+            rows.append((query, session, 10 * query + 9, np.nan, 0))
+    log = pd.DataFrame(rows, columns=["qid", "session", "doc", "position", "click"])
+    if strings:
+        log["qid"] = "q" + log["qid"].astype(str)
+        log["doc"] = "d" + log["doc"].astype(str)
+    return log.sample(frac=1, random_state=seed).reset_index(drop=True)
+
+
+def with_user(log):
+    return log.assign(user=log["session"] % 3)
+
+
+def with_bias(log):
+    """Each session on one of two devices, and a third bias factor in some places."""
+    device = np.where(log["session"] % 5 == 0, 100, 0)
+    return log.assign(bias=(log["position"] + device).where(log["position"].notna()))
+
+
+def with_impressions(log):
+    weight = np.random.default_rng(1).integers(0, 5, len(log))
+    return log.assign(impressions=weight, click=np.minimum(log["click"] * 2, weight))
+
+
+LOGS = {
+    "deterministic": make_log(lists="deterministic"),
+    "all-shown": make_log(lists="deterministic", never=False),
+    "arms": make_log(lists="arms"),
+    "random": make_log(),
+    "integers": make_log(strings=False, never=False),
+    "user": with_user(make_log()),
+    "bias": with_bias(make_log(lists="arms")),
+    "bias-user": with_bias(with_user(make_log())),
+    "impressions": with_impressions(make_log()),
+    "fractional": with_impressions(make_log()).assign(
+        impressions=lambda log: log["impressions"] * 1.25
+    ),
+    "no-session": make_log(lists="deterministic").drop(columns="session"),
+    "no-session-user": with_user(make_log(lists="deterministic")).drop(columns="session"),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", LOGS)
+def test_engines_agree_with_the_oracle(name, engine):
+    log = LOGS[name]
+    X, click_rate = aggregate_clicks(ENGINES[engine](log))
+    assert_same(as_oracle(X, click_rate), oracle(log))
+
+    expected, expected_rate = aggregate_clicks(log)
+    X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
+    pd.testing.assert_frame_equal(X.astype(expected.dtypes), expected)
+    np.testing.assert_allclose(click_rate, expected_rate, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_result_is_ordered_and_typed(name):
+    X, click_rate = aggregate_clicks(pl.from_pandas(LOGS[name]))
+    order = ["qid", *(["user"] if "user" in X.columns else []), "session"]
+    assert X.equals(X.sort(*order, "position", nulls_last=True, maintain_order=True))
+    assert X["session"].unique().sort().to_list() == list(range(X["session"].n_unique()))
+    assert X["position"].dtype == pl.Int64
+    assert X["impressions"].dtype == (pl.Float64 if name == "fractional" else pl.Int64)
+    assert click_rate.dtype == float
+    assert ((click_rate >= 0) & (click_rate <= 1)).all()
+
+
+@pytest.mark.parametrize("engine", EAGER)
+def test_eager_frames_keep_their_kind(engine):
+    log = ENGINES[engine](LOGS["random"])
+    assert type(aggregate_clicks(log)[0]) is type(log)
+
+
+def test_row_order_is_irrelevant():
+    log = LOGS["bias-user"]
+    X, click_rate = aggregate_clicks(log)
+    again, rate = aggregate_clicks(log.iloc[::-1])
+    pd.testing.assert_frame_equal(X, again)
+    np.testing.assert_array_equal(click_rate, rate)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_large_integer_ids_are_exact(engine):
+    log = make_log(strings=False, never=False)
+    log["doc"] += 2**62
+    X, _ = aggregate_clicks(ENGINES[engine](log))
+    docs = X["doc"].to_pylist() if isinstance(X, pa.Table) else list(X["doc"])
+    assert set(docs) == set(log["doc"])
+
+
+@pytest.mark.parametrize("engine", ["pandas", "polars", "pyarrow", "duckdb"])
+def test_ids_at_the_ends_of_their_type(engine):
+    log = make_log(never=False)
+    numbers = log["doc"].str[1:].astype("int64")
+    unsigned = log.assign(doc=numbers.astype("uint64") + np.uint64(2**64 - 100))
+    smallest = log.assign(doc=numbers - numbers.min() + np.iinfo(np.int64).min)
+    empty = log.assign(doc=log["doc"].replace("d10", ""))
+    sizes = {len(aggregate_clicks(ENGINES[engine](each))[1]) for each in (unsigned, smallest)}
+    assert sizes == {len(aggregate_clicks(log)[1])}
+    assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](empty))), oracle(empty))
+
+
+@pytest.mark.parametrize("kind", ["category", "float", "int32"])
+def test_other_types_of_ids(kind):
+    log = make_log(strings=kind == "category", never=False)
+    typed = log.astype({"doc": kind, "qid": kind})
+    for frame in (typed, pl.from_pandas(typed)):
+        assert_same(as_oracle(*aggregate_clicks(frame)), oracle(log))
+
+
+def test_boolean_clicks_under_another_name():
+    log = make_log()
+    other = log.rename(columns={"click": "clicked"}).astype({"clicked": bool})
+    result = aggregate_clicks(pl.from_pandas(other), click="clicked")
+    assert_same(as_oracle(*result), oracle(log))
+
+
+def test_parts_of_an_eager_log_and_lazy_filters(monkeypatch):
+    log = LOGS["bias-user"]
+    for name in ("_CHUNK", "_MAX_NAMED"):
+        monkeypatch.setattr(f"skultr._log._aggregate.{name}", 20)
+        for engine in ("pandas", "pyarrow", "duckdb"):
+            assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
+
+
+def test_few_queries_with_several_lists():
+    """Only those are spread, by a filter."""
+    swapped = make_log(lists="arms").query("qid == 'q1'")
+    log = pd.concat([make_log(lists="deterministic").query("qid != 'q1'"), swapped])
+    for engine in ENGINES:
+        assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
+
+
+@st.composite
+def small_logs(draw):
+    rows = []
+    for session in range(draw(st.integers(1, 6))):
+        query = draw(st.integers(0, 1))
+        docs = draw(st.lists(st.sampled_from("abc"), max_size=3))
+        positions = draw(
+            st.lists(st.integers(1, 4), min_size=len(docs), max_size=len(docs), unique=True)
+        )
+        for doc, position in zip(docs, positions, strict=True):
+            bias = draw(st.integers(0, 1))
+            rows.append(
+                (query, session, session % 2, doc, position, bias, draw(st.integers(0, 1)))
+            )
+        for doc in draw(st.lists(st.sampled_from("de"), max_size=2)):
+            rows.append((query, session, session % 2, doc, None, None, 0))
+    columns = ["qid", "session", "user", "doc", "position", "bias", "click"]
+    log = pd.DataFrame(rows or [(0, 0, 0, "a", 1, 0, 1)], columns=columns)
+    keep = draw(st.sets(st.sampled_from(["user", "bias"])))
+    return log.astype({"position": float, "bias": float}).drop(columns=keep)
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_logs())
+def test_small_random_logs(log):
+    expected = oracle(log)
+    for engine in ("pandas", "polars"):
+        assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), expected)
+
+
+# --------------------------------------------------------------------------------------
+# Trains like the raw log
+# --------------------------------------------------------------------------------------
+def make_documents(log):
+    docs = log[["doc"]].drop_duplicates().sort_values("doc", ignore_index=True)
+    rng = np.random.default_rng(3)
+    return docs.assign(relevance=rng.integers(0, 3, len(docs)), f=rng.normal(size=len(docs)))
+
+
+@pytest.mark.parametrize("name", ["deterministic", "arms", "random", "bias-user", "integers"])
+def test_folds_to_the_same_lists_as_the_raw_log(name):
+    log = LOGS[name]
+    documents = make_documents(log)
+    X, click_rate = aggregate_clicks(log, documents)
+    raw = log.merge(documents, on="doc")
+
+    def fold(X, y):
+        features = X[["f"]].to_numpy(dtype=np.float32)
+        folded = make_click_log(X, features, y).fold(users=True)
+        lists = defaultdict(list)
+        for row in np.flatnonzero(folded.shown):
+            query, user = folded.query[row], folded.user[row]
+            place = (folded.position[row], folded.doc[row], folded.bias[row])
+            lists[query, user, folded.list_[row]].append((place, row))
+        out = defaultdict(lambda: np.zeros(2))
+        for (query, user, _), places in lists.items():
+            shown = tuple(place for place, _ in places)
+            for place, row in places:
+                # The raw fold also tells lists apart by their never-shown rows.
+                out[query, user, shown, place] += (folded.clicks[row], folded.weight[row])
+        never = ~folded.shown
+        return out, {"never shown": np.bincount(folded.query[never], folded.weight[never], 5)}
+
+    assert_same(fold(X, click_rate), fold(raw, raw["click"].to_numpy()))
+
+
+def test_fold_of_shown_rows_is_identical():
+    log = LOGS["integers"]
+    documents = make_documents(log)
+    X, click_rate = aggregate_clicks(log, documents)
+    raw = log.merge(documents, on="doc")
+    one = make_click_log(X, X[["f"]].to_numpy(dtype=np.float32), click_rate).fold(users=True)
+    two = make_click_log(raw, raw[["f"]].to_numpy(dtype=np.float32), raw["click"]).fold(users=True)
+    assert one.n_lists == two.n_lists
+    for name in ("doc", "query", "list_", "position", "offsets", "weight"):
+        np.testing.assert_array_equal(np.sort(getattr(one, name)), np.sort(getattr(two, name)))
+    np.testing.assert_allclose(np.sort(one.clicks), np.sort(two.clicks))
+
+
+# --------------------------------------------------------------------------------------
+# Documents
+# --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("documents_engine", EAGER)
+@pytest.mark.parametrize("engine", ["pandas", "polars-lazy", "pyarrow", "duckdb", "dask"])
+def test_documents_join_whatever_their_kind(engine, documents_engine):
+    log = LOGS["random"]
+    documents = make_documents(log).sample(frac=1, random_state=0)
+    more = pd.DataFrame({"doc": ["unused"], "relevance": [0], "f": [0.0]})
+    documents = pd.concat([documents, more])
+    X, _ = aggregate_clicks(ENGINES[engine](log), ENGINES[documents_engine](documents))
+    bare, _ = aggregate_clicks(ENGINES[engine](log))
+    assert type(X) is type(bare)
+    X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
+    assert list(X.columns[-3:]) == ["impressions", "relevance", "f"]
+    by_doc = documents.set_index("doc")
+    np.testing.assert_array_equal(X["f"], by_doc.loc[X["doc"], "f"])
+    np.testing.assert_array_equal(X["relevance"], by_doc.loc[X["doc"], "relevance"])
+
+
+def test_documents_join_on_query_too():
+    log = make_log().assign(doc=lambda log: log["doc"].str[-1])
+    documents = log[["qid", "doc"]].drop_duplicates()
+    documents["f"] = (documents["qid"] + documents["doc"]).map(lambda s: int(s[1:]) * 1.0)
+    X, _ = aggregate_clicks(pl.from_pandas(log), documents)
+    assert X["f"].to_list() == [int(q[1:] + d) for q, d in zip(X["qid"], X["doc"], strict=True)]
+
+
+def test_documents_faults():
+    log = LOGS["random"]
+    documents = make_documents(log)
+    with pytest.raises(ValueError, match=r"lacks 2 of \d+ docs of the log \(such as 'd0'\)"):
+        aggregate_clicks(log, documents[2:])
+    with pytest.raises(ValueError, match=r"has 2 rows that share their doc .*'d0'"):
+        aggregate_clicks(log, pd.concat([documents, documents[:1]]))
+    with pytest.raises(ValueError, match="must have the column 'doc'"):
+        aggregate_clicks(log, documents.drop(columns="doc"))
+    with pytest.raises(ValueError, match=r"of the log: \['position'\]"):
+        aggregate_clicks(log, documents.assign(position=1))
+
+
+# --------------------------------------------------------------------------------------
+# Faults of the log
+# --------------------------------------------------------------------------------------
+FAULTS = {
+    "no-doc": (lambda log: log.drop(columns="doc"), r"lacks the columns \['doc'\]"),
+    "no-click": (lambda log: log.drop(columns="click"), r"lacks the columns \['click'\]"),
+    "propensity": (lambda log: log.assign(propensity=0.5), "cannot be added up"),
+    "text": (lambda log: log.assign(position="1"), "holds strings"),
+    "empty": (lambda log: log[:0], "no rows"),
+    "null-click": (lambda log: put(log, "click", np.nan), "In 1 rows .*'click' is missing"),
+    "large-click": (lambda log: put(log, "click", 2), "'click' is missing or outside of 0 to 1"),
+    "negative-click": (lambda log: put(log, "click", -1), "outside of 0 to 1"),
+    "more-clicks": (lambda log: log.assign(click=3, impressions=2), "0 to 'impressions'"),
+    "null-weight": (
+        lambda log: put(log.assign(impressions=1.0), "impressions", np.nan),
+        "'impressions' is missing",
+    ),
+    "negative-weight": (lambda log: log.assign(impressions=-1), "'impressions' is missing, neg"),
+    "from-0": (lambda log: log.assign(position=log["position"] - 1), "counts from 0, add 1"),
+    "half": (lambda log: log.assign(position=log["position"] / 2), "no whole number from 1"),
+    "null-qid": (lambda log: put(log, "qid", None), "In 1 rows .*'qid' is missing"),
+    "null-doc": (lambda log: put(log, "doc", None), "In 1 rows .*'doc' is missing"),
+    "null-session": (lambda log: put(log, "session", np.nan), "In 1 rows .*'session' is missing"),
+    "null-user": (
+        lambda log: put(with_user(log), "user", np.nan),
+        "In 1 rows .*'user' is missing",
+    ),
+    "null-bias": (lambda log: put(log.assign(bias=1), "bias", np.nan), "'bias' is missing"),
+    "one-place": (lambda log: log.assign(position=1), "Two rows of one list stand at position 1"),
+    "twice": (lambda log: pd.concat([log, log]), "Each \\(qid, session\\) must be one"),
+    "no-session": (lambda log: log.drop(columns="session"), "in a column 'session'"),
+    "users": (
+        lambda log: log.assign(user=log["position"].astype(int)),
+        "sessions have rows of several users",
+    ),
+}
+
+
+def put(log, name, value):
+    """The log with a value in its first row."""
+    dtype = float if is_number(log[name]) else object
+    log = log.assign(**{name: log[name].astype(dtype)})
+    log.loc[0, name] = value
+    return log
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_named(fault, engine):
+    spoil, message = FAULTS[fault]
+    log = spoil(make_log(never=False))
+    with pytest.raises(ValueError, match=message):
+        aggregate_clicks(ENGINES[engine](log))
+
+
+def test_a_document_missing_in_one_session_and_twice_in_another():
+    """The counts of the cells alone would look like a deterministic list."""
+    log = pd.DataFrame(
+        {
+            "qid": 1,
+            "session": [1, 1, 2, 2],
+            "doc": ["a", "a", "b", "b"],
+            "position": [1, 1, 2, 2],
+            "click": 0,
+        }
+    )
+    with pytest.raises(ValueError, match="Two rows of one list"):
+        aggregate_clicks(log)
+
+
+def test_repeated_rows_without_session_are_impressions():
+    log = make_log(lists="deterministic", never=False).drop(columns="session")
+    X, _ = aggregate_clicks(log)
+    assert X["impressions"].sum() == len(log)
+    assert X["session"].nunique() == log["qid"].nunique()
+
+
+def test_clicks_that_look_wrong_are_warned_about():
+    log = LOGS["deterministic"]
+    with pytest.warns(ClickDataWarning, match="without a position"):
+        aggregate_clicks(log.assign(click=1))
+    rates = log.assign(impressions=10, click=np.where(log["position"].notna(), 0.3, 0))
+    with pytest.warns(ClickDataWarning, match="looks like a click rate"):
+        aggregate_clicks(rates)
+
+
+def test_not_a_frame():
+    with pytest.raises(TypeError):
+        aggregate_clicks({"qid": [1]})

@@ -1,0 +1,214 @@
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from torch.nn.functional import logsigmoid
+
+from skultr._torch._lists import ListBatch
+from skultr.rankers._cld_losses import PairLoss, TobitLoss, expected_gap, pair_terms, tobit_terms
+from skultr.rankers._tobit import SelectedRows, TobitModel, _tobit
+
+
+def batch_of(lists):
+    """A batch of lists of (label, shown) rows of weight 1, those that were shown first."""
+    width = max(map(len, lists))
+    mask = torch.zeros(len(lists), width, dtype=torch.bool)
+    clicks = torch.zeros(len(lists), width, dtype=torch.float64)
+    bias = []
+    for i, rows in enumerate(lists):
+        mask[i, : len(rows)] = True
+        clicks[i, : len(rows)] = torch.tensor([float(label) for label, _ in rows])
+        bias += [0 if shown else 1 for _, shown in rows]
+    bias = torch.tensor(bias)
+    features = torch.zeros(len(bias), 1)
+    return ListBatch(features, bias, mask, clicks, mask.double())
+
+
+LISTS = [
+    [(0.9, 1), (0.2, 1), (0.2, 1), (0, 0), (0, 0)],
+    [(0.3, 1), (0.1, 1)],
+    [(0.5, 1), (0, 0), (0, 0)],
+]
+
+
+def random_scores(batch, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (2, *batch.mask.shape)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+# ------------------------------------------------------------------------ pointwise
+@pytest.mark.parametrize("published", [False, True])
+def test_tobit_terms_are_those_of_newtons_method(published):
+    batch = batch_of(LISTS)
+    scores = random_scores(batch)
+    scale = 1.0 if published else 0.6
+    gamma, center, spread = 0.35, 0.2, 1.5
+    loss = TobitLoss(1.0, gamma, "published" if published else scale, center, spread)
+    relevance = (scores[0] - center) / spread
+    terms = loss.terms((relevance, scores[1], torch.zeros((), dtype=torch.float64)), batch)
+    mask = batch.mask
+    shown = (batch.pad(batch.bias) == 0)[mask].numpy()
+    # One column a row, so that any scores are linear.
+    n_rows = int(mask.sum())
+    rows = SelectedRows(np.eye(n_rows), batch.clicks[mask].numpy(), shown, np.ones(n_rows))
+    index = scores.detach()[:, mask].numpy()
+    at = np.concatenate([index[0] / scale, [0.0], index[1], [0.0, 1 / scale]])
+    model = TobitModel(gamma, "published" if published else scale)
+    _, gradient, _, expected = _tobit(rows, model, at)
+    np.testing.assert_allclose(terms.detach().numpy()[:3], n_rows * expected, atol=1e-10)
+    terms[:3].sum().backward()
+    slopes = scores.grad[:, mask].numpy()
+    np.testing.assert_allclose(slopes[0], n_rows * gradient[:n_rows] / scale, atol=1e-10)
+    np.testing.assert_allclose(
+        slopes[1], n_rows * gradient[n_rows + 1 : 2 * n_rows + 1], atol=1e-10
+    )
+
+
+def test_gradients_against_finite_differences():
+    batch = batch_of(LISTS)
+    shown = batch.mask & (batch.pad(batch.bias) == 0)
+    scores = random_scores(batch)
+    log_scale = torch.tensor(-0.3, dtype=torch.float64, requires_grad=True)
+
+    def value(relevance, selection, log_scale):
+        return sum(
+            term.sum()
+            for term in tobit_terms(relevance, selection, log_scale, batch.clicks, shown, 0.4)
+        )
+
+    assert torch.autograd.gradcheck(value, (scores[0], scores[1], log_scale))
+
+
+@pytest.mark.parametrize("index", [-40.0, 40.0])
+def test_tobit_is_stable_far_out(index):
+    selection = torch.full((2,), index, requires_grad=True)
+    shown = torch.tensor([True, False])
+    terms = tobit_terms(torch.zeros(2), selection, torch.zeros(()), torch.zeros(2), shown, 0.3)
+    sum(term.sum() for term in terms[:3]).backward()
+    expected = [40.0 / 0.91, 0.0] if index < 0 else [0.0, -40.0]
+    np.testing.assert_allclose(selection.grad.numpy(), expected, rtol=2e-3, atol=1e-6)
+
+
+# ------------------------------------------------------------------------ pairwise
+def all_pairs(scores, batch, form, weighted):
+    """The sum over all pairs, in plain loops, divided by the number of other rows."""
+    shown = batch.mask & (batch.pad(batch.bias) == 0)
+    total = torch.zeros(3, dtype=torch.float64)
+    for k, mask in enumerate(batch.mask):
+        n_rows = int(mask.sum())
+        f, g, s, y = scores[0, k], scores[1, k], shown[k], batch.clicks[k]
+        for i in range(n_rows):
+            for j in range(i):
+                terms = one_pair(f, g, s, y, *((i, j) if y[i] > y[j] else (j, i)), form)
+                weight = abs(y[i] - y[j]) if weighted else 1.0
+                total += torch.stack([terms[0] * weight, terms[1], terms[2]]) / (n_rows - 1)
+    return total
+
+
+def one_pair(f, g, s, y, i, j, form):
+    """Equation 12 for rows with y[i] >= y[j], as it stands in the paper, or in another form."""
+    zero = torch.zeros((), dtype=torch.float64)
+    if s[j] and not s[i]:
+        i, j = j, i
+    difference = f[i] - f[j]
+    if s[i] and s[j]:
+        if y[i] == y[j]:
+            if form == "published":
+                return zero, zero, zero
+            return zero, logsigmoid(g[i]) + logsigmoid(g[j]), zero
+        up = down = difference
+        if form == "tobit":
+            up = 0.4 / np.sqrt(2) * expected_gap(difference)
+            down = -up
+        both = logsigmoid(g[i] + up) + logsigmoid(g[j] + down)
+        return logsigmoid(difference), both, zero
+    if s[i]:
+        shift = difference if form == "published" else 0.0
+        return zero, logsigmoid(g[i] + shift), logsigmoid(-g[j])
+    return zero, zero, logsigmoid(-g[i]) + logsigmoid(-g[j])
+
+
+@pytest.mark.parametrize("form", ["tobit", "preference", "published"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_drawn_pairs_are_unbiased(form, weighted):
+    """Means over 1,000 draws against all pairs; the bound is five standard errors."""
+    batch = batch_of(LISTS)
+    scores = random_scores(batch).detach()
+    loss = PairLoss(1.0, form, weighted, gamma=0.4)
+    torch.manual_seed(0)
+    outputs = (scores[0], scores[1], None)
+    drawn = torch.stack([loss.terms(outputs, batch)[:3] for _ in range(1_000)])
+    error = drawn.std(dim=0) / np.sqrt(len(drawn))
+    expected = all_pairs(scores, batch, form, weighted)
+    assert ((drawn.mean(dim=0) - expected).abs() <= 5 * error + 1e-12).all()
+
+
+@pytest.mark.parametrize("form", ["tobit", "preference", "published"])
+def test_pair_gradients_against_finite_differences(form):
+    label = torch.tensor([0.5, 0.2, 0.2, 0.0], dtype=torch.float64)
+    shown = torch.tensor([True, True, True, False])
+    other = torch.tensor([1, 2, 3, 0])
+    scores = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+
+    def value(scores):
+        columns = [scores[0], scores[1], label, shown]
+        partners = [values[other] for values in columns]
+        return sum(term.sum() for term in pair_terms(columns, partners, form, True, 0.4))
+
+    assert torch.autograd.gradcheck(value, (scores,))
+
+
+def test_expected_gap_is_a_truncated_mean():
+    def numeric(difference):
+        def density(d):
+            return np.exp(-abs(d)) / (1 + np.exp(-abs(d))) ** 2
+
+        mass = quad(density, -difference, 60)[0]
+        return quad(lambda d: d * density(d), -difference, 60)[0] / mass
+
+    points = [-14.0, -2.0, 0.0, 0.5, 5.0]
+    values = expected_gap(torch.tensor(points, dtype=torch.float64)).numpy()
+    np.testing.assert_allclose(values, [numeric(point) for point in points], rtol=1e-6)
+    far = torch.tensor([-200.0, 200.0], requires_grad=True)
+    expected_gap(far).sum().backward()
+    assert expected_gap(far)[0].item() == pytest.approx(201.0)
+    assert torch.isfinite(far.grad).all()
+
+
+def test_tobit_shift_is_that_of_drawn_errors():
+    """Monte-Carlo: mean error of selection given who won, for normal errors.
+
+    A logistic variable has heavier tails than a normal one: within 15 %.
+    """
+    rng = np.random.default_rng(0)
+    gamma, difference, spread = 0.5, 0.8, np.pi / np.sqrt(3)
+    first, second = rng.normal(size=(2, 400_000))
+    own = gamma * first + np.sqrt(1 - gamma**2) * rng.normal(size=400_000)
+    # Errors of relevance whose difference has the spread of a logistic variable.
+    won = difference + (first - second) * spread / np.sqrt(2) > 0
+    shift = gamma / np.sqrt(2) * expected_gap(torch.tensor(difference)).item() / spread
+    assert own[won].mean() == pytest.approx(shift, rel=0.15)
+
+
+def test_partners_are_others_of_the_right_kind():
+    batch = batch_of(LISTS)
+    shown = batch.mask & (batch.pad(batch.bias) == 0)
+    loss = PairLoss(1.0, "tobit", True)
+    n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
+    for _ in range(50):
+        for kind, (partner, count) in enumerate(loss._partners(batch.mask, n_shown, n_rows)):
+            place = torch.arange(batch.mask.shape[1]).expand(partner.shape)
+            used = count > 0
+            assert (partner != place)[used].all()
+            assert (shown.gather(1, partner) == (kind == 0))[used].all()
+            assert batch.mask.gather(1, partner)[used].all()
+
+
+def test_validation_draws_the_same_pairs_each_time():
+    batch = batch_of(LISTS)
+    scores = random_scores(batch).detach()
+    loss = PairLoss(1.0, "tobit", True).eval()
+    first = loss((scores[0], scores[1], None), batch)
+    torch.rand(7)
+    assert loss((scores[0], scores[1], None), batch) == first
