@@ -1,8 +1,11 @@
 """Warnings and errors with names, so that a user can silence or catch exactly one of them."""
 
+from __future__ import annotations
+
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -44,12 +47,12 @@ class UnstableWeightsWarning(UserWarning):
     """A handful of clicks carry an estimate, because their propensities are far below the rest."""
 
 
-def python_value(value):
+def python_value(value: Any) -> Any:
     """A NumPy scalar as the Python value that a message should show."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def warn_user(message, category):
+def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code that led here, however deep the call."""
     frame, depth = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):

@@ -4,7 +4,11 @@ A query's rows share its documents: with some of them in training and some in th
 model is tested on what it has seen. The splitters here read the queries from the frame itself.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +17,7 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 from ._log._roles import count_rows, is_frame, read_role
 from ._log._segments import encode
 from ._sklearn import safe_indexing
+from ._typing import Column, Ints, RandomState, Table
 from .exceptions import ClickDataWarning, warn_user
 
 __all__ = ["OffPolicySelection", "QueryKFold", "QueryShuffleSplit", "train_test_queries"]
@@ -48,7 +53,14 @@ class QueryKFold(GroupKFold):
     # So that a search over arrays hands on the `qid` that its ranker takes anyway.
     __metadata_request__split = {"groups": True, "qid": True}  # noqa: RUF012
 
-    def split(self, X, y=None, groups=None, *, qid=None):
+    def split(
+        self,
+        X: Table,
+        y: Column | None = None,
+        groups: Column | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> Iterator[tuple[Ints, Ints]]:
         """Row numbers of the training and test set of each fold.
 
         Parameters
@@ -77,7 +89,14 @@ class QueryKFold(GroupKFold):
             )
         yield from super().split(codes, None, codes)
 
-    def get_n_splits(self, X=None, y=None, groups=None, *, qid=None):
+    def get_n_splits(
+        self,
+        X: Table | None = None,
+        y: Column | None = None,
+        groups: Column | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> int:
         """Return the number of folds; all arguments are ignored."""
         return super().get_n_splits()
 
@@ -108,7 +127,14 @@ class QueryShuffleSplit(GroupShuffleSplit):
 
     __metadata_request__split = {"groups": True, "qid": True}  # noqa: RUF012
 
-    def __init__(self, n_splits=10, *, test_size=None, train_size=None, random_state=None):
+    def __init__(
+        self,
+        n_splits: int = 10,
+        *,
+        test_size: float | None = None,
+        train_size: float | None = None,
+        random_state: RandomState = None,
+    ) -> None:
         super().__init__(
             n_splits=n_splits,
             test_size=test_size,
@@ -116,7 +142,14 @@ class QueryShuffleSplit(GroupShuffleSplit):
             random_state=random_state,
         )
 
-    def split(self, X, y=None, groups=None, *, qid=None):
+    def split(
+        self,
+        X: Table,
+        y: Column | None = None,
+        groups: Column | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> Iterator[tuple[Ints, Ints]]:
         """Row numbers of the training and test set of each split.
 
         Parameters
@@ -145,12 +178,25 @@ class QueryShuffleSplit(GroupShuffleSplit):
             )
         yield from super().split(codes, None, codes)
 
-    def get_n_splits(self, X=None, y=None, groups=None, *, qid=None):
+    def get_n_splits(
+        self,
+        X: Table | None = None,
+        y: Column | None = None,
+        groups: Column | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> int:
         """Return the number of splits; all arguments are ignored."""
         return super().get_n_splits()
 
 
-def train_test_queries(*arrays, test_size=None, train_size=None, random_state=None, qid=None):
+def train_test_queries(
+    *arrays: Any,
+    test_size: float | None = None,
+    train_size: float | None = None,
+    random_state: RandomState = None,
+    qid: Column | None = None,
+) -> list[Any]:
     """Split frames and arrays into a training and a test part, by whole queries.
 
     As :func:`sklearn.model_selection.train_test_split`; the parts keep the order of the rows.
@@ -271,7 +317,7 @@ class OffPolicySelection:
     2         {'alpha': 3}          True   0.5   False
     """
 
-    def __init__(self, keep=None, *, by="ndcg"):
+    def __init__(self, keep: dict[str, int] | None = None, *, by: str = "ndcg") -> None:
         keep = {"cmip": 4, "perplexity": 4} if keep is None else keep
         if not isinstance(keep, dict) or not all(isinstance(name, str) for name in keep):
             raise ValueError(
@@ -287,7 +333,7 @@ class OffPolicySelection:
         self.keep = keep
         self.by = by
 
-    def __call__(self, cv_results):
+    def __call__(self, cv_results: Mapping[str, Any]) -> int:
         """Index of the chosen candidate.
 
         Parameters
@@ -303,7 +349,7 @@ class OffPolicySelection:
         self._warn(cv_results, kept)
         return best
 
-    def explain(self, cv_results):
+    def explain(self, cv_results: Mapping[str, Any]) -> pd.DataFrame:
         """Who was kept at each step, and the choice.
 
         Parameters
@@ -328,7 +374,7 @@ class OffPolicySelection:
         table["chosen"] = np.arange(len(kept)) == best
         return pd.DataFrame(table, index=pd.RangeIndex(len(kept), name="candidate"))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"OffPolicySelection({self.keep!r}, by={self.by!r})"
 
     def _select(self, cv_results):

@@ -1,8 +1,14 @@
 """Transformers of features that leave the role columns of a click log alone."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -11,6 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._log._frame_output import FrameOutput
 from ._log._roles import ROLES, is_frame, without_columns
+from ._typing import Column, Table
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 __all__ = ["OnFeatures"]
 
@@ -64,12 +74,12 @@ class OnFeatures(
     0   0.0
     """
 
-    def __init__(self, transformer, *, passthrough=None):
+    def __init__(self, transformer: Any, *, passthrough: Sequence[str] | None = None) -> None:
         self.transformer = transformer
         self.passthrough = passthrough
 
     @with_callbacks
-    def fit(self, X, y=None, **params):
+    def fit(self, X: Table, y: Column | None = None, **params: Any) -> Self:
         """Fit the transformer to the features.
 
         Parameters
@@ -90,7 +100,7 @@ class OnFeatures(
         return self
 
     @with_callbacks
-    def fit_transform(self, X, y=None, **params):
+    def fit_transform(self, X: Table, y: Column | None = None, **params: Any) -> Any:
         """Fit the transformer and transform X by its own ``fit_transform``.
 
         (Some transformers, such as ``TargetEncoder``, treat their training rows differently.)
@@ -113,7 +123,7 @@ class OnFeatures(
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self._with_roles(X, values)
 
-    def transform(self, X):
+    def transform(self, X: Table) -> Any:
         """Transform the features; role columns that X has are kept.
 
         Parameters
@@ -128,7 +138,9 @@ class OnFeatures(
         check_is_fitted(self)
         return self._with_roles(X, self.transformer_.transform(self._features(X, reset=False)))
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(
+        self, input_features: Sequence[str] | None = None
+    ) -> NDArray[np.object_]:
         """Names of the transformed features, without the role columns.
 
         Parameters
@@ -143,7 +155,7 @@ class OnFeatures(
         check_is_fitted(self)
         return self.transformer_.get_feature_names_out(input_features)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         inner = get_tags(self.transformer)
         tags.input_tags.sparse = inner.input_tags.sparse

@@ -1,5 +1,8 @@
 """Readers of learning-to-rank sets: svmlight (LETOR) and Parquet."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from numbers import Integral
 from os import PathLike, fspath
 
@@ -25,7 +28,12 @@ _MAX_FEATURE = 65_535
     },
     prefer_skip_nested_validation=True,
 )
-def load_letor(path, *, split=None, n_features=None):
+def load_letor(
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    split: str | Sequence[str] | None = None,
+    n_features: int | None = None,
+) -> pd.DataFrame:
     """Read documents with relevance labels from svmlight or Parquet files.
 
     svmlight is the format of LETOR, MSLR-WEB, Istella and Yahoo: ``label qid:7 1:0.5 2:13 ...``,

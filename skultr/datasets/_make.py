@@ -1,5 +1,7 @@
 """Learning-to-rank documents with the scales and tails of LETOR, from a known story."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
 
 import numpy as np
@@ -8,6 +10,7 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from .._sklearn import Interval, validate_params
+from .._typing import ArrayLike, RandomState
 
 __all__ = ["make_ltr"]
 
@@ -34,16 +37,16 @@ _DIFFICULTY = 1.2
     prefer_skip_nested_validation=True,
 )
 def make_ltr(
-    n_queries=1000,
-    n_documents=20,
-    n_features=100,
+    n_queries: int = 1000,
+    n_documents: int | tuple[int, int] = 20,
+    n_features: int = 100,
     *,
-    n_informative=None,
-    grades=(0.50, 0.25, 0.15, 0.07, 0.03),
-    nonlinearity=0.85,
-    noise=0.65,
-    random_state=None,
-):
+    n_informative: int | None = None,
+    grades: ArrayLike = (0.50, 0.25, 0.15, 0.07, 0.03),
+    nonlinearity: float = 0.85,
+    noise: float = 0.65,
+    random_state: RandomState = None,
+) -> pd.DataFrame:
     """Make queries, documents, LETOR-like features and graded relevance.
 
     The story, from cause to effect:

@@ -1,7 +1,10 @@
 """Scorers of models of clicks: perplexity, and dependence on the logging policy."""
 
+from __future__ import annotations
+
 import inspect
 from numbers import Integral
+from typing import TYPE_CHECKING, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -13,6 +16,7 @@ from sklearn.utils.validation import column_or_1d
 from .._log._checks import check_clicks, check_impressions, check_positions, warn_about_lost_clicks
 from .._log._roles import FIT_ROLES, is_frame, read_role
 from .._log._segments import encode
+from .._typing import Column, Floats, Predictor, RandomState, Table
 from ._dependence import cmip_score
 from ._perplexity import perplexity_score
 from ._rows import as_numbers
@@ -24,6 +28,9 @@ from ._scorers import (
     request_roles,
     required_role,
 )
+
+if TYPE_CHECKING:
+    from sklearn.utils.metadata_routing import MetadataRequest
 
 __all__ = ["CMIPScorer", "PerplexityScorer"]
 
@@ -101,7 +108,14 @@ class CMIPScorer:
     True
     """
 
-    def __init__(self, *, logging=None, estimator="classifier", n_repeats=5, random_state=0):
+    def __init__(
+        self,
+        *,
+        logging: str | None = None,
+        estimator: Literal["classifier", "knn"] = "classifier",
+        n_repeats: int = 5,
+        random_state: RandomState = 0,
+    ) -> None:
         if estimator not in _ESTIMATORS:
             raise ValueError(
                 f"There is no estimator {estimator!r} of CMIP; expected one of {_ESTIMATORS}."
@@ -119,17 +133,17 @@ class CMIPScorer:
 
     def __call__(
         self,
-        estimator,
-        X,
-        y=None,
-        sample_weight=None,
+        estimator: Predictor,
+        X: Table,
+        y: Column | None = None,
+        sample_weight: Column | None = None,
         *,
-        qid=None,
-        relevance=None,
-        doc=None,
-        position=None,
-        impressions=None,
-    ):
+        qid: Column | None = None,
+        relevance: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        impressions: Column | None = None,
+    ) -> float:
         """−CMIP of the estimator's predictions; greater is better, 0 is debiased.
 
         Parameters
@@ -169,7 +183,7 @@ class CMIPScorer:
             random_state=self.random_state,
         )
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> MetadataRequest:
         """Request for the roles as keyword metadata.
 
         Returns
@@ -179,7 +193,7 @@ class CMIPScorer:
         names = ("qid", "relevance", "doc", "position", "impressions", "sample_weight")
         return request_roles(self, names)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"CMIPScorer(logging={self.logging!r}, estimator={self.estimator!r}, "
             f"n_repeats={self.n_repeats!r}, random_state={self.random_state!r})"
@@ -233,27 +247,27 @@ class PerplexityScorer:
     -2.0
     """
 
-    def __init__(self, *, conditional=True):
+    def __init__(self, *, conditional: bool = True) -> None:
         if not isinstance(conditional, bool | np.bool_):
             raise ValueError(f"conditional must be True or False, got {conditional!r}.")
         self.conditional = conditional
 
     def __call__(
         self,
-        estimator,
-        X,
-        y,
-        sample_weight=None,
+        estimator: Predictor,
+        X: Table,
+        y: Column,
+        sample_weight: Column | None = None,
         *,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-        user=None,
-        propensity=None,
-        impressions=None,
-    ):
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        propensity: Column | None = None,
+        impressions: Column | None = None,
+    ) -> float:
         """Minus the perplexity; greater is better, -1 is perfect, -2 a coin.
 
         Parameters
@@ -310,7 +324,7 @@ class PerplexityScorer:
             sample_weight=weight[shown],
         )
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> MetadataRequest:
         """Request for the roles as keyword metadata.
 
         Returns
@@ -319,23 +333,23 @@ class PerplexityScorer:
         """
         return request_roles(self, (*FIT_ROLES, "sample_weight"))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"PerplexityScorer(conditional={self.conditional!r})"
 
 
 def annotated_documents(
-    owner,
-    estimator,
-    X,
-    sample_weight=None,
+    owner: object,
+    estimator: Predictor,
+    X: Table,
+    sample_weight: Column | None = None,
     *,
-    logging=None,
-    qid=None,
-    relevance=None,
-    doc=None,
-    position=None,
-    impressions=None,
-):
+    logging: str | None = None,
+    qid: Column | None = None,
+    relevance: Column | None = None,
+    doc: Column | None = None,
+    position: Column | None = None,
+    impressions: Column | None = None,
+) -> tuple[Floats, Floats, Floats]:
     """Score, place in the logging policy's ranking, and grade of each annotated document.
 
     A document is annotated if one of its rows is; all of its shown rows say where it was logged.

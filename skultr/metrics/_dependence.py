@@ -1,8 +1,11 @@
 """CMIP: how much a model's scores copy the ranker that collected its clicks."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from numbers import Integral
+from typing import Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -10,6 +13,7 @@ from scipy.special import xlogy
 from sklearn.utils import check_random_state
 
 from .._sklearn import Interval, StrOptions, validate_params
+from .._typing import Column, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._information import (
     FEWEST_FOR_CLASSIFIER,
@@ -59,7 +63,7 @@ class CMIPResult:
     estimator: str
     n_permutations: int
 
-    def summary(self):
+    def summary(self) -> str:
         """The result in words.
 
         Returns
@@ -80,6 +84,30 @@ class CMIPResult:
         )
 
 
+@overload
+def cmip_score(
+    y_pred: Column,
+    y_logging: Column,
+    y_true: Column,
+    *,
+    estimator: Literal["classifier", "knn"] = ...,
+    n_repeats: int = ...,
+    n_permutations: int = ...,
+    random_state: RandomState = ...,
+    return_result: Literal[False] = ...,
+) -> float: ...
+@overload
+def cmip_score(
+    y_pred: Column,
+    y_logging: Column,
+    y_true: Column,
+    *,
+    estimator: Literal["classifier", "knn"] = ...,
+    n_repeats: int = ...,
+    n_permutations: int = ...,
+    random_state: RandomState = ...,
+    return_result: Literal[True],
+) -> CMIPResult: ...
 @validate_params(
     {
         "y_pred": ["array-like"],
@@ -94,16 +122,16 @@ class CMIPResult:
     prefer_skip_nested_validation=True,
 )
 def cmip_score(
-    y_pred,
-    y_logging,
-    y_true,
+    y_pred: Column,
+    y_logging: Column,
+    y_true: Column,
     *,
-    estimator="classifier",
-    n_repeats=5,
-    n_permutations=199,
-    random_state=None,
-    return_result=False,
-):
+    estimator: Literal["classifier", "knn"] = "classifier",
+    n_repeats: int = 5,
+    n_permutations: int = 199,
+    random_state: RandomState = None,
+    return_result: bool = False,
+) -> float | CMIPResult:
     r"""Conditional mutual information of scores with the logging policy, given relevance.
 
     .. math:: \mathrm{CMIP} = I(\tilde R; R_l \mid R)

@@ -1,7 +1,9 @@
 """A ranking metric estimated from held-out clicks: model selection without annotation."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_consistent_length
@@ -18,9 +20,13 @@ from .._log._checks import (
 )
 from .._log._roles import FIT_ROLES, read_role
 from .._log._segments import offsets_from_sorted, sort_in_segment
+from .._typing import ArrayLike, Column, Estimator, Predictor, Table
 from ..exceptions import ClickDataWarning, python_value, warn_user
 from ..propensity._source import row_propensities
 from ._scorers import predict_within, request_roles
+
+if TYPE_CHECKING:
+    from sklearn.utils.metadata_routing import MetadataRequest
 
 __all__ = ["IPSEstimate", "IPSScorer"]
 
@@ -132,7 +138,15 @@ class IPSScorer:
     0.4
     """
 
-    def __init__(self, metric="dcg", *, k=10, propensity=None, clip=None, normalize=False):
+    def __init__(
+        self,
+        metric: Literal["arp", "dcg", "precision"] = "dcg",
+        *,
+        k: int | None = 10,
+        propensity: ArrayLike | Estimator | None = None,
+        clip: float | None = None,
+        normalize: bool = False,
+    ) -> None:
         if metric not in _METRICS:
             raise ValueError(
                 f"There is no metric {metric!r} that is linear in clicks; expected one of "
@@ -151,7 +165,7 @@ class IPSScorer:
         self.clip = clip
         self.normalize = normalize
 
-    def __call__(self, estimator, X, y, **roles):
+    def __call__(self, estimator: Predictor, X: Table, y: Column, **roles: Column | None) -> float:
         """The estimated metric; greater is better.
 
         Parameters
@@ -172,20 +186,20 @@ class IPSScorer:
 
     def estimate(
         self,
-        estimator,
-        X,
-        y,
-        sample_weight=None,
+        estimator: Predictor,
+        X: Table,
+        y: Column,
+        sample_weight: Column | None = None,
         *,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-        user=None,
-        propensity=None,
-        impressions=None,
-    ):
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        propensity: Column | None = None,
+        impressions: Column | None = None,
+    ) -> IPSEstimate:
         """The estimated metric, with its standard error and how evenly clicks carry it.
 
         Parameters
@@ -235,7 +249,7 @@ class IPSScorer:
             n_clicks=float(n_clicks),
         )
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> MetadataRequest:
         """Request for the roles as keyword metadata.
 
         Returns
@@ -244,7 +258,7 @@ class IPSScorer:
         """
         return request_roles(self, (*FIT_ROLES, "sample_weight"))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"IPSScorer({self.metric!r}, k={self.k!r}, propensity={self.propensity!r}, "
             f"clip={self.clip!r}, normalize={self.normalize!r})"

@@ -6,9 +6,12 @@ list of k, None for all ranks. Each returns (n_queries, len(cutoffs)), with NaN 
 is relevant (DCG: 0).
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from .._log._segments import offsets_from_counts, rectangles
+from .._typing import Bools, Floats, Ints
 
 __all__ = [
     "average_precision_per_query",
@@ -20,13 +23,17 @@ __all__ = [
 ]
 
 
-def dcg_per_query(relevance, leads, lengths, cutoffs, *, gain):
+def dcg_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
+) -> Floats:
     """Discounted cumulative gain."""
     gains = _average_runs(_gains(relevance, gain), leads)
     return _sum_to_cutoffs(gains, _discounts(gains.shape[1]), cutoffs)
 
 
-def ndcg_per_query(relevance, leads, lengths, cutoffs, *, gain):
+def ndcg_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
+) -> Floats:
     """DCG over the DCG of the ideal order."""
     gains = _gains(relevance, gain)
     discounts = _discounts(gains.shape[1])
@@ -35,7 +42,9 @@ def ndcg_per_query(relevance, leads, lengths, cutoffs, *, gain):
     return np.divide(value, ideal, out=np.full_like(value, np.nan), where=ideal > 0)
 
 
-def precision_per_query(relevance, leads, lengths, cutoffs, *, threshold):
+def precision_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
     """Share of relevant documents among the first k (or in the list)."""
     relevant = (relevance >= threshold).astype(float)
     hits = _sum_to_cutoffs(_average_runs(relevant, leads), np.ones(relevant.shape[1]), cutoffs)
@@ -45,7 +54,9 @@ def precision_per_query(relevance, leads, lengths, cutoffs, *, threshold):
     return _undefined_without(relevant, hits / denominators)
 
 
-def average_precision_per_query(relevance, leads, lengths, cutoffs, *, threshold):
+def average_precision_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
     """Mean over the relevant documents of the precision at their ranks."""
     relevant = (relevance >= threshold).astype(float)
     ranks = np.arange(1, relevant.shape[1] + 1)
@@ -64,13 +75,17 @@ def average_precision_per_query(relevance, leads, lengths, cutoffs, *, threshold
     return _undefined_without(relevant, total / np.maximum(relevant.sum(axis=1), 1)[:, None])
 
 
-def err_per_query(relevance, leads, lengths, cutoffs, *, max_grade):
+def err_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, max_grade: float
+) -> Floats:
     """Expected reciprocal rank of the stop of a user who may stop anywhere."""
     stop = _gains(relevance, "exponential") / 2.0**max_grade
     return _undefined_without(relevance, _expected_inverse_stop(stop, leads, cutoffs))
 
 
-def reciprocal_rank_per_query(relevance, leads, lengths, cutoffs, *, threshold):
+def reciprocal_rank_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
     """Reciprocal rank of the first relevant document."""
     stop = (relevance >= threshold).astype(float)
     return _undefined_without(stop, _expected_inverse_stop(stop, leads, cutoffs))

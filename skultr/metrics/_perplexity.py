@@ -1,11 +1,16 @@
 """How well predicted click probabilities fit clicks: perplexity and log-likelihood."""
 
+from __future__ import annotations
+
+from typing import Literal, overload
+
 import numpy as np
 import pandas as pd
 from scipy.special import xlogy
 
 from .._log._segments import as_array, encode
 from .._sklearn import validate_params
+from .._typing import Column
 from ._rows import as_numbers
 
 __all__ = ["click_log_likelihood", "perplexity_score"]
@@ -16,6 +21,24 @@ __all__ = ["click_log_likelihood", "perplexity_score"]
 _SMALLEST_PROBABILITY = 1e-10
 
 
+@overload
+def perplexity_score(
+    y_true: Column,
+    y_prob: Column,
+    *,
+    position: Column | None = ...,
+    sample_weight: Column | None = ...,
+    per_position: Literal[False] = ...,
+) -> float: ...
+@overload
+def perplexity_score(
+    y_true: Column,
+    y_prob: Column,
+    *,
+    position: Column,
+    sample_weight: Column | None = ...,
+    per_position: Literal[True],
+) -> pd.DataFrame: ...
 @validate_params(
     {
         "y_true": ["array-like"],
@@ -26,7 +49,14 @@ _SMALLEST_PROBABILITY = 1e-10
     },
     prefer_skip_nested_validation=True,
 )
-def perplexity_score(y_true, y_prob, *, position=None, sample_weight=None, per_position=False):
+def perplexity_score(
+    y_true: Column,
+    y_prob: Column,
+    *,
+    position: Column | None = None,
+    sample_weight: Column | None = None,
+    per_position: bool = False,
+) -> float | pd.DataFrame:
     r"""Perplexity of clicks under predicted click probabilities; smaller is better.
 
     .. math::
@@ -117,7 +147,13 @@ def perplexity_score(y_true, y_prob, *, position=None, sample_weight=None, per_p
     },
     prefer_skip_nested_validation=True,
 )
-def click_log_likelihood(y_true, y_prob, *, session=None, sample_weight=None):
+def click_log_likelihood(
+    y_true: Column,
+    y_prob: Column,
+    *,
+    session: Column | None = None,
+    sample_weight: Column | None = None,
+) -> float:
     r"""Mean log-likelihood of clicks under predicted click probabilities; greater is better.
 
     Of a session it is the sum over its rows of

@@ -3,6 +3,8 @@
 Each is a public mean with checks over a value per query without checks (``_per_query.py``).
 """
 
+from __future__ import annotations
+
 from functools import partial
 from numbers import Integral, Real
 
@@ -10,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .._sklearn import Interval, Options, StrOptions, validate_params
+from .._typing import Column
 from ._per_query import (
     average_precision_per_query,
     dcg_per_query,
@@ -18,7 +21,17 @@ from ._per_query import (
     precision_per_query,
     reciprocal_rank_per_query,
 )
-from ._rows import as_numbers, check_rows, mean_of_defined, values_per_query
+from ._rows import (
+    Cutoffs,
+    Gain,
+    NoRelevant,
+    Score,
+    Ties,
+    as_numbers,
+    check_rows,
+    mean_of_defined,
+    values_per_query,
+)
 
 __all__ = [
     "average_precision_score",
@@ -47,16 +60,16 @@ _THRESHOLD = {"threshold": [Interval(Real, 0, None, closed="neither")]}
 # --------------------------------------------------------------------------------------
 @validate_params(_COMMON | _NO_RELEVANT | _GAIN, prefer_skip_nested_validation=True)
 def ndcg_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    gain="exponential",
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
+    qid: Column,
+    k: Cutoffs = None,
+    gain: Gain = "exponential",
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
     r"""Normalised discounted cumulative gain, the mean over queries.
 
     .. math:: \mathrm{nDCG}@k = \frac{\mathrm{DCG}@k}{\mathrm{IDCG}@k}, \qquad
@@ -127,8 +140,15 @@ def ndcg_score(
 
 @validate_params(_COMMON | _GAIN, prefer_skip_nested_validation=True)
 def dcg_score(
-    y_true, y_score, *, qid, k=None, gain="exponential", ties="average", per_query=False
-):
+    y_true: Column,
+    y_score: Column,
+    *,
+    qid: Column,
+    k: Cutoffs = None,
+    gain: Gain = "exponential",
+    ties: Ties = "average",
+    per_query: bool = False,
+) -> Score:
     r"""Discounted cumulative gain, the mean over queries.
 
     .. math:: \mathrm{DCG}@k = \sum_{r=1}^{k} \frac{g(y_r)}{\log_2(1 + r)}
@@ -183,16 +203,16 @@ def dcg_score(
     prefer_skip_nested_validation=True,
 )
 def err_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    max_grade=None,
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
+    qid: Column,
+    k: Cutoffs = None,
+    max_grade: float | None = None,
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
     r"""Expected reciprocal rank, the mean over queries.
 
     The user scans down and stops at rank :math:`r` with the probability :math:`R_r`; the metric
@@ -261,16 +281,16 @@ def err_score(
 
 @validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
 def average_precision_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    threshold=1,
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
+    qid: Column,
+    k: Cutoffs = None,
+    threshold: float = 1,
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
     r"""Average precision, the mean over queries (MAP).
 
     .. math:: \mathrm{AP}@k = \frac{1}{n_\mathrm{rel}} \sum_{r=1}^{k} [y_r \ge t]\, P@r
@@ -331,16 +351,16 @@ def average_precision_score(
 
 @validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
 def reciprocal_rank_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    threshold=1,
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
+    qid: Column,
+    k: Cutoffs = None,
+    threshold: float = 1,
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
     r"""Reciprocal rank of the first relevant document, the mean over queries (MRR).
 
     .. math:: \mathrm{RR}@k = \frac{[r^* \le k]}{r^*}, \qquad r^* = \min\{r : y_r \ge t\}
@@ -399,16 +419,16 @@ def reciprocal_rank_score(
 
 @validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
 def precision_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    threshold=1,
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
+    qid: Column,
+    k: Cutoffs = None,
+    threshold: float = 1,
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
     r"""Precision, the mean over queries.
 
     .. math:: P@k = \frac{1}{k} \sum_{r=1}^{k} [y_r \ge t]

@@ -1,17 +1,48 @@
 """Rows of relevance, scores and query ids: checked, and cut into rectangles of ranked lists."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import UndefinedMetricWarning
 
 from .._log._segments import as_array, encode, rectangles
+from .._typing import Column, Floats, Ints
 from ..exceptions import warn_user
 
-__all__ = ["as_numbers", "check_rows", "mean_of_defined", "values_per_query"]
+__all__ = [
+    "Cutoffs",
+    "Gain",
+    "NoRelevant",
+    "Score",
+    "Ties",
+    "as_numbers",
+    "check_rows",
+    "mean_of_defined",
+    "values_per_query",
+]
+
+Cutoffs: TypeAlias = int | Sequence[int] | None
+Gain: TypeAlias = Literal["exponential", "linear"]
+Ties: TypeAlias = Literal["average", "stable"]
+NoRelevant: TypeAlias = Literal["skip", 0, 1]
+#: float; an array if k is a list; a frame with per_query=True.
+Score: TypeAlias = Any
 
 
-def values_per_query(value, y_true, y_score, qid, cutoffs, ties):
+def values_per_query(
+    value: Callable[..., Floats],
+    y_true: NDArray[Any],
+    y_score: NDArray[Any],
+    qid: NDArray[Any],
+    cutoffs: list[int | None],
+    ties: str,
+) -> tuple[Floats, Ints, NDArray[Any]]:
     """A metric of each query of rows in any order.
 
     Parameters
@@ -68,7 +99,7 @@ def _rank(y_true, y_score, order, place, ties):
     return relevance, leads
 
 
-def mean_of_defined(values, name):
+def mean_of_defined(values: Floats, name: str) -> Floats:
     """Mean over the queries of each column, without NaN; a warning where there is no other."""
     defined = ~np.isnan(values)
     if not defined.any():
@@ -85,7 +116,9 @@ def mean_of_defined(values, name):
 # --------------------------------------------------------------------------------------
 # Checks
 # --------------------------------------------------------------------------------------
-def check_rows(y_true, y_score, qid):
+def check_rows(
+    y_true: Column, y_score: Column, qid: Column
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Relevance, scores and query ids as arrays, or a ValueError that says what is wrong."""
     y_true, y_score = as_numbers(y_true, "y_true"), as_numbers(y_score, "y_score")
     qid = as_array(qid)
@@ -114,7 +147,7 @@ def check_rows(y_true, y_score, qid):
     return y_true, y_score, qid
 
 
-def as_numbers(values, name):
+def as_numbers(values: Column, name: str) -> NDArray[Any]:
     """An array of numbers, missing as NaN; booleans and integers stay what they are."""
     values = np.asarray(values)
     if values.dtype.kind in "iufb":

@@ -1,15 +1,21 @@
 """Scorers: objects ``scorer(estimator, X, y)`` that scikit-learn's searches call."""
 
+from __future__ import annotations
+
 import inspect
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from .._log._hashing import equal_rows
 from .._log._roles import ROLES, is_frame, read_features, read_role, role_columns
 from .._log._segments import encode
+from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
     average_precision_score,
     dcg_score,
@@ -85,7 +91,13 @@ class RankingScorer:
     0.5
     """
 
-    def __init__(self, metric="ndcg", *, k=10, **options):
+    def __init__(
+        self,
+        metric: Literal["ap", "dcg", "err", "ndcg", "precision", "rr"] = "ndcg",
+        *,
+        k: int | None = 10,
+        **options: Any,
+    ) -> None:
         if metric not in _METRICS:
             raise ValueError(f"There is no metric {metric!r}; expected one of {sorted(_METRICS)}.")
         allowed = inspect.signature(_METRICS[metric]).parameters
@@ -104,7 +116,16 @@ class RankingScorer:
         self.k = k
         self.options = options
 
-    def __call__(self, estimator, X, y=None, *, qid=None, relevance=None, doc=None):
+    def __call__(
+        self,
+        estimator: Predictor,
+        X: Table,
+        y: Column | None = None,
+        *,
+        qid: Column | None = None,
+        relevance: Column | None = None,
+        doc: Column | None = None,
+    ) -> float:
         """Mean metric over the queries of X; greater is better.
 
         Parameters
@@ -134,7 +155,7 @@ class RankingScorer:
             relevance[rows], score[rows], qid=qid[rows], k=self.k, **self.options
         )
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> MetadataRequest:
         """Request for the roles as keyword metadata.
 
         Returns
@@ -143,12 +164,14 @@ class RankingScorer:
         """
         return request_roles(self, _ROLES)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"RankingScorer({self.metric!r}, k={self.k!r}{options})"
 
 
-def predict_within(estimator, X, qid, doc=None):
+def predict_within(
+    estimator: Predictor, X: Table, qid: Column | None, doc: Column | None = None
+) -> NDArray[Any]:
     """Scores of X, by an estimator that may look at ids: of queries, or of documents.
 
     Parameters
@@ -168,7 +191,7 @@ def predict_within(estimator, X, qid, doc=None):
     return estimator.predict(X, **{name: ids[name] for name in taken})
 
 
-def request_roles(scorer, names):
+def request_roles(scorer: object, names: Iterable[str]) -> MetadataRequest:
     """Routing of a scorer that wants roles as keyword metadata, whoever has them."""
     request = MetadataRequest(owner=scorer)
     for name in names:
@@ -176,7 +199,9 @@ def request_roles(scorer, names):
     return request
 
 
-def required_role(X, role, value, scorer, purpose):
+def required_role(
+    X: Table, role: str, value: Column | None, scorer: object, purpose: str
+) -> NDArray[Any]:
     """One role as an array, or an error that says what the scorer needs it for."""
     value = read_role(X, role, value)
     if value is None:
@@ -188,7 +213,7 @@ def required_role(X, role, value, scorer, purpose):
     return value
 
 
-def annotated_rows(relevance):
+def annotated_rows(relevance: Floats) -> Ints:
     """Rows with an annotation; an error if there is none."""
     rows = np.flatnonzero(~np.isnan(relevance))
     if not len(rows):
@@ -200,7 +225,7 @@ def annotated_rows(relevance):
     return rows
 
 
-def document_codes(X, query, doc, rows):
+def document_codes(X: Table, query: Ints, doc: NDArray[Any] | None, rows: Ints) -> Ints:
     """Code of the (query, document) of each of the rows."""
     codes, _ = equal_rows(_dense_features(X, rows)) if doc is None else encode(doc[rows])
     return query[rows] * (int(codes.max()) + 1) + codes
@@ -225,7 +250,7 @@ def _without_text(X):
     return frame[:, keep].to_native()
 
 
-def first_rows(document, relevance, rows):
+def first_rows(document: Ints, relevance: Floats, rows: Ints) -> Ints:
     """The first row of each document, in row order; their relevance must agree."""
     _, first, code = np.unique(document, return_index=True, return_inverse=True)
     conflict = np.flatnonzero(relevance != relevance[first][code])

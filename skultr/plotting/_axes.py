@@ -1,6 +1,13 @@
 """What all pictures share: axes to draw on, colours, and what is inside a fitted model."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["TRUTH", "colors_of", "make_axes", "palette", "steps_of"]
 
@@ -26,7 +33,7 @@ _PALETTE = (
 )
 
 
-def make_axes(ax, caller, figsize=None):
+def make_axes(ax: Axes | None, caller: str, figsize: tuple[float, float] | None = None) -> Axes:
     """The axes to draw on: ``ax``, or those of a new figure."""
     try:
         import matplotlib.pyplot as plt
@@ -40,19 +47,19 @@ def make_axes(ax, caller, figsize=None):
     return ax
 
 
-def palette(n):
+def palette(n: int) -> list[str]:
     """Colours of ``n`` things, over again where there are more things than colours."""
     return [_PALETTE[i % len(_PALETTE)] for i in range(n)]
 
 
-def colors_of(names):
+def colors_of(names: Iterable[str]) -> dict[str, str]:
     """Colour of each named curve: a known method has its own, others take those left."""
     found = {name: _OF_METHODS.get(_method(name)) for name in names}
     left = cycle(color for color in _PALETTE if color not in _OF_METHODS.values())
     return {name: color or next(left) for name, color in found.items()}
 
 
-def steps_of(estimator):
+def steps_of(estimator: Any) -> list[Any]:
     """The estimators inside a search and pipelines, the model itself last."""
     if hasattr(estimator, "best_estimator_"):
         return steps_of(estimator.best_estimator_)

@@ -1,11 +1,20 @@
 """Scores of a model against where the logging policy put the documents."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
 import numpy as np
 import pandas as pd
 
+from .._typing import Column, Frame, Predictor, RandomState
 from ..metrics._click_scorers import annotated_documents
 from ..metrics._dependence import cmip_score
 from ._axes import make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
 __all__ = ["DebiasednessDisplay"]
 
@@ -64,22 +73,22 @@ class DebiasednessDisplay:
     True
     """
 
-    def __init__(self, documents, *, cmip):
+    def __init__(self, documents: pd.DataFrame, *, cmip: float) -> None:
         self.documents = documents
         self.cmip = cmip
 
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
+        estimator: Predictor,
+        X: Frame,
         *,
-        logging=None,
-        cmip_estimator="classifier",
-        random_state=0,
-        ax=None,
-        **plot_params,
-    ):
+        logging: str | None = None,
+        cmip_estimator: Literal["classifier", "knn"] = "classifier",
+        random_state: RandomState = 0,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
         """Draw what a fitted ranker or click model thinks of the documents of a log.
 
         Parameters
@@ -127,15 +136,15 @@ class DebiasednessDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y_pred,
-        y_logging,
-        y_true,
+        y_pred: Column,
+        y_logging: Column,
+        y_true: Column,
         *,
-        cmip_estimator="classifier",
-        random_state=0,
-        ax=None,
-        **plot_params,
-    ):
+        cmip_estimator: Literal["classifier", "knn"] = "classifier",
+        random_state: RandomState = 0,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
         """Draw scores of documents.
 
         Parameters
@@ -171,14 +180,14 @@ class DebiasednessDisplay:
 
     def plot(
         self,
-        ax=None,
+        ax: Axes | None = None,
         *,
-        name=None,
-        logging_name="mean logged position",
-        cmap="viridis",
-        s=9,
-        alpha=0.35,
-    ):
+        name: str | None = None,
+        logging_name: str = "mean logged position",
+        cmap: str | Colormap = "viridis",
+        s: float = 9,
+        alpha: float = 0.35,
+    ) -> Self:
         """Draw.
 
         Parameters

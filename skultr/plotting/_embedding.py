@@ -1,11 +1,20 @@
 """Relevance embeddings of documents, with the observation embeddings and base vectors."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._roles import read_role
+from .._typing import ArrayLike, Column, Predictor, Table
 from ._axes import TRUTH, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
 __all__ = ["EmbeddingDisplay"]
 
@@ -95,14 +104,30 @@ class EmbeddingDisplay:
     ['1', '2']
     """
 
-    def __init__(self, *, relevance_embedding, observation_embedding, base_vectors, relevance):
+    def __init__(
+        self,
+        *,
+        relevance_embedding: ArrayLike,
+        observation_embedding: pd.DataFrame,
+        base_vectors: pd.DataFrame,
+        relevance: ArrayLike,
+    ) -> None:
         self.relevance_embedding = relevance_embedding
         self.observation_embedding = observation_embedding
         self.base_vectors = base_vectors
         self.relevance = relevance
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, relevance=None, qid=None, ax=None, cmap="viridis"):
+    def from_estimator(
+        cls,
+        estimator: Predictor,
+        X: Table,
+        *,
+        relevance: Column | None = None,
+        qid: Column | None = None,
+        ax: Axes | None = None,
+        cmap: str | Colormap = "viridis",
+    ) -> Self:
         """Draw what a fitted ranker makes of documents.
 
         Parameters
@@ -148,7 +173,7 @@ class EmbeddingDisplay:
             relevance=relevance,
         ).plot(ax, cmap=cmap)
 
-    def plot(self, ax=None, *, cmap="viridis"):
+    def plot(self, ax: Axes | None = None, *, cmap: str | Colormap = "viridis") -> Self:
         """Draw.
 
         One axis is drawn as a line, with the documents at the height of their relevance and the

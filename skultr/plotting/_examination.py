@@ -1,15 +1,22 @@
 """Estimated examination of bias factors, against the truth where it is known."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
+from .._typing import ArrayLike
 from ._axes import TRUTH, colors_of, make_axes, steps_of
 from ._user_curves import draw_interval, draw_user_curves, is_of_users, read_truth_of_users
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["ExaminationDisplay"]
 
@@ -57,12 +64,22 @@ class ExaminationDisplay:
     array([1.  , 0.52, 0.35])
     """
 
-    def __init__(self, *, tables, truth=None):
+    def __init__(
+        self, *, tables: Mapping[str, pd.DataFrame], truth: pd.Series | pd.DataFrame | None = None
+    ) -> None:
         self.tables = tables
         self.truth = truth
 
     @classmethod
-    def from_estimator(cls, estimator, *, truth=None, name=None, ax=None, **plot_params):
+    def from_estimator(
+        cls,
+        estimator: object,
+        *,
+        truth: ArrayLike | Mapping[Any, float] | pd.Series | pd.DataFrame | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
         """Draw the examination that one fitted model estimated.
 
         Parameters
@@ -93,7 +110,14 @@ class ExaminationDisplay:
         return cls.from_estimators({name: table}, truth=truth, ax=ax, **plot_params)
 
     @classmethod
-    def from_estimators(cls, estimators, *, truth=None, ax=None, **plot_params):
+    def from_estimators(
+        cls,
+        estimators: Mapping[str, object],
+        *,
+        truth: ArrayLike | Mapping[Any, float] | pd.Series | pd.DataFrame | None = None,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
         """Draw the examination that several fitted models estimated.
 
         Parameters
@@ -138,7 +162,7 @@ class ExaminationDisplay:
             truth = _read_truth(truth, tables)
         return cls(tables=tables, truth=truth).plot(ax, **plot_params)
 
-    def plot(self, ax=None, *, confidence=0.95):
+    def plot(self, ax: Axes | None = None, *, confidence: float = 0.95) -> Self:
         """Draw.
 
         Up to 60 bias factors are curves, relative to the first factor that all have in common

@@ -1,13 +1,23 @@
 """The identifiability graph as a picture: islands of bias factors."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
+from .._typing import ArrayLike, Column, Frame
 from ..identifiability._graph import IdentifiabilityGraph
 from ._axes import make_axes, palette
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..simulation import SimulatedLog
 
 __all__ = ["IdentifiabilityDisplay"]
 
@@ -66,7 +76,15 @@ class IdentifiabilityDisplay:
     NOT identifiable: 10 bias factors in 2 components
     """
 
-    def __init__(self, *, names, labels, components, links=None, weak_links=None):
+    def __init__(
+        self,
+        *,
+        names: Sequence[str],
+        labels: ArrayLike,
+        components: pd.DataFrame,
+        links: pd.DataFrame | None = None,
+        weak_links: pd.DataFrame | None = None,
+    ) -> None:
         self.names = names
         self.labels = labels
         self.components = components
@@ -74,7 +92,15 @@ class IdentifiabilityDisplay:
         self.weak_links = weak_links
 
     @classmethod
-    def from_log(cls, X, *, bias=None, click="click", weak_links=True, ax=None):
+    def from_log(
+        cls,
+        X: Frame | SimulatedLog,
+        *,
+        bias: str | Sequence[str] | None = None,
+        click: str | Column = "click",
+        weak_links: bool = True,
+        ax: Axes | None = None,
+    ) -> Self:
         """Draw which bias factors a click log links.
 
         Parameters
@@ -100,7 +126,9 @@ class IdentifiabilityDisplay:
         return cls.from_graph(graph, weak_links=weak_links, ax=ax)
 
     @classmethod
-    def from_graph(cls, graph, *, weak_links=True, ax=None):
+    def from_graph(
+        cls, graph: IdentifiabilityGraph, *, weak_links: bool = True, ax: Axes | None = None
+    ) -> Self:
         """Draw an identifiability graph.
 
         Parameters
@@ -130,7 +158,7 @@ class IdentifiabilityDisplay:
         )
         return display.plot(ax)
 
-    def plot(self, ax=None):
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw.
 
         Parameters

@@ -1,13 +1,21 @@
 """Estimated relevance of documents against their true relevance."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._typing import ArrayLike, Column, Floats, Ints
 from ._axes import make_axes, steps_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
 __all__ = ["RelevanceDisplay"]
 
@@ -62,12 +70,20 @@ class RelevanceDisplay:
            [0, 0, 1]])
     """
 
-    def __init__(self, confusion_matrix, *, levels):
+    def __init__(self, confusion_matrix: Ints, *, levels: Floats) -> None:
         self.confusion_matrix = confusion_matrix
         self.levels = levels
 
     @classmethod
-    def from_estimator(cls, estimator, truth, *, levels=None, ax=None, **plot_params):
+    def from_estimator(
+        cls,
+        estimator: object,
+        truth: pd.Series | Mapping[Any, float],
+        *,
+        levels: ArrayLike | None = None,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
         """Draw what a fitted ranker made of the clicks on each document.
 
         Parameters
@@ -115,7 +131,15 @@ class RelevanceDisplay:
         return cls.from_predictions(known[there], estimate, levels=levels, ax=ax, **plot_params)
 
     @classmethod
-    def from_predictions(cls, y_true, y_pred, *, levels=None, ax=None, **plot_params):
+    def from_predictions(
+        cls,
+        y_true: Column,
+        y_pred: Column,
+        *,
+        levels: ArrayLike | None = None,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
         """Draw estimates beside the truth.
 
         Parameters
@@ -148,7 +172,14 @@ class RelevanceDisplay:
         np.add.at(matrix, (_nearest(levels, y_true), _nearest(levels, y_pred)), 1)
         return cls(matrix, levels=levels).plot(ax, **plot_params)
 
-    def plot(self, ax=None, *, display_labels=None, include_values=True, cmap="Blues"):
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        display_labels: Sequence[str] | None = None,
+        include_values: bool = True,
+        cmap: str | Colormap = "Blues",
+    ) -> Self:
         """Draw.
 
         Parameters

@@ -1,21 +1,31 @@
 """Singular values of a log's click rates with their noise floor, and the click rates."""
 
-import numpy as np
+from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._typing import Column, Frame
 from ..identifiability._factor_rank import factor_rank
 from ._axes import make_axes, palette
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+    from ..identifiability import FactorRank
+
 __all__ = ["RankDisplay"]
 
-
+#: Two axes, as ``plt.subplots`` gives them.
+Pair: TypeAlias = "Sequence[Axes] | NDArray[Any]"
 #: Cells above which numbers in them cannot be read.
 _MAX_WRITTEN = 120
-
-
 #: Names beside an axis.
 _MAX_NAMED = 20
-
-
 #: Singular values are drawn down to this share of the first.
 _LOWEST = 1e-4
 
@@ -72,11 +82,19 @@ class RankDisplay:
     2 products are needed
     """
 
-    def __init__(self, result):
+    def __init__(self, result: FactorRank) -> None:
         self.result = result
 
     @classmethod
-    def from_log(cls, X, y, *, axes=None, cmap="Blues", **params):
+    def from_log(
+        cls,
+        X: Frame,
+        y: Column,
+        *,
+        axes: Pair | None = None,
+        cmap: str | Colormap = "Blues",
+        **params: Any,
+    ) -> Self:
         """Test a click log and draw the result.
 
         Parameters
@@ -99,7 +117,13 @@ class RankDisplay:
         return cls.from_result(factor_rank(X, y, **params), axes=axes, cmap=cmap)
 
     @classmethod
-    def from_result(cls, result, *, axes=None, cmap="Blues"):
+    def from_result(
+        cls,
+        result: FactorRank,
+        *,
+        axes: Pair | None = None,
+        cmap: str | Colormap = "Blues",
+    ) -> Self:
         """Draw the result of a test.
 
         Parameters
@@ -127,7 +151,7 @@ class RankDisplay:
             )
         return cls(result).plot(axes, cmap=cmap)
 
-    def plot(self, axes=None, *, cmap="Blues"):
+    def plot(self, axes: Pair | None = None, *, cmap: str | Colormap = "Blues") -> Self:
         """Draw.
 
         Parameters

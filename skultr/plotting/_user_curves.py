@@ -1,12 +1,22 @@
 """Examination of many users, or clusters of them, in one picture."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
+from .._typing import Floats
 from ._axes import TRUTH
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.lines import Line2D
 
 __all__ = ["draw_interval", "draw_user_curves", "is_of_users", "read_truth_of_users"]
 
@@ -16,12 +26,12 @@ _MAX_NAMED = 20
 _NAME_HEIGHT = 0.047
 
 
-def is_of_users(table):
+def is_of_users(table: pd.DataFrame) -> bool:
     """Whether a table of examination has a curve a user (or cluster)."""
     return isinstance(table.index, pd.MultiIndex) and table.index.nlevels == 2
 
 
-def read_truth_of_users(truth, table):
+def read_truth_of_users(truth: Any, table: pd.DataFrame) -> pd.DataFrame | None:
     """The truth as a frame of users by bias factors, None if there is none."""
     if truth is None or isinstance(truth, pd.DataFrame):
         return truth
@@ -39,7 +49,9 @@ def read_truth_of_users(truth, table):
     return pd.DataFrame(truth, columns=np.arange(1, truth.shape[1] + 1))
 
 
-def draw_user_curves(ax, table, truth, quantile):
+def draw_user_curves(
+    ax: Axes, table: pd.DataFrame, truth: pd.DataFrame | None, quantile: float
+) -> tuple[dict[Any, Line2D], LineCollection | None]:
     """Draw a line a user, coloured by how far down the user looks.
 
     Parameters
@@ -88,7 +100,16 @@ def draw_user_curves(ax, table, truth, quantile):
     return lines, drawn
 
 
-def draw_interval(ax, x, y, error, quantile, color, *, bars=True):
+def draw_interval(
+    ax: Axes,
+    x: NDArray[Any],
+    y: Floats,
+    error: Floats,
+    quantile: float,
+    color: Any,
+    *,
+    bars: bool = True,
+) -> float:
     """Band around a curve whose logarithm has the standard error; returns how high it reaches."""
     there = np.isfinite(error)
     if not there.any():
