@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["TRUTH", "colors_of", "make_axes", "palette", "steps_of"]
+__all__ = ["TRUTH", "colors_of", "figure_of", "make_axes", "palette", "steps_of"]
 
 #: The truth and other givens, apart from the colours of what was learned.
 TRUTH = "black"
@@ -45,6 +46,11 @@ def make_axes(ax: Axes | None, caller: str, figsize: tuple[float, float] | None 
     if ax is None:
         _, ax = plt.subplots(figsize=figsize, layout="constrained")
     return ax
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that holds the axes, for a type checker not a part of a figure."""
+    return cast("Figure", ax.figure)
 
 
 def palette(n: int) -> list[str]:

@@ -10,7 +10,7 @@ import pandas as pd
 from .._typing import Column, Frame, Predictor, RandomState
 from ..metrics._click_scorers import annotated_documents
 from ..metrics._dependence import cmip_score
-from ._axes import make_axes
+from ._axes import figure_of, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -208,7 +208,7 @@ class DebiasednessDisplay:
         display : DebiasednessDisplay
         """
         self.ax_ = make_axes(ax, "DebiasednessDisplay", (5.2, 4.2))
-        self.figure_ = self.ax_.figure
+        self.figure_ = figure_of(self.ax_)
         grades = np.unique(self.documents["grade"])
         self.points_, self.lines_ = {}, {}
         # The best grade on top, and no colour as light as paper.

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._log._roles import read_role
 from .._typing import ArrayLike, Column, Predictor, Table
-from ._axes import TRUTH, make_axes
+from ._axes import TRUTH, figure_of, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -202,7 +202,7 @@ class EmbeddingDisplay:
             documents, self.arrow_scale_ * factors, self.arrow_scale_ * bases, relevance
         )
         self.ax_ = make_axes(ax, "EmbeddingDisplay", (6.8, 5.2))
-        self.figure_ = self.ax_.figure
+        self.figure_ = figure_of(self.ax_)
         self._draw_documents(documents, relevance, cmap)
         self._draw_arrows(tails, tips)
         self.base_points_ = self.ax_.scatter(

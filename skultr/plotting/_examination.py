@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from .._typing import ArrayLike
-from ._axes import TRUTH, colors_of, make_axes, steps_of
+from ._axes import TRUTH, colors_of, figure_of, make_axes, steps_of
 from ._user_curves import draw_interval, draw_user_curves, is_of_users, read_truth_of_users
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class ExaminationDisplay:
             raise ValueError(f"confidence must be a number between 0 and 1, got {confidence!r}.")
         quantile = float(ndtri((1 + confidence) / 2))
         self.ax_ = make_axes(ax, "ExaminationDisplay", (6.4, 4.4))
-        self.figure_ = self.ax_.figure
+        self.figure_ = figure_of(self.ax_)
         self.ax_.spines[["top", "right"]].set_visible(False)
         first, *_ = self.tables.values()
         if is_of_users(first):

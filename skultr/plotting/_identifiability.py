@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from .._typing import ArrayLike, Column, Frame
 from ..identifiability._graph import IdentifiabilityGraph
-from ._axes import make_axes, palette
+from ._axes import figure_of, make_axes, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -179,7 +179,7 @@ class IdentifiabilityDisplay:
             islands = _Islands(np.asarray(self.labels), self.names)
             self.ax_ = make_axes(ax, "IdentifiabilityDisplay", islands.figure_size)
             self._plot_islands(islands)
-        self.figure_ = self.ax_.figure
+        self.figure_ = figure_of(self.ax_)
         verdict = self._verdict()
         inches = self.ax_.get_position().width * self.figure_.get_figwidth()
         if inches < 0.085 * len(verdict):  # or it would run into the next axes

@@ -11,7 +11,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._typing import ArrayLike, Column, Floats, Ints
-from ._axes import make_axes, steps_of
+from ._axes import figure_of, make_axes, steps_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -197,7 +197,7 @@ class RelevanceDisplay:
         display : RelevanceDisplay
         """
         self.ax_ = make_axes(ax, "RelevanceDisplay", (4.8, 4.4))
-        self.figure_ = self.ax_.figure
+        self.figure_ = figure_of(self.ax_)
         total = self.confusion_matrix.sum(axis=1, keepdims=True)
         share = self.confusion_matrix / np.maximum(total, 1)
         self.im_ = self.ax_.imshow(share, cmap=cmap, vmin=0, vmax=1)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._typing import Column, Frame
 from ..identifiability._factor_rank import factor_rank
-from ._axes import make_axes, palette
+from ._axes import figure_of, make_axes, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -166,7 +166,7 @@ class RankDisplay:
         display : RankDisplay
         """
         self.axes_ = _two_axes(axes)
-        self.figure_ = self.axes_[0].figure
+        self.figure_ = figure_of(self.axes_[0])
         self.line_, self.floor_ = self._draw_values(self.axes_[0])
         self.im_ = self._draw_matrix(self.axes_[1], cmap)
         self.text_ = self._write_rates(self.axes_[1])

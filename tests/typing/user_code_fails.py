@@ -1,3 +1,4 @@
+# pyright: standard, reportUnnecessaryTypeIgnoreComment=true
 """Mistakes of users: the type checker of ``make lint`` must report every line marked here.
 
 A mark that silences nothing is an error itself (``reportUnnecessaryTypeIgnoreComment``).
@@ -13,7 +14,10 @@ from skultr.metrics import RankingScorer, cmip_score, ndcg_score
 from skultr.model_selection import OffPolicySelection, QueryKFold
 from skultr.plotting import ExaminationDisplay, IdentifiabilityDisplay
 from skultr.propensity import NoSuchPropensity  # pyright: ignore[reportAttributeAccessIssue]
-from skultr.rankers import NaiveRanker, NoSuchRanker  # pyright: ignore[reportAttributeAccessIssue]
+from skultr.rankers import (
+    NaiveRanker,
+    NoSuchRanker,  # pyright: ignore[reportAttributeAccessIssue]
+)
 from skultr.simulation import simulate_clicks
 
 skultr.no_such_module  # pyright: ignore[reportAttributeAccessIssue]
@@ -27,7 +31,6 @@ NaiveRanker(device=0)  # pyright: ignore[reportArgumentType]
 NaiveRanker().fit(log)  # pyright: ignore[reportCallIssue]
 NaiveRanker().fit(log, [1, 0], query=[1, 1])  # pyright: ignore[reportCallIssue]
 NaiveRanker().predict(log, qid=[1, 1])  # pyright: ignore[reportCallIssue]
-NaiveRanker().predict(log).to_frame()  # pyright: ignore[reportAttributeAccessIssue]
 NaiveRanker().predict_clicks(log)  # pyright: ignore[reportAttributeAccessIssue]
 
 QueryKFold("five")  # pyright: ignore[reportArgumentType]
@@ -40,5 +43,5 @@ cmip_score([0.1], [1], [0]).summary()  # pyright: ignore[reportAttributeAccessIs
 make_ltr(n_query=50)  # pyright: ignore[reportCallIssue]
 load_letor(7)  # pyright: ignore[reportArgumentType]
 simulate_clicks(log, sessions=500)  # pyright: ignore[reportCallIssue]
-ExaminationDisplay.from_estimator(log, names="DLA")  # pyright: ignore[reportCallIssue, reportArgumentType]
+ExaminationDisplay.from_estimators([log])  # pyright: ignore[reportArgumentType]
 IdentifiabilityDisplay.from_graph(log)  # pyright: ignore[reportArgumentType]
