@@ -1,4 +1,4 @@
-"""Estimated relevance of documents against their true relevance."""
+"""Confusion matrix of estimated and true relevance of documents."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 __all__ = ["RelevanceDisplay"]
 
-#: Levels of relevance above which a table of numbers cannot be read.
+#: Largest number of levels of relevance that a matrix is drawn for.
 _MAX_LEVELS = 20
 
 
 class RelevanceDisplay:
-    """Confusion matrix of relevance as clicks tell it, against relevance as it is.
+    """Confusion matrix of relevance estimated from clicks, against true relevance.
 
-    Documents have few true levels of relevance, those of the grades. Each estimate counts as the
-    level that is nearest to it, and a row of the matrix says where the documents of one true level
-    ended: on the diagonal, if the estimate is right. What is left of the diagonal was judged too
-    low. Make it with :meth:`from_estimator` or :meth:`from_predictions`.
+    True relevance has few levels, those of the grades. Each estimate is rounded to the nearest
+    level. A row of the matrix shows the estimated levels of the documents of one true level: on
+    the diagonal the estimate is right, and left of the diagonal it is too low. Create it with
+    :meth:`from_estimator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     confusion_matrix : ndarray of shape (n_levels, n_levels)
         Number of documents by true (row) and estimated (column) level.
     levels : ndarray of shape (n_levels,)
-        Relevance of each level, increasing.
+        Relevance of each level, in increasing order.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class RelevanceDisplay:
 
     See Also
     --------
-    ExaminationDisplay : The other half of a click: estimated examination.
+    ExaminationDisplay : Estimated examination.
 
     Notes
     -----
-    Estimates from clicks know relevance up to the factor that the propensities are off by. Where
-    no position is examined by everyone, scale the estimates before you draw them.
+    Estimates from clicks are off by the same factor as the propensities. If no position is
+    examined by every user, scale the estimates before you draw them.
 
     References
     ----------
@@ -84,7 +84,7 @@ class RelevanceDisplay:
         ax: Axes | None = None,
         **plot_params: Any,
     ) -> Self:
-        """Draw what a fitted ranker made of the clicks on each document.
+        """Draw the labels that a fitted ranker estimated for the documents of its log.
 
         Parameters
         ----------
@@ -94,13 +94,13 @@ class RelevanceDisplay:
             :func:`~skultr.propensity.relevance_labels` returns, with the columns ``doc`` and
             ``label``.
         truth : Series or mapping
-            P(relevant) by ``doc``. Documents without a truth are left out.
+            P(relevant) by ``doc``. Documents without true relevance are left out.
         levels : array-like of shape (n_levels,), default=None
             As in :meth:`from_predictions`.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         **plot_params
-            For :meth:`plot`.
+            Passed to :meth:`plot`.
 
         Returns
         -------
@@ -109,9 +109,9 @@ class RelevanceDisplay:
         Raises
         ------
         TypeError
-            If the estimator has no labels, or truth is not by document.
+            If the estimator has no labels, or ``truth`` is not indexed by document.
         ValueError
-            If no document has both an estimate and a truth.
+            If no document has both an estimate and a true relevance.
         """
         labels = _labels_of(estimator)
         if not isinstance(truth, Mapping | pd.Series):
@@ -140,21 +140,21 @@ class RelevanceDisplay:
         ax: Axes | None = None,
         **plot_params: Any,
     ) -> Self:
-        """Draw estimates beside the truth.
+        """Draw estimated against true relevance.
 
         Parameters
         ----------
         y_true : array-like of shape (n_documents,)
             True relevance.
         y_pred : array-like of shape (n_documents,)
-            Estimated relevance, on the same scale; it may lie outside of the truth's range.
+            Estimated relevance on the same scale; it may exceed the range of ``y_true``.
         levels : array-like of shape (n_levels,), default=None
-            What truth and estimates are rounded to. By default the distinct values of ``y_true``,
-            at most 20.
+            Values to which true and estimated relevance are rounded. By default the distinct
+            values of ``y_true``, at most 20.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         **plot_params
-            For :meth:`plot`.
+            Passed to :meth:`plot`.
 
         Returns
         -------
@@ -163,7 +163,7 @@ class RelevanceDisplay:
         Raises
         ------
         ValueError
-            If values are missing, or ``y_true`` has more than 20 values and there are no levels.
+            If values are missing, or ``y_true`` has more than 20 values and ``levels`` is None.
         """
         y_true, y_pred = _read_relevance("y_true", y_true), _read_relevance("y_pred", y_pred)
         check_consistent_length(y_true, y_pred)
@@ -180,16 +180,16 @@ class RelevanceDisplay:
         include_values: bool = True,
         cmap: str | Colormap = "Blues",
     ) -> Self:
-        """Draw.
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         display_labels : array-like of shape (n_levels,), default=None
-            Names of the levels, such as grades; by default their relevance.
+            Names of the levels, such as grades; by default the relevance of each level.
         include_values : bool, default=True
-            Whether the shares are written into the cells, in percent of the row.
+            Whether to write the shares into the cells, in percent of the row.
         cmap : str or matplotlib colormap, default="Blues"
 
         Returns
@@ -228,7 +228,7 @@ class RelevanceDisplay:
 
 
 def _labels_of(estimator):
-    """The table of debiased clicks of a fitted ranker."""
+    """The table of relevance labels of a fitted ranker."""
     labels = estimator
     if not isinstance(estimator, pd.DataFrame):
         model = steps_of(estimator)[-1]
@@ -257,11 +257,11 @@ def _read_relevance(name, values):
 
 def _read_levels(levels, y_true):
     if levels is None:
-        # Probabilities that differ by rounding are one level.
+        # Probabilities that differ by rounding only are one level.
         levels = np.unique(y_true.round(9))
         if len(levels) > _MAX_LEVELS:
             raise ValueError(
-                f"y_true has {len(levels)} distinct values, of which no table can be read; pass "
+                f"y_true has {len(levels)} distinct values; expected at most {_MAX_LEVELS}. Pass "
                 "levels=, at most 20 values to round to, such as numpy.linspace(0, 1, 6)."
             )
         return levels
