@@ -40,52 +40,52 @@ _ESTIMATORS = ("classifier", "knn")
 class CMIPScorer:
     """Scorer: minus the conditional mutual information with the logging policy, −CMIP.
 
-    How much the scores of a model copy the ranking that the clicks were collected under, beyond
-    what relevance explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated
-    documents of X. Clicks (``y``) are not read. It needs the log and an annotated part of it
-    (``relevance`` missing elsewhere).
+    CMIP measures how much the scores of a model copy the logged ranking beyond what relevance
+    explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated documents of X.
+    Clicks (``y``) are not read. X is a log of which some rows are annotated (``relevance`` is
+    missing in the others).
 
-    A document counts once, however often the log shows it. An annotation in one of its rows is
-    enough: its mean position is over all its shown rows. Documents that are not annotated do not
-    count, nor those that were never shown, which the logging policy did not rank.
+    A document counts once, however often the log shows it, at its mean position over all its
+    shown rows; an annotation in one of its rows is enough. Documents that are not annotated or
+    were never shown do not count.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
-    default (``enable_metadata_routing=True``). Rows with equal features in a query are one
-    document where there is no ``doc``.
+    default (``enable_metadata_routing=True``). Without ``doc``, rows of a query with equal
+    features are one document.
 
     Parameters
     ----------
     logging : str, default=None
-        Column of X with the logging policy's own score of the document, missing where it has
-        none. By default the document's mean logged ``position``, over impressions.
+        Column of X with the score of the document by the logging policy, missing where there is
+        none. By default the mean logged ``position`` of the document over its impressions.
     estimator : {"classifier", "knn"}, default="classifier"
-        As in :func:`cmip_score`. The first needs 200 annotated documents in each fold, and
-        better 1,000; with fewer ``"knn"`` stands in, with a warning.
+        See :func:`cmip_score`. The classifier needs 200 annotated documents in each fold, better
+        1,000; with fewer than 200, ``"knn"`` is used, with a warning.
     n_repeats : int, default=5
-        As in :func:`cmip_score`.
+        See :func:`cmip_score`.
     random_state : int, RandomState instance or None, default=0
-        An int compares all candidates of a search on the same splits.
+        With an int, all candidates of a search are compared on the same splits.
 
     Raises
     ------
     ValueError
-        When made: if a parameter is not one of these. When called: if X has no ``qid``, no
-        ``relevance``, or neither ``position`` nor the column ``logging``; if no row is
-        annotated; if no two annotated documents that were shown share a grade; or if the
-        estimator does not predict one score a row.
+        By the constructor: if a parameter has a wrong type or value. When called: if X has no
+        ``qid``, no ``relevance``, or neither ``position`` nor the column ``logging``; if no row
+        is annotated; if no two annotated documents that were shown share a grade; or if the
+        estimator does not predict one score per row.
 
     See Also
     --------
-    cmip_score : With standard error and p-value.
+    cmip_score : The metric, also with standard error and p-value.
     skultr.model_selection.OffPolicySelection : Selection by several scorers.
 
     Notes
     -----
-    A column named by ``logging`` has no role, so that rankers take it for a feature. Keep it out
-    of the model with a step that drops it, such as ``OnFeatures(ColumnTransformer(...))``.
+    A column named by ``logging`` has no role, so that rankers use it as a feature. Keep it out of
+    the model with a step that drops it, such as ``OnFeatures(ColumnTransformer(...))``.
 
-    Scores are compared across queries. Where a ranker's scores are comparable within a query
-    only, an offset a query hides some of the dependence, for all such rankers alike.
+    Scores are compared across queries. If the scores of a ranker are comparable within a query
+    only, a per-query offset masks part of the dependence, equally for all such rankers.
 
     References
     ----------
@@ -144,18 +144,18 @@ class CMIPScorer:
         position: Column | None = None,
         impressions: Column | None = None,
     ) -> float:
-        """−CMIP of the estimator's predictions; greater is better, 0 is debiased.
+        """−CMIP of the estimator's predictions in nats; greater is better, 0 is debiased.
 
         Parameters
         ----------
         estimator : object
-            With ``predict(X)`` giving a score a row.
+            With a method ``predict(X)`` that returns one score per row.
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : ignored
         sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``, which weigh the positions of a document.
+            Multiplies ``impressions``, the weights of the positions of a document.
         qid, relevance, doc, position, impressions : array-like of shape (n_rows,), default=None
-            Roles as keywords; they win over columns.
+            Roles as keywords; they take precedence over columns.
 
         Returns
         -------
@@ -184,7 +184,7 @@ class CMIPScorer:
         )
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Request for the roles as keyword metadata.
+        """Metadata request of the roles, for scikit-learn's routing.
 
         Returns
         -------
@@ -203,17 +203,17 @@ class CMIPScorer:
 class PerplexityScorer:
     """Scorer: minus the perplexity of clicks under a model's click probabilities.
 
-    :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of X; the mean over
-    positions. Rows weigh as their impressions. A :class:`~sklearn.pipeline.Pipeline` transforms X
-    by its first steps and asks the last one; a fitted search asks its best estimator.
+    :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of X, averaged over
+    positions; rows are weighted by impressions. For a :class:`~sklearn.pipeline.Pipeline` the
+    first steps transform X and the last one predicts; for a fitted search, its best estimator.
 
     Parameters
     ----------
     conditional : bool, default=True
-        Whether click models predict each row given the clicks above it, which tests whether they
-        know how users read a list; or before any click of the list is seen, as they must when a
-        new ranking is judged. Models that do not look at other clicks (rankers, PBM) give the
-        same for both.
+        If True, click models predict each row given the clicks above it, which tests whether they
+        model how users read a list. If False, they predict without the clicks of the list, as
+        they must for a new ranking. Models that do not use other clicks (rankers, PBM) predict
+        the same in both cases.
 
     Raises
     ------
@@ -221,7 +221,7 @@ class PerplexityScorer:
         If the estimator has no ``predict_click``.
     ValueError
         If y is None, X has no ``position``, no row was shown, or the estimator does not predict
-        one probability a row.
+        one probability per row.
 
     See Also
     --------
@@ -229,8 +229,8 @@ class PerplexityScorer:
 
     Notes
     -----
-    Perplexity is about the kind of ranking that was logged. A model can win on it and fail as
-    soon as documents are ranked otherwise; see :class:`CMIPScorer`.
+    Perplexity is evaluated on the logged ranking. A model can have the best perplexity and fail
+    as soon as documents are ranked differently; see :class:`CMIPScorer`.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
     default (``enable_metadata_routing=True``).
@@ -268,12 +268,12 @@ class PerplexityScorer:
         propensity: Column | None = None,
         impressions: Column | None = None,
     ) -> float:
-        """Minus the perplexity; greater is better, -1 is perfect, -2 a coin.
+        """Minus the perplexity; greater is better, -1 is perfect, -2 that of a coin.
 
         Parameters
         ----------
         estimator : object
-            With ``predict_click``: a ranker that explains clicks, or a click model.
+            With a method ``predict_click``: a ranker that models clicks, or a click model.
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
             Held-out rows of the log.
         y : array-like of shape (n_rows,)
@@ -282,7 +282,7 @@ class PerplexityScorer:
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions : \
                 array-like of shape (n_rows,), default=None
-            Roles as keywords; they win over columns.
+            Roles as keywords; they take precedence over columns.
 
         Returns
         -------
@@ -325,7 +325,7 @@ class PerplexityScorer:
         )
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Request for the roles as keyword metadata.
+        """Metadata request of the roles, for scikit-learn's routing.
 
         Returns
         -------
@@ -350,16 +350,16 @@ def annotated_documents(
     position: Column | None = None,
     impressions: Column | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """Score, place in the logging policy's ranking, and grade of each annotated document.
+    """Score, mean logged position (or logging score) and grade of each annotated document.
 
-    A document is annotated if one of its rows is; all of its shown rows say where it was logged.
+    A document is annotated if one of its rows is; its position is the mean over its shown rows.
 
     Parameters
     ----------
     owner : object
         Errors name its type.
     estimator, X, sample_weight, logging, qid, relevance, doc, position, impressions
-        As of :class:`CMIPScorer`.
+        See :class:`CMIPScorer`.
 
     Returns
     -------
@@ -394,7 +394,7 @@ def annotated_documents(
 
 
 def _logged(owner, X, logging, position, weight):
-    """What the logging policy thought of each row, and how much the row weighs."""
+    """Position (or score by the logging policy) of each row, and the weight of the row."""
     if logging is None:
         position = required_role(
             X, "position", position, owner, "to say where the logging policy put a document"
@@ -412,33 +412,33 @@ def _logged(owner, X, logging, position, weight):
             f"X has no column {logging!r}, which logging= names; it has {frame.columns}."
         )
     values = as_numbers(frame[logging].to_numpy(), f"The column {logging!r}")
-    # A document may have a score of the logging policy and never have been shown.
+    # A document may have a score by the logging policy although it was never shown.
     missing = np.isnan(values)
     return np.where(missing, 0.0, values), (~missing).astype(float)
 
 
 def _one_a_row(values, n_rows, method):
-    """The predictions, if they are one a row."""
+    """The predictions as an array, after checking that they are one value per row."""
     values = np.asarray(values)
     if values.shape != (n_rows,):
         raise ValueError(
-            f"{method} gave an array of shape {values.shape} for {n_rows} rows; expected "
-            f"({n_rows},), one value a row."
+            f"{method} returned an array of shape {values.shape} for {n_rows} rows; expected "
+            f"({n_rows},), one value per row."
         )
     return values
 
 
 def _means_of_documents(document, values, weight):
-    """Weighted mean of each document's rows; NaN where they weigh nothing."""
+    """Weighted mean over the rows of each document; NaN if all its weights are 0."""
     total = np.bincount(document, weight)
     mean = np.full(len(total), np.nan)
     return np.divide(np.bincount(document, values * weight), total, out=mean, where=total > 0)
 
 
 def _predict_click(estimator, X, y, conditional, roles):
-    """P(click) of each row, of whatever takes the rows through to a ``predict_click``."""
+    """P(click) of each row, by the ``predict_click`` inside pipelines, searches and wrappers."""
     if isinstance(estimator, Pipeline):
-        # A Pipeline hands on the methods of scikit-learn only.
+        # A Pipeline exposes methods of scikit-learn only.
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
         return _predict_click(estimator[-1], X, y, conditional, roles)
     if isinstance(estimator, FrozenEstimator):
@@ -450,8 +450,8 @@ def _predict_click(estimator, X, y, conditional, roles):
         raise TypeError(
             f"{type(estimator).__name__} has no predict_click: PerplexityScorer needs P(click) of "
             "each row. Expected a click model (skultr.click_models) or a ranker that explains "
-            "clicks, such as TwoTowerRanker or RegressionEMRanker; score others by RankingScorer "
-            "or IPSScorer."
+            "clicks, such as TwoTowerRanker or RegressionEMRanker; score other rankers with "
+            "RankingScorer or IPSScorer."
         )
     takes = inspect.signature(predict_click).parameters
     given = {name: value for name, value in roles.items() if value is not None and name in takes}

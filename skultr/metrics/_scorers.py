@@ -43,7 +43,7 @@ _METRICS = {
     "precision": precision_score,
     "rr": reciprocal_rank_score,
 }
-#: Requested from scikit-learn by default, so that nobody needs a `set_score_request`.
+#: Requested from scikit-learn by default, so that users need no `set_score_request`.
 _ROLES = ("qid", "relevance", "doc")
 _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 
@@ -51,14 +51,14 @@ _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 class RankingScorer:
     """Scorer: a ranking metric of an estimator's predictions against human annotation.
 
-    The scorer calls ``estimator.predict(X)`` and compares with the role ``relevance`` of X,
-    query by query. Clicks (``y``) are not read. A document counts once, however often the log
-    shows it; documents without annotation (``relevance`` missing) do not count.
+    The scorer compares ``estimator.predict(X)`` with the role ``relevance`` of X, query by query.
+    Clicks (``y``) are not read. A document counts once, however often the log shows it; documents
+    without annotation (``relevance`` missing) do not count.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
-    default (``enable_metadata_routing=True``). Rows with equal features in a query are one
-    document where there is no ``doc``; text columns, such as a bias factor's, tell no documents
-    apart, but columns of numbers do: with bias factors among them, name the documents.
+    default (``enable_metadata_routing=True``). Without ``doc``, rows of a query with equal
+    features are one document. Text columns are ignored in this comparison, numeric columns are
+    not: if X has numeric columns of bias factors, pass ``doc``.
 
     Parameters
     ----------
@@ -70,15 +70,15 @@ class RankingScorer:
         Ranks that count; None for all.
     **options
         Further keywords of that function: ``gain``, ``ties``, ``no_relevant``, ``threshold``,
-        ``max_grade``. Give ``max_grade`` with "err" in a cross-validation: by default each fold
-        takes its own largest grade.
+        ``max_grade``. Pass ``max_grade`` with "err" in a cross-validation, because by default
+        each fold uses its own largest grade.
 
     Raises
     ------
     ValueError
-        When made: if there is no such metric, or it has no such option. When called: if X has
-        no ``relevance`` or no ``qid``, no row is annotated, or rows of one document differ in
-        relevance.
+        By the constructor: if there is no such metric, or it has no such option. When called: if
+        X has no ``relevance`` or no ``qid``, no row is annotated, or rows of one document differ
+        in relevance.
 
     Examples
     --------
@@ -131,12 +131,12 @@ class RankingScorer:
         Parameters
         ----------
         estimator : object
-            With ``predict(X)`` giving a score a row.
+            With a method ``predict(X)`` that returns one score per row.
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : ignored
-            Clicks are no relevance.
+            Clicks are not relevance.
         qid, relevance, doc : array-like of shape (n_rows,), default=None
-            Roles as keywords; they win over columns.
+            Roles as keywords; they take precedence over columns.
 
         Returns
         -------
@@ -156,7 +156,7 @@ class RankingScorer:
         )
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Request for the roles as keyword metadata.
+        """Metadata request of the roles, for scikit-learn's routing.
 
         Returns
         -------
@@ -172,14 +172,14 @@ class RankingScorer:
 def predict_within(
     estimator: Predictor, X: Table, qid: Column | None, doc: Column | None = None
 ) -> NDArray[Any]:
-    """Scores of X, by an estimator that may look at ids: of queries, or of documents.
+    """Scores of X by an estimator that may request query and document ids.
 
     Parameters
     ----------
     estimator : object
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
     qid, doc : ndarray of shape (n_rows,) or None
-        Ids that X may not hold.
+        Ids, which X need not contain.
     """
     columns = role_columns(X) if is_frame(X) else ()
     ids = {
@@ -192,7 +192,7 @@ def predict_within(
 
 
 def request_roles(scorer: object, names: Iterable[str]) -> MetadataRequest:
-    """Routing of a scorer that wants roles as keyword metadata, whoever has them."""
+    """Metadata request of a scorer that takes the named roles as keywords."""
     request = MetadataRequest(owner=scorer)
     for name in names:
         request.score.add_request(param=name, alias=True)
@@ -202,7 +202,7 @@ def request_roles(scorer: object, names: Iterable[str]) -> MetadataRequest:
 def required_role(
     X: Table, role: str, value: Column | None, scorer: object, purpose: str
 ) -> NDArray[Any]:
-    """One role as an array, or an error that says what the scorer needs it for."""
+    """A role as an array; an error that names its purpose if it is absent."""
     value = read_role(X, role, value)
     if value is None:
         raise ValueError(
@@ -214,7 +214,7 @@ def required_role(
 
 
 def annotated_rows(relevance: Floats) -> Ints:
-    """Rows with an annotation; an error if there is none."""
+    """Indices of the annotated rows; an error if there are none."""
     rows = np.flatnonzero(~np.isnan(relevance))
     if not len(rows):
         raise ValueError(
@@ -226,7 +226,7 @@ def annotated_rows(relevance: Floats) -> Ints:
 
 
 def document_codes(X: Table, query: Ints, doc: NDArray[Any] | None, rows: Ints) -> Ints:
-    """Code of the (query, document) of each of the rows."""
+    """Code of the pair (query, document) of each of the rows."""
     codes, _ = equal_rows(_dense_features(X, rows)) if doc is None else encode(doc[rows])
     return query[rows] * (int(codes.max()) + 1) + codes
 
@@ -239,7 +239,7 @@ def _dense_features(X, rows):
 
 
 def _without_text(X):
-    """A frame without the feature columns that hold text: no model reads them as they are."""
+    """The frame without feature columns of text, which no model reads as they are."""
     frame = nw.from_native(X, eager_only=True)
     text = (nw.String, nw.Categorical, nw.Enum)
     keep = [
@@ -251,14 +251,14 @@ def _without_text(X):
 
 
 def first_rows(document: Ints, relevance: Floats, rows: Ints) -> Ints:
-    """The first row of each document, in row order; their relevance must agree."""
+    """Index of the first row of each document, increasing; its rows must agree in relevance."""
     _, first, code = np.unique(document, return_index=True, return_inverse=True)
     conflict = np.flatnonzero(relevance != relevance[first][code])
     if len(conflict):
         row, other = conflict[0], first[code[conflict[0]]]
         raise ValueError(
             f"Rows {rows[other]} and {rows[row]} show one document of one query with the "
-            f"relevance {relevance[other]:g} and {relevance[row]:g}; expected one annotation a "
+            f"relevance {relevance[other]:g} and {relevance[row]:g}; expected one annotation per "
             "document. If they are different documents, name them in a column 'doc'."
         )
     return np.sort(first)
