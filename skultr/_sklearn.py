@@ -1,5 +1,9 @@
 """scikit-learn's private names, imported here only, and seeded clones."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import (
@@ -11,6 +15,8 @@ from sklearn.utils._param_validation import (
 )
 from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+
+from ._typing import RandomState
 
 __all__ = [
     "BaseComposition",
@@ -25,7 +31,7 @@ __all__ = [
 ]
 
 
-def seeded_clone(estimator, random_state):
+def seeded_clone(estimator: Any, random_state: RandomState) -> Any:
     """A clone, seeded (and the steps of a Pipeline) where it can be and is not."""
     estimator = clone(estimator)
     seeds = {

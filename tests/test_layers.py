@@ -14,7 +14,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: A folder (or a file at the root) imports only from lines above its own.
 ORDER = [
-    {"exceptions", "_lazy", "_sklearn", "_typing"},
+    {"_lazy", "_typing"},
+    {"exceptions", "_sklearn"},
     {"datasets", "_log"},
     {"_models"},
     {"_torch", "simulation", "identifiability"},

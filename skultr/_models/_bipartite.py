@@ -10,18 +10,21 @@ A is diagonal, so that documents are eliminated exactly. The system D - C' A^-1 
 one row per bias factor.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse import diags_array
+from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit, log_expit, xlogy
 
 from .._log._cells import Cells
 from .._log._components import factor_components
 from .._log._segments import TINY
+from .._typing import Bools, Floats, Ints
 
 __all__ = ["MAX_DENSE", "SMALLEST", "Problem", "eliminated", "newton"]
 
@@ -48,7 +51,7 @@ class Problem:
     loss: str
 
     @cached_property
-    def gauge(self):
+    def gauge(self) -> Ints | None:
         """Connected component of each factor, shape (n_factors,); None if the cap may move scales.
 
         Within a component the scale is free, so steps keep the mean log examination fixed. With
@@ -59,11 +62,11 @@ class Problem:
         return factor_components(self.cells.doc, self.cells.factor, self.cells.n_factors)[1]
 
     @property
-    def bounds(self):
+    def bounds(self) -> tuple[float, float]:
         return _BOUNDS[self.link, self.loss]
 
     @cached_property
-    def saturated(self):
+    def saturated(self) -> Floats | float:
         """The smallest loss that each cell can have by itself, shape (n_cells,).
 
         It is subtracted, and the difference has the size of the noise. With billions of
@@ -78,14 +81,14 @@ class Problem:
         off = self.cells.weight - clicks
         return -xlogy(clicks, clicks / weight) - xlogy(off, off / weight)
 
-    def at(self, a, b):
+    def at(self, a: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
         """Loss, gradient and curvature of each cell, three arrays of shape (n_cells,)."""
         cells = self.cells
         function = _LOSSES[self.link, self.loss]
         value, *slopes = function(a[cells.doc] + b[cells.factor], cells.clicks, cells.weight)
         return value - self.saturated, *slopes
 
-    def held_by_bound(self, a, b):
+    def held_by_bound(self, a: Floats, b: Floats) -> list[Bools]:
         """Documents and factors whose estimate sits on a bound although the gradient points
         outside: two masks."""
         _, gradient, curvature = self.at(a, b)
@@ -96,7 +99,7 @@ class Problem:
             for by, x in sums
         ]
 
-    def best_documents(self, b, a):
+    def best_documents(self, b: Floats, a: Floats) -> Floats:
         """The best value of each document given the factors, shape (n_docs,); starts at ``a``."""
         if self.loss == "likelihood":
             return self._best_by_newton(b, a)
@@ -108,7 +111,7 @@ class Problem:
         with np.errstate(divide="ignore"):
             return np.clip(np.log(ratio), *self.bounds)
 
-    def _best_by_newton(self, b, a):
+    def _best_by_newton(self, b: Floats, a: Floats) -> Floats:
         """Newton's method inside a shrinking bracket, one convex problem per document."""
         cells = self.cells
         low, high = (np.full(cells.n_docs, bound) for bound in self.bounds)
@@ -130,7 +133,9 @@ class Problem:
         return a
 
 
-def newton(problem, b, max_iter, tol):
+def newton(
+    problem: Problem, b: Floats, max_iter: int, tol: float
+) -> tuple[Floats, Floats, int, bool]:
     """Minimise a problem by damped Newton steps of the factors.
 
     Parameters
@@ -173,7 +178,9 @@ def newton(problem, b, max_iter, tol):
     return a, b, max_iter, False
 
 
-def _step(problem, a, b, here, damping):
+def _step(
+    problem: Problem, a: Floats, b: Floats, here: tuple[Floats, Floats, Floats], damping: float
+) -> Floats:
     """One damped Newton step s of the factors, with the documents eliminated.
 
     It solves, with g the gradient with respect to the factors (that of documents is 0, because
@@ -233,12 +240,14 @@ def _step(problem, a, b, here, damping):
     return step
 
 
-def _means(values, labels):
+def _means(values: Floats, labels: Ints) -> Floats:
     """The mean of the values of each label, shape of ``values``."""
     return (np.bincount(labels, values) / np.bincount(labels))[labels]
 
 
-def _solve_factors(coupling, inverse_a, diagonal, right, damping):
+def _solve_factors(
+    coupling: csr_array, inverse_a: Floats, diagonal: Floats, right: Floats, damping: float
+) -> Floats:
     """Solve (D (1 + damping) - C' A^-1 C) x = right, with D given by its diagonal."""
     if len(right) <= MAX_DENSE:
         system = np.diag(diagonal * (1 + damping)) - eliminated(coupling, inverse_a)
@@ -260,7 +269,7 @@ def _solve_factors(coupling, inverse_a, diagonal, right, damping):
     return cg(system, right, rtol=1e-4, maxiter=300, M=precondition)[0]
 
 
-def eliminated(coupling, inverse_a):
+def eliminated(coupling: csr_array, inverse_a: Floats) -> Floats:
     """C' A^-1 C as a dense matrix, which eliminating the documents subtracts from D."""
     return (coupling.T @ (diags_array(inverse_a) @ coupling)).toarray()
 
@@ -271,7 +280,9 @@ def eliminated(coupling, inverse_a):
 #   product, poisson      w e^s - c s                           Poisson, mean w e^s
 #   product, squares      (w e^s - c)^2 / (2 w)                 weighted squares of click rates
 #   additive, likelihood  -c log σ(s) - (w - c) log σ(-s)       binomial, p = σ(s)
-def _product_likelihood(logit, clicks, weight):
+def _product_likelihood(
+    logit: Floats, clicks: Floats, weight: Floats
+) -> tuple[Floats, Floats, Floats]:
     p = np.exp(logit)
     off = weight - clicks
     # Where every impression was clicked, 0 times the infinite logarithm is 0.
@@ -284,18 +295,24 @@ def _product_likelihood(logit, clicks, weight):
     return value, missed - clicks, np.maximum(missed / rest, 0.01 * weight * p)
 
 
-def _product_poisson(logit, clicks, weight):
+def _product_poisson(
+    logit: Floats, clicks: Floats, weight: Floats
+) -> tuple[Floats, Floats, Floats]:
     expected = weight * np.exp(logit)
     return expected - clicks * logit, expected - clicks, expected
 
 
-def _product_squares(logit, clicks, weight):
+def _product_squares(
+    logit: Floats, clicks: Floats, weight: Floats
+) -> tuple[Floats, Floats, Floats]:
     p = np.exp(logit)
     error = weight * p - clicks
     return 0.5 * error**2 / weight, error * p, weight * p**2
 
 
-def _additive_likelihood(logit, clicks, weight):
+def _additive_likelihood(
+    logit: Floats, clicks: Floats, weight: Floats
+) -> tuple[Floats, Floats, Floats]:
     p = expit(logit)
     value = -clicks * log_expit(logit) - (weight - clicks) * log_expit(-logit)
     return value, weight * p - clicks, np.maximum(weight * p * (1 - p), 1e-12 * weight)

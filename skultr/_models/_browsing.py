@@ -5,7 +5,11 @@ it would make the two agree with each other, so every formula here is tested by 
 events behind it. Nothing here checks its input: callers do, because they know the parameter names.
 """
 
+from __future__ import annotations
+
 import numpy as np
+
+from .._typing import ArrayLike, Bools, Floats, Ints
 
 __all__ = [
     "EYE_TRACKING",
@@ -55,7 +59,7 @@ TIANGONG_CLICK_MATRIX = (
 # fmt: on
 
 
-def pbm_click_probability(relevance, examination):
+def pbm_click_probability(relevance: Floats, examination: Floats) -> Floats:
     """P(click) of the position-based model: relevance times examination.
 
     A document is clicked when it is examined *and* found relevant. Examination depends on the
@@ -82,7 +86,7 @@ def pbm_click_probability(relevance, examination):
     return relevance * examination
 
 
-def power_law_examination(n_positions, eta):
+def power_law_examination(n_positions: int, eta: float) -> Floats:
     """Examination (1/k)^η at positions k = 1, ..., n_positions.
 
     Parameters
@@ -103,7 +107,7 @@ def power_law_examination(n_positions, eta):
     return power_law_at(np.arange(1, n_positions + 1), eta)
 
 
-def power_law_at(position, eta):
+def power_law_at(position: ArrayLike, eta: ArrayLike) -> Floats:
     """Examination (1/k)^η at given positions k.
 
     Parameters
@@ -118,7 +122,7 @@ def power_law_at(position, eta):
     return np.asarray(position, dtype=float) ** -np.asarray(eta, dtype=float)
 
 
-def contextual_examination(examination, effect):
+def contextual_examination(examination: Floats, effect: ArrayLike) -> Floats:
     """Examination o_k^max(e + 1, 0) at each position in contexts of effect e = w · v.
 
     An effect of 0 is the neutral context. At negative effects users look further down, and at -1
@@ -148,7 +152,9 @@ def contextual_examination(examination, effect):
     return np.where(examination > 0, examination**exponent, 0.0)
 
 
-def trust_affine(examination, trust_positive, trust_negative):
+def trust_affine(
+    examination: Floats, trust_positive: Floats, trust_negative: Floats
+) -> tuple[Floats, Floats]:
     """Slope α and offset β of the click probability under trust bias, α r + β.
 
     α_k = θ_k (ε⁺_k − ε⁻_k) and β_k = θ_k ε⁻_k: trust is an affine function of relevance at each
@@ -177,7 +183,9 @@ def trust_affine(examination, trust_positive, trust_negative):
     return examination * (trust_positive - trust_negative), examination * trust_negative
 
 
-def trust_click_probability(relevance, examination, trust_positive, trust_negative):
+def trust_click_probability(
+    relevance: Floats, examination: Floats, trust_positive: Floats, trust_negative: Floats
+) -> Floats:
     """P(click) under trust bias: θ_k (ε⁺_k r + ε⁻_k (1 − r)).
 
     A user who examines a document sees its relevance and also trusts the ranking: documents near
@@ -208,7 +216,7 @@ def trust_click_probability(relevance, examination, trust_positive, trust_negati
     return relevance * alpha + beta
 
 
-def matrix_click_probability(grade, matrix):
+def matrix_click_probability(grade: Ints, matrix: Floats) -> Floats:
     """P(click) by a table of grades and positions.
 
     The only form without an assumption about how grade and position interact (Chen et al. 2022,
@@ -241,7 +249,9 @@ def matrix_click_probability(grade, matrix):
 # --------------------------------------------------------------------------------------
 # Users who scan down the list and may stop
 # --------------------------------------------------------------------------------------
-def chain_click_probability(attraction, after_skip, after_click):
+def chain_click_probability(
+    attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike
+) -> Floats:
     """P(click) at each row for a user who scans down, not conditional on any click.
 
     One formula for the cascade family. The user examines the first row. At an examined row they
@@ -279,7 +289,9 @@ def chain_click_probability(attraction, after_skip, after_click):
     return probability
 
 
-def chain_conditional_click_probability(attraction, after_skip, after_click, clicks):
+def chain_conditional_click_probability(
+    attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike, clicks: Bools
+) -> Floats:
     """P(click) at each row for a user who scans down, given the clicks above the row.
 
     The probability of the clicks of a list is the product over its rows of P(click) where it was
@@ -316,7 +328,9 @@ def chain_conditional_click_probability(attraction, after_skip, after_click, cli
     return probability
 
 
-def draw_chain_clicks(attraction, after_skip, after_click, rng):
+def draw_chain_clicks(
+    attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike, rng: np.random.Generator
+) -> Bools:
     """Draw the clicks of a user who scans down.
 
     Parameters
@@ -348,7 +362,7 @@ def draw_chain_clicks(attraction, after_skip, after_click, rng):
 # --------------------------------------------------------------------------------------
 # Users whose examination depends on the last click
 # --------------------------------------------------------------------------------------
-def last_click_above(clicks):
+def last_click_above(clicks: Bools) -> Ints:
     """Rank of the last click above each row, 0 if there is none.
 
     Parameters
@@ -371,7 +385,7 @@ def last_click_above(clicks):
     return last
 
 
-def ubm_click_probability(relevance, examination):
+def ubm_click_probability(relevance: Floats, examination: Floats) -> Floats:
     """P(click) of the user browsing model, not conditional on any click.
 
     A row is examined with a probability that depends on its rank and on the rank of the last
@@ -410,7 +424,9 @@ def ubm_click_probability(relevance, examination):
     return probability
 
 
-def ubm_conditional_click_probability(relevance, examination, clicks):
+def ubm_conditional_click_probability(
+    relevance: Floats, examination: Floats, clicks: Bools
+) -> Floats:
     """P(click) of the user browsing model at each row, given the clicks above it.
 
     Parameters
@@ -436,7 +452,7 @@ def ubm_conditional_click_probability(relevance, examination, clicks):
     return relevance * examination[np.arange(n_positions), last_click_above(clicks)]
 
 
-def draw_ubm_clicks(relevance, examination, rng):
+def draw_ubm_clicks(relevance: Floats, examination: Floats, rng: np.random.Generator) -> Bools:
     """Draw clicks of the user browsing model.
 
     Parameters

@@ -7,16 +7,19 @@ minimise a sum over cells, and Newton's method reaches their fixed point in a ha
 however weak the link is.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve
-from scipy.sparse import diags_array
+from scipy.sparse import csr_array, diags_array
 from scipy.special import expit
 
 from .._log._cells import Cells
 from .._log._components import bipartite_components, comparable_components
 from .._log._segments import TINY
+from .._typing import Bools, Floats, Ints
 from ._bipartite import MAX_DENSE, SMALLEST, Problem, eliminated, newton
 
 __all__ = ["TabularFit", "fit_factors", "fit_tabular", "loss_of_objective"]
@@ -61,21 +64,21 @@ class TabularFit:
     bounded_factors: np.ndarray
 
     @property
-    def relevance(self):
+    def relevance(self) -> Floats:
         """Relevance of each document, in [0, 1]; NaN for a document in no cell."""
         return np.exp(self.doc_logits) if self.link == "product" else expit(self.doc_logits)
 
     @property
-    def examination(self):
+    def examination(self) -> Floats:
         """Examination of each factor up to a constant factor; odds with the additive link."""
         return np.exp(self.factor_logits)
 
-    def click_probability(self, doc, factor):
+    def click_probability(self, doc: Ints, factor: Ints) -> Floats:
         """P(click) of each row, given by the codes of its document and factor."""
         logits = self.doc_logits[doc] + self.factor_logits[factor]
         return np.exp(np.minimum(logits, 0.0)) if self.link == "product" else expit(logits)
 
-    def standard_error(self, reference):
+    def standard_error(self, reference: int) -> Floats:
         """Standard error of ``factor_logits`` relative to that of the factor ``reference``.
 
         The sandwich formula (the Fisher information, if the loss is a likelihood), with all
@@ -97,7 +100,7 @@ class TabularFit:
             return error
         return _standard_error(self, reference)
 
-    def own_error(self):
+    def own_error(self) -> Floats:
         r"""Standard error of each of ``factor_logits`` if the other factors were known.
 
         With :math:`h_k` the curvature and :math:`v_k` the variance of the gradient of cell k,
@@ -129,19 +132,19 @@ class TabularFit:
 
 
 def fit_tabular(
-    doc,
-    factor,
-    clicks,
-    weight,
+    doc: Ints,
+    factor: Ints,
+    clicks: Floats,
+    weight: Floats,
     *,
-    loss="likelihood",
-    link="product",
-    start=None,
-    n_docs=None,
-    n_factors=None,
-    max_iter=200,
-    tol=1e-7,
-):
+    loss: str = "likelihood",
+    link: str = "product",
+    start: Floats | None = None,
+    n_docs: int | None = None,
+    n_factors: int | None = None,
+    max_iter: int = 200,
+    tol: float = 1e-7,
+) -> TabularFit:
     r"""Fit one relevance per document and one examination per bias factor to clicks.
 
     .. math::
@@ -209,7 +212,15 @@ def fit_tabular(
     return TabularFit(a, b, n_iter, converged, loss, link, cells, *bounded)
 
 
-def fit_factors(logits, factor, clicks, weight, *, link="product", n_factors):
+def fit_factors(
+    logits: Floats,
+    factor: Ints,
+    clicks: Floats,
+    weight: Floats,
+    *,
+    link: str = "product",
+    n_factors: int,
+) -> Floats:
     """Maximum-likelihood logits of the bias factors, given those of the documents.
 
     Parameters
@@ -236,7 +247,7 @@ def fit_factors(logits, factor, clicks, weight, *, link="product", n_factors):
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
 
 
-def loss_of_objective(objective, published, doc, clicks):
+def loss_of_objective(objective: str, published: str, doc: Ints, clicks: Floats) -> str:
     """The loss that an ``objective`` stands for.
 
     Parameters
@@ -257,12 +268,12 @@ def loss_of_objective(objective, published, doc, clicks):
     return "poisson" if objective == "conditional" else published
 
 
-def _has_few_clicks(doc, clicks, least):
+def _has_few_clicks(doc: Ints, clicks: Floats, least: float) -> bool:
     """True if documents with clicks have fewer than ``least`` clicks on average."""
     return clicks.sum() < least * np.count_nonzero(np.bincount(doc, clicks))
 
 
-def _without_one_way_links(cells):
+def _without_one_way_links(cells: Cells) -> Cells:
     """The cells without those that can only separate two groups of documents and factors.
 
     In such a cell nobody clicked, although its document and its factor have clicks elsewhere, and
@@ -278,7 +289,7 @@ def _without_one_way_links(cells):
     return cells if keep.all() else cells.take(keep)
 
 
-def _on_one_scale(cells, a, b):
+def _on_one_scale(cells: Cells, a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """The same products on a scale with relevance (and, if possible, examination) at most 1.
 
     Each component is shifted by the smallest amount that achieves this. If all factors are in
@@ -296,7 +307,7 @@ def _on_one_scale(cells, a, b):
 
 
 # Standard errors ------------------------------------------------------------------------
-def _standard_error(fit, reference):
+def _standard_error(fit: TabularFit, reference: int) -> Floats:
     cells = fit.cells
     curvature, variance = _curvature_and_variance(fit)
     informative = cells.clicks > 0
@@ -320,7 +331,7 @@ def _standard_error(fit, reference):
     return error
 
 
-def _curvature_and_variance(fit):
+def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
     """Expected curvature of the loss of each cell, and the variance of its gradient.
 
     The gradient of a cell is ``slope`` times its clicks plus a constant, so that its variance is
@@ -344,14 +355,14 @@ def _curvature_and_variance(fit):
     return curvature, noise * slope**2
 
 
-def _bound_decides(fit, curvature):
+def _bound_decides(fit: TabularFit, curvature: Floats) -> Bools:
     """Mask of factors on a bound, or with most of their information from documents on one."""
     cells = fit.cells
     from_bounded = cells.by_factor(curvature * fit.bounded_docs[cells.doc])
     return fit.bounded_factors | (from_bounded > 0.5 * cells.by_factor(curvature))
 
 
-def _bread_and_meat(cells, curvature, variance):
+def _bread_and_meat(cells: Cells, curvature: Floats, variance: Floats) -> tuple[Floats, Floats]:
     """Curvature of the factors with the documents eliminated, and covariance of the gradient.
 
     With A, C and D as in ``_bipartite.py`` the bread is B = D - C' A^-1 C. Eliminating the
@@ -368,7 +379,7 @@ def _bread_and_meat(cells, curvature, variance):
     return bread, _meat(cells, coupling, inverse_a, variance)
 
 
-def _sandwich_errors(bread, meat):
+def _sandwich_errors(bread: Floats, meat: Floats) -> Floats:
     """Square roots of the diagonal of B^-1 M B^-1; infinite if B is singular."""
     try:
         half = solve(bread, meat, assume_a="pos")
@@ -378,7 +389,7 @@ def _sandwich_errors(bread, meat):
     return np.where(variance > 0, np.sqrt(np.abs(variance)), np.inf)
 
 
-def _meat(cells, coupling, inverse_a, variance):
+def _meat(cells: Cells, coupling: csr_array, inverse_a: Floats, variance: Floats) -> Floats:
     """Covariance of the gradient of the factors with the documents eliminated.
 
     With N[d, f] the variance of the gradient summed over the cells of d and f, N_d and N_f its

@@ -1,10 +1,19 @@
 """Batches of lists, gathered from flat arrays in one step."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset
+
+from .._typing import Floats
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
 
 __all__ = ["ListBatch", "ListDataset"]
 
@@ -33,10 +42,10 @@ class ListBatch:
     clicks: torch.Tensor
     weight: torch.Tensor
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.mask)
 
-    def pad(self, values):
+    def pad(self, values: torch.Tensor) -> torch.Tensor:
         """Flat values (n_rows,) as a rectangle (n_lists, width); 0 at padding."""
         return values.new_zeros(self.mask.shape).masked_scatter(self.mask, values)
 
@@ -55,7 +64,9 @@ class ListDataset(Dataset):
         Leave out lists without clicks, whose listwise loss is 0.
     """
 
-    def __init__(self, log, features, clicks, click_only=False):
+    def __init__(
+        self, log: ClickLog, features: torch.Tensor, clicks: Floats, click_only: bool = False
+    ) -> None:
         device = features.device
         # Whole lists are kept or dropped: dropping rows would change normalisers.
         keep = log.shown
@@ -72,13 +83,13 @@ class ListDataset(Dataset):
         self.lengths = lengths.to(device)
         self.starts = (lengths.cumsum(0) - lengths).to(device)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[ListBatch, torch.Tensor]:
         return self.__getitems__([index])
 
-    def __getitems__(self, indices):
+    def __getitems__(self, indices: Sequence[int]) -> tuple[ListBatch, torch.Tensor]:
         """The batch of these lists: a pair (ListBatch, target), as skorch unpacks it."""
         lists = torch.as_tensor(indices, device=self.lengths.device)
         lengths = self.lengths[lists]
@@ -95,5 +106,5 @@ class ListDataset(Dataset):
         return batch, batch.clicks
 
 
-def _rectangle(values, mask):
+def _rectangle(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return values.new_zeros(mask.shape).masked_scatter_(mask, values)

@@ -10,11 +10,22 @@ All losses except ``lambda`` are linear in the clicks. They are therefore unbias
 are, and equal on a folded log and on the raw one.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+if TYPE_CHECKING:
+    from ._lists import ListBatch
+
 __all__ = ["CLICK_ONLY", "LOSSES", "ListLoss", "list_log_softmax", "propensity_ratio_loss"]
+
+#: ``loss(scores, clicks, weight, mask)``, see above.
+Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class ListLoss(nn.Module):
@@ -29,29 +40,33 @@ class ListLoss(nn.Module):
         objective.
     """
 
-    def __init__(self, loss, scale):
+    def __init__(self, loss: Loss, scale: float) -> None:
         super().__init__()
         self.loss = loss
         self.scale = scale
 
-    def forward(self, scores, batch):
+    def forward(self, scores: torch.Tensor, batch: ListBatch) -> torch.Tensor:
         """Loss (a scalar) of scores of shape (n_lists, width)."""
         loss = self.loss(scores, batch.clicks, batch.weight, batch.mask)
         return loss * (self.scale / len(batch))
 
 
-def list_log_softmax(scores, mask):
+def list_log_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Log softmax over the rows of each list, shape (n_lists, width); 0 at padding."""
     scores = scores.masked_fill(~mask, -torch.inf)
     return torch.log_softmax(scores, dim=1).masked_fill(~mask, 0.0)
 
 
-def softmax_loss(scores, clicks, weight, mask):
+def softmax_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     r"""Listwise cross-entropy :math:`-\sum_i c_i \log \mathrm{softmax}(s)_i`."""
     return -(clicks * list_log_softmax(scores, mask)).sum()
 
 
-def bce_loss(scores, clicks, weight, mask):
+def bce_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     r"""Pointwise :math:`-\sum_i c_i \log\sigma(s_i) + (w_i - c_i) \log\sigma(-s_i)`.
 
     Only the clicks are debiased. Weighting both terms by them would leave no negatives.
@@ -60,7 +75,9 @@ def bce_loss(scores, clicks, weight, mask):
     return loss[mask].sum()
 
 
-def mse_loss(scores, clicks, weight, mask):
+def mse_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     r"""Pointwise :math:`\sum_i w_i s_i^2 - 2 c_i s_i`: squared error up to a constant.
 
     The constant :math:`c_i^2 / w_i` has no gradient and is the only term not linear in the clicks.
@@ -68,7 +85,9 @@ def mse_loss(scores, clicks, weight, mask):
     return (weight * scores**2 - 2 * clicks * scores)[mask].sum()
 
 
-def pairwise_loss(scores, clicks, weight, mask):
+def pairwise_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     r"""Logistic loss of every click against every other row of its list.
 
     :math:`\sum_i c_i \sum_{j \ne i} -\log\sigma(s_i - s_j)`, divided by the number of other rows.
@@ -80,7 +99,9 @@ def pairwise_loss(scores, clicks, weight, mask):
     return (clicks[:, :, None] * lost * pairs).sum()
 
 
-def lambda_loss(scores, clicks, weight, mask):
+def lambda_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     r"""Pairwise logistic loss weighted by the change of nDCG when the pair is swapped.
 
     :math:`\sum_{i,j: g_i > g_j} |\Delta\mathrm{nDCG}_{ij}| (-\log\sigma(s_i - s_j))` with the
@@ -96,7 +117,9 @@ def lambda_loss(scores, clicks, weight, mask):
     return ((lost * change * better).sum(dim=(1, 2)) * impressions).sum()
 
 
-def propensity_ratio_loss(scores, clicks, weight, mask):
+def propensity_ratio_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     r"""Logistic loss of every click against every missing click, times the gap of discounts.
 
     :math:`\sum_{i,j} a_i b_j |d_i - d_j| (-\log\sigma(s_i - s_j))` with the discounts
@@ -110,12 +133,12 @@ def propensity_ratio_loss(scores, clicks, weight, mask):
     return (pairs * change * lost).sum()
 
 
-def _pair_mask(mask):
+def _pair_mask(mask: torch.Tensor) -> torch.Tensor:
     both = mask[:, :, None] & mask[:, None, :]
     return both & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
 
 
-def _ndcg_change(scores, gains, mask):
+def _ndcg_change(scores: torch.Tensor, gains: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Absolute change of nDCG when each pair is swapped, shape (n_lists, width, width)."""
     best_first = gains.clamp(min=0).sort(dim=1, descending=True).values
     places = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=scores.dtype)
@@ -124,7 +147,7 @@ def _ndcg_change(scores, gains, mask):
     return gain_gap * _discount_gap(scores, mask) / ideal[:, None, None]
 
 
-def _discount_gap(scores, mask):
+def _discount_gap(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Absolute difference of the discounts of each pair, shape (n_lists, width, width)."""
     falling = scores.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
     rank = falling.argsort(dim=1, stable=True) + 1
