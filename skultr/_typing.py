@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ __all__ = [
     "Ints",
     "Predictor",
     "RandomState",
+    "Scope",
     "Table",
 ]
 
@@ -34,6 +35,8 @@ AnyFrame: TypeAlias = "IntoFrame"
 Table: TypeAlias = "Frame | ArrayLike | sparray | spmatrix"
 #: One value per row, of any type; a list may hold None.
 Column: TypeAlias = "ArrayLike | Sequence[Any]"
+#: What ids of documents identify: a document of the query, or the same document in all queries.
+Scope: TypeAlias = Literal["query", "global"]
 #: A seed in scikit-learn's convention.
 RandomState: TypeAlias = "int | np.random.RandomState | None"
 

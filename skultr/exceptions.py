@@ -49,7 +49,9 @@ class UnstableWeightsWarning(UserWarning):
 
 
 def python_value(value: Any) -> Any:
-    """The value as messages show it: a NumPy scalar becomes a Python value."""
+    """The value as messages show it: NumPy scalars (of a tuple) become Python values."""
+    if isinstance(value, tuple):
+        return tuple(python_value(part) for part in value)
     return value.item() if isinstance(value, np.generic) else value
 
 
