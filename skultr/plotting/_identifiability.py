@@ -178,9 +178,9 @@ class IdentifiabilityDisplay:
             self.ax_ = make_axes(ax, "IdentifiabilityDisplay", (7.2, 1.6 + 0.55 * len(rows)))
             self._plot_bars(rows)
         else:
-            islands = _Islands(np.asarray(self.labels), self.names)
-            self.ax_ = make_axes(ax, "IdentifiabilityDisplay", islands.figure_size)
-            self._plot_islands(islands)
+            layout = _Layout(np.asarray(self.labels), self.names)
+            self.ax_ = make_axes(ax, "IdentifiabilityDisplay", layout.figure_size)
+            self._plot_rings(layout)
         self.figure_ = figure_of(self.ax_)
         verdict = self._verdict()
         inches = self.ax_.get_position().width * self.figure_.get_figwidth()
@@ -200,26 +200,26 @@ class IdentifiabilityDisplay:
     # ----------------------------------------------------------------------------------
     # One by one
     # ----------------------------------------------------------------------------------
-    def _plot_islands(self, islands):
+    def _plot_rings(self, layout):
         self.ax_.set(xticks=[], yticks=[])
         # The limits are adjusted, so that axes, title and notes keep their place.
-        self.ax_.update_datalim(np.transpose([islands.xlim, islands.ylim]))
+        self.ax_.update_datalim(np.transpose([layout.xlim, layout.ylim]))
         self.ax_.margins(0)
         self.ax_.set_aspect("equal", adjustable="datalim")
         self.ax_.spines[:].set_visible(False)
         notes = []
         colors = np.array(palette(len(self.components)))[np.asarray(self.labels)]
-        if self._draw_links(islands, colors):
+        if self._draw_links(layout, colors):
             notes.append("lines: shared documents (the more, the wider)")
-        if self._draw_weak_links(islands):
+        if self._draw_weak_links(layout):
             notes.append("dashed: ratio of examinations known only to within this factor (95 %)")
-        self._draw_factors(islands, colors)
+        self._draw_factors(layout, colors)
         if len(self.components) > 1:
             notes.append("%: share of impressions")
-            self._draw_shares(islands)
+            self._draw_shares(layout)
         self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
 
-    def _draw_links(self, islands, colors):
+    def _draw_links(self, layout, colors):
         """Lines between factors that share documents; returns whether there are any."""
         from matplotlib.collections import LineCollection
 
@@ -227,9 +227,9 @@ class IdentifiabilityDisplay:
             return False
         a, b = (self.links[name].to_numpy() for name in ("factor_a", "factor_b"))
         strength = np.sqrt(self.links["n_documents"].to_numpy(dtype=float))
-        width = (0.02 + 0.09 * strength / strength.max()) * islands.points_per_unit(self.ax_)
+        width = (0.02 + 0.09 * strength / strength.max()) * layout.points_per_unit(self.ax_)
         lines = LineCollection(
-            np.stack([islands.places[a], islands.places[b]], axis=1),
+            np.stack([layout.places[a], layout.places[b]], axis=1),
             colors=colors[a],
             linewidths=width,
             # Pale if many lines cross, so that their density remains visible.
@@ -239,7 +239,7 @@ class IdentifiabilityDisplay:
         self.ax_.add_collection(lines)
         return True
 
-    def _draw_weak_links(self, islands):
+    def _draw_weak_links(self, layout):
         """Dashed lines with the uncertainty of the ratio; returns whether there are any."""
         if self.weak_links is None:
             return False
@@ -250,13 +250,13 @@ class IdentifiabilityDisplay:
             spread = np.exp(1.96 * error)
         weak = np.flatnonzero((labels[a] == labels[b]) & (spread >= _WEAK))
         for link in weak:
-            ends = islands.places[[a[link], b[link]]]
+            ends = layout.places[[a[link], b[link]]]
             self.ax_.plot(*ends.T, linestyle=(0, (3, 2)), color="0.15", linewidth=1.5, zorder=2)
             text = f"×÷ {spread[link]:.2g}" if spread[link] < 100 else "unknown"
-            self._label_link(text, ends, islands.centers[labels[a[link]]], islands)
+            self._label_link(text, ends, layout.centers[labels[a[link]]], layout)
         return bool(len(weak))
 
-    def _label_link(self, text, ends, center, islands):
+    def _label_link(self, text, ends, center, layout):
         """The uncertainty of a weak link: on the line, or beside it if it is too short."""
         place, align = ends.mean(axis=0), "center"
         outwards = place - center
@@ -267,19 +267,19 @@ class IdentifiabilityDisplay:
             place = place + 0.3 * outwards
             align = {1: "left", 0: "center", -1: "right"}[int(np.round(outwards[0]))]
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
-        size = islands.font_size(self.ax_)
+        size = layout.font_size(self.ax_)
         self.ax_.text(*place, text, ha=align, va="center", fontsize=size, bbox=box, zorder=5)
 
-    def _draw_factors(self, islands, colors):
+    def _draw_factors(self, layout, colors):
         from matplotlib.collections import PatchCollection
         from matplotlib.patches import Circle
 
-        discs = [Circle(place, _RADIUS) for place in islands.places]
+        discs = [Circle(place, _RADIUS) for place in layout.places]
         style = {"facecolors": colors, "edgecolors": "white", "linewidths": 1.0, "zorder": 3}
         self.ax_.add_collection(PatchCollection(discs, **style))
-        size = islands.font_size(self.ax_)
-        for name, place, angle in zip(self.names, islands.places, islands.angles, strict=True):
-            if not islands.outside:
+        size = layout.font_size(self.ax_)
+        for name, place, angle in zip(self.names, layout.places, layout.angles, strict=True):
+            if not layout.outside:
                 style = {"ha": "center", "va": "center", "color": "white", "fontweight": "bold"}
                 self.ax_.text(*place, name, fontsize=size, zorder=4, **style)
             else:
@@ -299,11 +299,11 @@ class IdentifiabilityDisplay:
             zorder=4,
         )
 
-    def _draw_shares(self, islands):
+    def _draw_shares(self, layout):
         shares = self.components["impressions_share"]
-        for place, share in zip(islands.captions, shares, strict=True):
+        for place, share in zip(layout.captions, shares, strict=True):
             style = {"ha": "center", "va": "top", "color": "0.35"}
-            self.ax_.text(*place, _percent(share), fontsize=islands.font_size(self.ax_), **style)
+            self.ax_.text(*place, _percent(share), fontsize=layout.font_size(self.ax_), **style)
 
     # ----------------------------------------------------------------------------------
     # Many
@@ -386,7 +386,7 @@ def _size_classes(table, others):
             yield pd.DataFrame({"name": [name], **{key: [v] for key, v in shares.items()}})
 
 
-class _Islands:
+class _Layout:
     """Coordinates of the factors: each component is a ring, and rings are laid out in rows.
 
     The unit is the distance between neighbours on a ring.
