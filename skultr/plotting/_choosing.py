@@ -14,7 +14,10 @@ from ._axes import figure_of, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 __all__ = ["DebiasednessDisplay"]
 
@@ -72,6 +75,11 @@ class DebiasednessDisplay:
     >>> display.cmip > 1
     True
     """
+
+    ax_: Axes
+    figure_: Figure
+    points_: dict[Any, PathCollection]
+    lines_: dict[Any, Line2D]
 
     def __init__(self, documents: pd.DataFrame, *, cmip: float) -> None:
         self.documents = documents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,10 @@ from ._axes import TRUTH, figure_of, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
 
 __all__ = ["EmbeddingDisplay"]
 
@@ -104,6 +107,15 @@ class EmbeddingDisplay:
     >>> [text.get_text() for text in display.text_]
     ['1', '2']
     """
+
+    ax_: Axes
+    figure_: Figure
+    points_: PathCollection
+    means_: PathCollection | None
+    base_points_: PathCollection
+    arrows_: dict[Any, Annotation]
+    text_: list[Annotation]
+    arrow_scale_: float
 
     def __init__(
         self,

@@ -17,6 +17,9 @@ from ._user_curves import draw_interval, draw_user_curves, is_of_users, read_tru
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 __all__ = ["ExaminationDisplay"]
 
@@ -63,6 +66,11 @@ class ExaminationDisplay:
     >>> display.lines_["DLA"].get_ydata()
     array([1.  , 0.52, 0.35])
     """
+
+    ax_: Axes
+    figure_: Figure
+    lines_: dict[Any, Line2D]
+    truth_line_: Line2D | LineCollection | None
 
     def __init__(
         self, *, tables: Mapping[str, pd.DataFrame], truth: pd.Series | pd.DataFrame | None = None

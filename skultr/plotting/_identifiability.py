@@ -16,6 +16,7 @@ from ._axes import figure_of, make_axes, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from ..simulation import SimulatedLog
 
@@ -76,6 +77,9 @@ class IdentifiabilityDisplay:
     >>> print(display.ax_.get_title(loc="left"))
     NOT identifiable: 10 bias factors in 2 components
     """
+
+    ax_: Axes
+    figure_: Figure
 
     def __init__(
         self,

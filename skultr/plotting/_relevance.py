@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -16,6 +17,8 @@ from ._axes import figure_of, make_axes, steps_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 __all__ = ["RelevanceDisplay"]
 
@@ -69,6 +72,11 @@ class RelevanceDisplay:
            [0, 1, 0],
            [0, 0, 1]])
     """
+
+    ax_: Axes
+    figure_: Figure
+    im_: AxesImage
+    text_: NDArray[np.object_] | None
 
     def __init__(self, confusion_matrix: Ints, *, levels: Floats) -> None:
         self.confusion_matrix = confusion_matrix

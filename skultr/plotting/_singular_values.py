@@ -15,6 +15,10 @@ from ._axes import figure_of, make_axes, palette
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
 
     from ..identifiability import FactorRank
 
@@ -81,6 +85,13 @@ class RankDisplay:
     >>> print(display.axes_[0].get_title(loc="left"))
     2 products are needed
     """
+
+    axes_: Pair
+    figure_: Figure
+    line_: Line2D
+    floor_: Line2D
+    im_: AxesImage
+    text_: list[Text]
 
     def __init__(self, result: FactorRank) -> None:
         self.result = result
