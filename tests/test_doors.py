@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.linalg import LinAlgWarning
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 
@@ -24,7 +23,7 @@ from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
 ROLES = ["qid", "session", "doc", "position", "impressions", "bias"]
 #: Not about the log: how the small fits of this file go.
-BESIDE_THE_POINT = (LinAlgWarning, ConvergenceWarning)
+BESIDE_THE_POINT = (ConvergenceWarning,)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def log():
 
 @pytest.fixture(scope="module")
 def fitted(log):
-    return NaiveRanker(estimator=Ridge()).fit(*log), PBMModel(max_iter=20).fit(*log)
+    return NaiveRanker(estimator=Ridge(solver="svd")).fit(*log), PBMModel().fit(*log)
 
 
 def _aggregate(X, y, fitted):
@@ -53,13 +52,13 @@ def _cmip(X, y, fitted):
 
 
 DOORS = {
-    "ranker": lambda X, y, _: NaiveRanker(estimator=Ridge()).fit(X, y),
+    "ranker": lambda X, y, _: NaiveRanker(estimator=Ridge(solver="svd")).fit(X, y),
     "propensity": lambda X, y, _: InterventionHarvesting(n_bootstrap=0).fit(X, y),
     "graph": lambda X, y, _: IdentifiabilityGraph.from_log(X, click=y),
     "repair": lambda X, y, _: IdentifiabilityRepair().fit(X, y),
     "factor_rank": lambda X, y, _: factor_rank(X, y, n_resamples=19, random_state=0),
     "aggregate": _aggregate,
-    "click model": lambda X, y, _: PBMModel(max_iter=5).fit(X, y),
+    "click model": lambda X, y, _: PBMModel().fit(X, y),
     "predict_click": lambda X, y, fitted: fitted[1].predict_click(X, y),
     "IPSScorer": lambda X, y, fitted: IPSScorer(propensity=np.ones(20))(fitted[0], X, y),
     "PerplexityScorer": lambda X, y, fitted: PerplexityScorer()(fitted[1], X, y),
@@ -204,7 +203,7 @@ FAULTS = {
 }
 #: After the warning, what these doors are asked for does not exist, and they say so.
 GIVE_UP = {
-    ("no clicks", "propensity"): "no document.*click",
+    ("no clicks", "propensity"): "The log cannot tell examination from relevance",
     ("no clicks", "factor_rank"): "nothing to factorise",
     ("click 2", "factor_rank"): "grades above 1 are no counts",
 }
