@@ -4,8 +4,6 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import betainc, betaln, digamma, expit, logit
 
-from .._log._segments import TINY
-
 __all__ = ["empirical_beta", "empirical_beta_of_hidden", "posterior_mean"]
 
 #: Pseudo-impressions of a prior: fewer say nothing, and with more all documents are alike.
@@ -124,7 +122,7 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
 
     def objective(point):
         mass = np.diff(betainc(*pseudo_counts(point), edges))
-        return -np.log(likelihood @ mass + TINY).mean()
+        return -np.log(likelihood @ mass + 1e-300).mean()
 
     mean = np.clip(hits.sum() / n.sum(), *_MEANS)
     found = minimize(

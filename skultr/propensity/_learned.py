@@ -12,7 +12,7 @@ from .._log._clicklog import make_click_log
 from .._log._components import factor_components
 from .._log._factors import fit_to_log
 from .._log._roles import is_frame, read_features, without_columns
-from .._log._segments import TINY, encode, rank_in_segment
+from .._log._segments import encode, rank_in_segment
 from .._models._tabular import fit_tabular, loss_of_objective
 from .._sklearn import StrOptions
 from .._torch._net import NeuralEstimator
@@ -89,7 +89,7 @@ class _LearnedPropensity(NeuralEstimator, CurvePropensity):
         gap = own.log_examination - common.log_examination[bias]
         weight = np.where(np.isfinite(gap), exposures.by_factor(exposures.clicks) + 1e-9, 0.0)
         level = np.bincount(component, weight * np.where(weight > 0, gap, 0.0))
-        level /= np.maximum(np.bincount(component, weight), TINY)
+        level /= np.maximum(np.bincount(component, weight), 1e-300)
         if len(np.unique(component[weight > 0])) > 1:
             self._warn_about_levels(factors.user, component)
         return own._replace(log_examination=own.log_examination - level[component])
