@@ -170,9 +170,11 @@ def _check_predict(estimator: BaseEstimator) -> None:
 
 def _check_rows_that_were_not_shown(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
-    hidden = log["session"].duplicated(keep="last").to_numpy() & (log["position"] == 3).to_numpy()
-    both = pd.concat([log, log[hidden].assign(position=np.nan)], ignore_index=True)
-    fitted = clone(estimator).fit(both, np.append(clicks, np.zeros(int(hidden.sum()))))
+    # One more candidate for the sessions of every other query.
+    hidden = log[~log["session"].duplicated() & (log["qid"] % 2 == 0)]
+    hidden = hidden.assign(doc=hidden["qid"] + 1_000, position=np.nan, f0=0.5, f1=1.0)
+    both = pd.concat([log, hidden], ignore_index=True)
+    fitted = clone(estimator).fit(both, np.append(clicks, np.zeros(len(hidden))))
     _assert_same(
         fitted.predict(log),
         _propensities(estimator, log, clicks),

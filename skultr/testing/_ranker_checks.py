@@ -23,7 +23,6 @@ from ._check_logs import Check, named, other_frames, quick, relabelled, run_all
 __all__ = ["RANKER_CHECKS", "check_ranker"]
 
 _FEATURES = ["f0", "f1", "f2", "f3"]
-_SERVED = ["qid", *_FEATURES]
 
 
 def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> list[Check] | None:
@@ -63,8 +62,8 @@ def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> li
     - The same seed gives the same model; ``clone`` and ``pickle`` keep it.
     - It works in a ``Pipeline``, a ``GridSearchCV``, and on a frame at serving time.
 
-    A ranker whose ``predict`` takes ``qid`` gets it, as a column or by keyword; all others get
-    the features only.
+    A ranker whose ``predict`` takes ``qid`` or ``doc`` gets them, as columns or by keyword; all
+    others get the features only.
 
     Rows that were never shown must not change a model, unless its class has the attribute
     ``_learns_from_never_shown = True``. Then the number of times that the log repeats them must
@@ -115,8 +114,17 @@ def _scores(
     estimator: BaseEstimator, log: Any, clicks: ArrayLike, **fit_params: Any
 ) -> NDArray[np.float64]:
     """Scores of the documents by a clone fitted to a log."""
-    fitted = clone(estimator).fit(log, clicks, **fit_params)
-    return fitted.predict(_documents()[_SERVED if _takes_queries(fitted) else _FEATURES])
+    return _predict(clone(estimator).fit(log, clicks, **fit_params), _documents())
+
+
+def _predict(fitted: BaseEstimator, documents: pd.DataFrame) -> NDArray[np.float64]:
+    return fitted.predict(documents[[*_ids_read(fitted), *_FEATURES]])
+
+
+def _ids_read(estimator: BaseEstimator) -> list[str]:
+    """Ids that ``predict`` takes: a score may depend on the candidates, or on the document."""
+    taken = inspect.signature(estimator.predict).parameters
+    return [role for role in ("qid", "doc") if role in taken]
 
 
 def _assert_same_model(
@@ -141,8 +149,12 @@ def _check_row_order(estimator: BaseEstimator) -> None:
 def _check_relabelled_ids(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     expected = _scores(estimator, log, clicks)
-    mixed = log.assign(**{role: relabelled(log[role]) for role in ("qid", "session", "doc")})
-    _assert_same_model(_scores(estimator, mixed, clicks), expected, "other ids gave another model")
+    log, documents = (
+        frame.assign(**{role: relabelled(frame[role]) for role in ids})
+        for frame, ids in ((log, ("qid", "session", "doc")), (_documents(), ("qid", "doc")))
+    )
+    found = _predict(clone(estimator).fit(log, clicks), documents)
+    _assert_same_model(found, expected, "other ids gave another model")
 
 
 def _check_single_document_queries(estimator: BaseEstimator) -> None:
@@ -278,13 +290,8 @@ def _scores_of_arrays(
 ) -> NDArray[np.float64]:
     fitted = clone(estimator).fit(array, clicks, **roles)
     documents = _documents()
-    # A score may depend on the other candidates of the query.
-    queries = {"qid": documents["qid"]} if _takes_queries(fitted) else {}
-    return fitted.predict(documents[_FEATURES].to_numpy(), **queries)
-
-
-def _takes_queries(estimator: BaseEstimator) -> bool:
-    return "qid" in inspect.signature(estimator.predict).parameters
+    ids = {role: documents[role].to_numpy() for role in _ids_read(fitted)}
+    return fitted.predict(documents[_FEATURES].to_numpy(), **ids)
 
 
 def _check_same_seed(estimator: BaseEstimator) -> None:
