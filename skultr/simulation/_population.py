@@ -47,7 +47,7 @@ class UserPopulation(User):
         Ratio of the expected sessions of a user to those of the next user. With the exponents of
         the paper, users who hardly look beyond the top have most sessions. With 1 all users have
         equally many.
-    unasked : float in [0, 1) or None, default=0.5
+    never_asked : float in [0, 1) or None, default=0.5
         Share of the queries that a user never asks, drawn for each user and rounded down. The
         weights of the other queries are uniform over (0, 1], times the ``query_weights`` of
         :func:`simulate_clicks`. None: all users ask alike, by ``query_weights`` alone.
@@ -96,7 +96,7 @@ class UserPopulation(User):
 
     etas: ArrayLike = 10
     decay: float = 1.25
-    unasked: float | None = 0.5
+    never_asked: float | None = 0.5
     examination: ArrayLike | None = None
     random_state: int | None = None
     user_weights: Floats = field(init=False, repr=False)
@@ -109,11 +109,12 @@ class UserPopulation(User):
         if not (isinstance(self.decay, Real) and 0 < self.decay < np.inf):
             raise ValueError(f"decay must be a finite number above 0, got {self.decay!r}.")
         if not (
-            self.unasked is None or (isinstance(self.unasked, Real) and 0 <= self.unasked < 1)
+            self.never_asked is None
+            or (isinstance(self.never_asked, Real) and 0 <= self.never_asked < 1)
         ):
             raise ValueError(
-                f"unasked must be a share in [0, 1), or None if all users ask alike; got "
-                f"{self.unasked!r}."
+                f"never_asked must be a share in [0, 1), or None if all users ask alike; got "
+                f"{self.never_asked!r}."
             )
         check_seed(self.random_state)
         object.__setattr__(self, "user_weights", self._weights())
@@ -165,15 +166,15 @@ class UserPopulation(User):
 
         ``rng`` is not used if the population has a ``random_state``.
         """
-        if self.unasked is None:
+        if self.never_asked is None:
             return super().draw_query_weights(query_weights, rng)
         if self.random_state is not None:
             rng = np.random.default_rng(self.random_state)
         # A query that nobody asks must not count among the queries that a user never asks.
         asked = np.flatnonzero(query_weights)
         weights = 1 - rng.random((len(self.user_weights), len(asked)))
-        n_unasked = int(self.unasked * len(asked))
-        left_out = rng.random(weights.shape).argsort(axis=1)[:, :n_unasked]
+        n_left_out = int(self.never_asked * len(asked))
+        left_out = rng.random(weights.shape).argsort(axis=1)[:, :n_left_out]
         np.put_along_axis(weights, left_out, 0.0, axis=1)
         table = np.zeros((len(weights), len(query_weights)))
         table[:, asked] = weights * query_weights[asked]
