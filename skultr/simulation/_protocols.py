@@ -143,7 +143,8 @@ class User(ABC):
     ...         return np.where(np.arange(n_positions) < 2, 1.0, 0.0)
     ...
     ...     def click_probability(self, relevance_probability):
-    ...         return relevance_probability * self.examination_at(relevance_probability.shape[1])
+    ...         n_positions = relevance_probability.shape[1]
+    ...         return relevance_probability * self.examination_at(n_positions)
     >>> clicks = HastyUser().click(np.full((100_000, 3), 0.5), np.random.default_rng(0))
     >>> clicks.mean(axis=0).round(2).tolist()
     [0.5, 0.5, 0.0]
