@@ -16,7 +16,7 @@ from .._models._browsing import (
     trust_click_probability,
 )
 from ._given import are_probabilities, as_floats, curve_at, cut
-from ._protocols import Floats, Integers, User
+from ._protocols import Floats, Ints, User
 from ._users import PositionBasedUser
 
 __all__ = ["ClickMatrixUser", "TrustBiasUser"]
@@ -270,7 +270,7 @@ class ClickMatrixUser(User):
         """``click_matrix`` of :meth:`click_matrix_at`; see :meth:`User.truth_at`."""
         return {"click_matrix": self.click_matrix_at(n_positions)}
 
-    def read_grades(self, grade: ArrayLike) -> Integers:
+    def read_grades(self, grade: ArrayLike) -> Ints:
         """Rows of the matrix that belong to the grades of documents.
 
         Parameters
@@ -297,7 +297,7 @@ class ClickMatrixUser(User):
             )
         return grade.astype(np.int64)
 
-    def click_probability(self, grade: Integers) -> Floats:
+    def click_probability(self, grade: Ints) -> Floats:
         """P(click) by position; 0 where the grade is -1. See :meth:`User.click_probability`."""
         return matrix_click_probability(grade, self.click_matrix_at(grade.shape[1]))
 

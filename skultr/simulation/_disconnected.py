@@ -15,7 +15,7 @@ from .._log._components import factor_components
 from .._models._browsing import pbm_click_probability
 from .._sklearn import Interval, validate_params
 from ._generate import SimulatedLog
-from ._protocols import Integers
+from ._protocols import Ints
 from ._users import PositionBasedUser, relevance_probability
 
 __all__ = ["make_disconnected_log"]
@@ -169,7 +169,7 @@ default='eye-tracking'
     return SimulatedLog(X, of_clicks.binomial(n_impressions, probability) / n_impressions, truth)
 
 
-def _log_frame(doc: Integers, grade: Integers, n_impressions: int) -> pd.DataFrame:
+def _log_frame(doc: Ints, grade: Ints, n_impressions: int) -> pd.DataFrame:
     n_queries, n_positions = doc.shape
     return pd.DataFrame(
         {
@@ -281,7 +281,7 @@ def _deal(n_documents, n_queries, width, rng):
     already shows are moved behind the others.
     """
     n_slots, dealt = n_queries * width, 0
-    decks: list[Integers] = []
+    decks: list[Ints] = []
     while dealt < n_slots:
         deck = rng.permutation(n_documents)
         if begun := dealt % width:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._given import as_floats
 from ._policies import DeterministicPolicy
-from ._protocols import Floats, Integers, Policy
+from ._protocols import Floats, Ints, Policy
 
 __all__ = ["MixturePolicy", "ShufflePolicy", "SwapPolicy"]
 
@@ -80,22 +80,22 @@ class SwapPolicy(Policy):
     def rank(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator,
-    ) -> Integers:
+    ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
 
     def rank_with_arms(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator,
-    ) -> tuple[Integers, NDArray[np.float32]]:
+    ) -> tuple[Ints, NDArray[np.float32]]:
         """Rows shown, and the deeper position of the pair; see :meth:`Policy.rank_with_arms`."""
         rows = DeterministicPolicy().rank(scores, offsets, query, n_positions, rng)
         session = _draw_experiment(rows, self.share, rng)
@@ -159,22 +159,22 @@ class ShufflePolicy(Policy):
     def rank(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator,
-    ) -> Integers:
+    ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
 
     def rank_with_arms(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator,
-    ) -> tuple[Integers, NDArray[np.float32]]:
+    ) -> tuple[Ints, NDArray[np.float32]]:
         """Rows shown, and 0 on shuffled rows; see :meth:`Policy.rank_with_arms`."""
         rows = DeterministicPolicy().rank(scores, offsets, query, n_positions, rng)
         session = _draw_experiment(rows, self.share, rng)
@@ -249,11 +249,11 @@ class MixturePolicy(Policy):
     def rank(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator,
-    ) -> Integers:
+    ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         n_rankers = scores.shape[1]
         shares = np.ones(n_rankers) if self.weights is None else as_floats(self.weights)
@@ -279,7 +279,7 @@ def _check_share(share: float) -> None:
         )
 
 
-def _draw_experiment(rows: Integers, share: float, rng: np.random.Generator) -> Integers:
+def _draw_experiment(rows: Ints, share: float, rng: np.random.Generator) -> Ints:
     """Sessions that are part of the experiment, each with at least two documents."""
     drawn = rng.random(len(rows)) < share
     return np.flatnonzero(drawn & (np.count_nonzero(rows >= 0, axis=1) >= 2))

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from .._models._browsing import chain_click_probability, draw_chain_clicks, power_law_examination
 from ._given import check_probability
-from ._protocols import Booleans, Floats
+from ._protocols import Bools, Floats
 from ._sequential import DBNUser
 
 __all__ = ["CarouselUser", "MixtureDBNUser"]
@@ -82,7 +82,7 @@ class MixtureDBNUser(DBNUser):
         up = chain_click_probability(*self._chain(relevance_probability[:, ::-1]))[:, ::-1]
         return self.top_down * down + (1 - self.top_down) * up
 
-    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Booleans:
+    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
         """Draw the clicks of sessions; see :meth:`User.click`."""
         down = rng.random((len(relevance_probability), 1)) < self.top_down
         as_read = np.where(down, relevance_probability, relevance_probability[:, ::-1])
@@ -206,7 +206,7 @@ class CarouselUser(DBNUser):
         chosen = self.choice_probability(relevance_probability)[:, :, None] * within
         return chosen.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
 
-    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Booleans:
+    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
         """Draw the clicks of sessions; see :meth:`User.click`."""
         page = np.maximum(self._page(relevance_probability), 0.0)
         cumulated = self.choice_probability(relevance_probability).cumsum(axis=1)

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad, sort_in_segment
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
-from ._protocols import Floats, Integers, Policy
+from ._protocols import Floats, Ints, Policy
 
 __all__ = [
     "DeterministicPolicy",
@@ -329,11 +329,11 @@ class DeterministicPolicy(Policy):
     def rank(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator | None = None,
-    ) -> Integers:
+    ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         code = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         order = sort_in_segment(code, scores).astype(np.int32)
@@ -380,11 +380,11 @@ class PlackettLucePolicy(Policy):
     def rank(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator,
-    ) -> Integers:
+    ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         return _draw_rankings(scores / self.temperature, offsets, query, n_positions, rng)
 
@@ -408,11 +408,11 @@ class UniformPolicy(Policy):
     def rank(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator,
-    ) -> Integers:
+    ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         return _draw_rankings(np.zeros(len(scores)), offsets, query, n_positions, rng)
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from .._models._browsing import pbm_click_probability, power_law_examination
 from ._given import are_probabilities, as_floats, check_seed, cut
-from ._protocols import Booleans, Floats, Integers, User, draw_clicks
+from ._protocols import Bools, Floats, Ints, User, draw_clicks
 
 __all__ = ["UserPopulation", "draw_sessions"]
 
@@ -180,9 +180,7 @@ class UserPopulation(User):
         table[:, asked] = weights * query_weights[asked]
         return table / table.sum(axis=1, keepdims=True)
 
-    def click_probability(
-        self, relevance_probability: Floats, user: Integers | None = None
-    ) -> Floats:
+    def click_probability(self, relevance_probability: Floats, user: Ints | None = None) -> Floats:
         """P(click) at each position of a user's page; see :meth:`User.click_probability`.
 
         Parameters
@@ -206,8 +204,8 @@ class UserPopulation(User):
         self,
         relevance_probability: Floats,
         rng: np.random.Generator,
-        user: Integers | None = None,
-    ) -> Booleans:
+        user: Ints | None = None,
+    ) -> Bools:
         """Draw clicks with the probabilities of :meth:`click_probability`.
 
         Without ``user`` each session draws its user by P(user).
@@ -220,7 +218,7 @@ class UserPopulation(User):
 
 def draw_sessions(
     user_weights: Floats, query_weights: Floats, n_sessions: int, rng: np.random.Generator
-) -> tuple[Integers, Integers]:
+) -> tuple[Ints, Ints]:
     """Draw the user of each session by P(user), then its query by P(query | user).
 
     Parameters

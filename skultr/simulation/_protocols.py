@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 __all__ = ["Policy", "User", "check_instance", "draw_clicks"]
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.integer[Any]]
-Booleans = NDArray[np.bool_]
+Ints = NDArray[np.integer[Any]]
+Bools = NDArray[np.bool_]
 
 
 class Policy(ABC):
@@ -49,11 +49,11 @@ class Policy(ABC):
     def rank(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator,
-    ) -> Integers:
+    ) -> Ints:
         """Rows of the documents that each session shows.
 
         Parameters
@@ -78,11 +78,11 @@ class Policy(ABC):
     def rank_with_arms(
         self,
         scores: Floats,
-        offsets: Integers,
-        query: Integers,
+        offsets: Ints,
+        query: Ints,
         n_positions: int,
         rng: np.random.Generator,
-    ) -> tuple[Integers, NDArray[np.floating[Any]] | None]:
+    ) -> tuple[Ints, NDArray[np.floating[Any]] | None]:
         """Rows of the documents that each session shows, and what of it was left to chance.
 
         Parameters
@@ -194,7 +194,7 @@ class User(ABC):
             In [0, 1]. Its value where nothing is shown is not read.
         """
 
-    def click(self, relevance_probability: NDArray[Any], rng: np.random.Generator) -> Booleans:
+    def click(self, relevance_probability: NDArray[Any], rng: np.random.Generator) -> Bools:
         """Draw the clicks of sessions.
 
         Parameters
@@ -270,7 +270,7 @@ class User(ABC):
             "write examination_table(n_positions), one row per context or user."
         )
 
-    def draw_contexts(self, shown: Integers, rng: np.random.Generator) -> Integers:
+    def draw_contexts(self, shown: Ints, rng: np.random.Generator) -> Ints:
         """Draw the context of each impression; called once for all sessions of a log.
 
         Parameters
@@ -306,7 +306,7 @@ class User(ABC):
         return np.tile(query_weights, (len(self.user_weights), 1))
 
 
-def draw_clicks(probability: Floats, rng: np.random.Generator) -> Booleans:
+def draw_clicks(probability: Floats, rng: np.random.Generator) -> Bools:
     """Independent clicks with the given probabilities."""
     return rng.random(probability.shape) < probability
 

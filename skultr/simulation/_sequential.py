@@ -20,7 +20,7 @@ from .._models._browsing import (
     ubm_click_probability,
 )
 from ._given import are_probabilities, as_floats, check_probability, curve_at, cut
-from ._protocols import Booleans, Floats, User
+from ._protocols import Bools, Floats, User
 
 __all__ = ["CCMUser", "CascadeUser", "DBNUser", "DCMUser", "UBMUser"]
 
@@ -52,7 +52,7 @@ class SequentialUser(User):
             relevance_probability, *self._going_on(relevance_probability)
         )
 
-    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Booleans:
+    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
         """Draw the clicks of sessions; see :meth:`User.click`."""
         return draw_chain_clicks(
             relevance_probability, *self._going_on(relevance_probability), rng
@@ -353,7 +353,7 @@ class UBMUser(User):
         examination = self.examination_after(relevance_probability.shape[1])
         return ubm_click_probability(relevance_probability, examination)
 
-    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Booleans:
+    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
         """Draw the clicks of sessions; see :meth:`User.click`."""
         examination = self.examination_after(relevance_probability.shape[1])
         return draw_ubm_clicks(relevance_probability, examination, rng)

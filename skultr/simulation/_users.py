@@ -15,7 +15,7 @@ from .._models._browsing import (
     power_law_examination,
 )
 from ._given import are_probabilities, as_floats, check_seed, cut
-from ._protocols import Booleans, Floats, Integers, User, draw_clicks
+from ._protocols import Bools, Floats, Ints, User, draw_clicks
 
 __all__ = ["ContextualPositionBasedUser", "PositionBasedUser", "relevance_probability"]
 
@@ -267,7 +267,7 @@ default='eye-tracking'
         effect = self.context_vectors @ self.weights
         return contextual_examination(self.examination_at(n_positions), effect)
 
-    def draw_contexts(self, shown: Integers, rng: np.random.Generator) -> Integers:
+    def draw_contexts(self, shown: Ints, rng: np.random.Generator) -> Ints:
         """Draw the context of each impression; see :meth:`User.draw_contexts`."""
         if self.assign == "impression":
             return super().draw_contexts(shown, rng)
@@ -276,7 +276,7 @@ default='eye-tracking'
         return of_document[shown]
 
     def click_probability(
-        self, relevance_probability: Floats, context: Integers | None = None
+        self, relevance_probability: Floats, context: Ints | None = None
     ) -> Floats:
         """P(click) at each position in its context; see :meth:`User.click_probability`.
 
@@ -300,7 +300,7 @@ default='eye-tracking'
         self,
         relevance_probability: Floats,
         rng: np.random.Generator,
-        context: Integers | None = None,
-    ) -> Booleans:
+        context: Ints | None = None,
+    ) -> Bools:
         """Draw clicks with the probabilities of :meth:`click_probability`."""
         return draw_clicks(self.click_probability(relevance_probability, context), rng)
