@@ -41,7 +41,7 @@ Scope: TypeAlias = Literal["query", "global"]
 RandomState: TypeAlias = "int | np.random.RandomState | None"
 
 Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
+Ints: TypeAlias = NDArray[np.integer[Any]]
 Bools: TypeAlias = NDArray[np.bool_]
 
 

@@ -13,8 +13,6 @@ TO_DO = {
     "identifiability",
     "propensity",
     "rankers",
-    "simulation",
-    "testing",
 }
 
 
