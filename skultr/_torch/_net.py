@@ -1,6 +1,7 @@
 """The one place that holds skorch: parameters of every neural estimator, and how it trains."""
 
 import copy
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -29,6 +30,10 @@ OPTIMIZERS = {
 }
 #: Documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
+
+#: Held while an estimator draws from torch's random stream, which all threads share. Reentrant,
+#: because an estimator may train another one inside its own training.
+_STREAM = threading.RLock()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -139,11 +144,15 @@ class NeuralEstimator(BaseEstimator):
 
     @contextmanager
     def _seeded(self):
-        """Torch's random stream is the estimator's own inside, and untouched outside."""
+        """Torch's random stream is the estimator's own inside, and untouched outside.
+
+        One training at a time: trainings in several threads of a process wait for each other, or
+        each would draw from the stream of the others.
+        """
         self._check_settings()  # first of all: forking the stream of an absent GPU fails darkly
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         devices = [self.device] if torch.device(self.device).type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
+        with _STREAM, torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
             yield
 
