@@ -6,6 +6,7 @@ import pandas as pd
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._components import factor_components
 from ._reader import read
+from ._roles import read_role
 
 __all__ = [
     "bias_values",
@@ -36,8 +37,8 @@ def warn_unless_identifiable(log, network):
         "What ties them together is only the network, which gives similar features similar "
         "relevance: the log cannot confirm it."
         if network
-        else "The relevance of documents in different components cannot be compared: where "
-        "training starts decides it."
+        else "The relevance of documents in different components cannot be compared: nothing "
+        "decides it but where training starts, or a prior."
     )
     warn_user(
         f"The log does not determine relevance: its {n_factors} bias factors fall into "
@@ -89,12 +90,13 @@ def factor_codes(known, X, bias, position):
 
 def bias_values(X, bias=None, position=None):
     """The bias factor of each row that is shown, NaN where it is not; an error without any."""
-    rows = read(X, roles={"bias": bias, "position": position}, reads=("position", "bias"))
-    if not rows.has_places:
+    roles = {"bias": bias, "position": position}
+    if all(read_role(X, role, value) is None for role, value in roles.items()):
         raise ValueError(
             "X has neither a column 'bias' nor 'position', and neither was passed: expected the "
             "bias factor that each row is shown under, as in fit."
         )
+    rows = read(X, roles=roles, reads=("position", "bias"))
     values = rows.position if rows["bias"] is None else rows["bias"]
     return np.where(rows.position > 0, values, np.nan)
 

@@ -87,10 +87,7 @@ def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=Non
     ValueError
         With what was found, what was expected and what to do.
     """
-    check_container(X)
-    n_rows = count_rows(X)
-    if not n_rows:
-        _faults.NO_ROWS.report(0, None, None)
+    n_rows = _check_rows(X)
     given = roles or {}
     scope = read_scope(X, given.get("doc_scope")) if "doc" in reads else "query"
     values = {role: read_role(X, role, given.get(role)) for role in reads if role != "doc_scope"}
@@ -117,7 +114,7 @@ def take_clicks(X, y, door):
     name : str or None
         Of the column that was taken from X.
     """
-    check_container(X)
+    _check_rows(X)
     if y is None:
         raise ValueError(
             f"{door} requires y to be passed, but the target y is None: pass the clicks (0 or 1) "
@@ -179,21 +176,21 @@ class Rows:
         _faults.check(raw, called={"click": "y"})
         if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
             _warn_without_queries()
-        if "position" in reads or "bias" in reads:
-            self._check_shown("session" in reads)
+        if self.click is not None or not {"position", "bias"}.isdisjoint(reads):
+            self._check_shown(reads)
 
     def _needs_queries(self, reads):
         """Whether the query matters: lists do, and documents that have names of their own."""
         return "session" in reads or ("doc" in self._values and self._scope == "query")
 
-    def _check_shown(self, in_lists):
-        if not self.has_places:
+    def _check_shown(self, reads):
+        if "position" in reads and not self.has_places:
             _warn_without_positions()
         if self.click is not None and not self.shown.any():
             _faults.NO_ROW_SHOWN.report(0, None, None)
         columns = self._columns()
         _faults.check(columns, set(columns) - {"shown", "served"}, {"click": "y"})
-        if in_lists and self.has_places:
+        if "session" in reads and self.has_places:
             self._check_one_row_per_position()
         if "propensity" in self._values:
             self._check_propensity()
@@ -382,6 +379,15 @@ class Documents(NamedTuple):
     ids: pd.Index | None
 
 
+def _check_rows(X):
+    """Number of rows of X, which has some."""
+    check_container(X)
+    n_rows = count_rows(X)
+    if not n_rows:
+        _faults.NO_ROWS.report(0, None, None)
+    return n_rows
+
+
 def _encode(role, values):
     try:
         return encode(values)
@@ -417,7 +423,7 @@ def _as_clicks(X, y):
     y = column_or_1d(y, warn=True, dtype=np.float64)
     if len(y) != n_rows:
         raise ValueError(
-            f"X has {count_of(n_rows, 'row')} and y has {len(y)}; expected a click per row."
+            f"X has {count_of(n_rows, 'row')} and y has {len(y)}; expected one click per row."
         )
     return y
 
