@@ -19,6 +19,7 @@ test: $(VENV)/.test
 
 # The tests at the lower bounds of pyproject.toml (but for torch: see TORCH above), in an
 # environment of their own. That old releases warn of newer ones is no fault of this package.
+# They have wheels for Python 3.11 and 3.12: make test-minimum PYTHON=python3.11
 test-minimum:
 	$(MAKE) test VENV=$(VENV)-minimum BOUNDS="--constraint constraints-minimum.txt" \
 		ARGS="-W ignore::DeprecationWarning $(ARGS)"
