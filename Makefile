@@ -38,7 +38,7 @@ wheel: $(VENV)/.lint
 	rm -rf dist && $(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) dist docs/_build docs/auto_examples docs/generated
+	rm -rf $(VENV) $(VENV)-minimum dist docs/_build docs/auto_examples docs/generated
 
 $(VENV)/pyvenv.cfg:
 	$(PYTHON) -m venv $(VENV)
