@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ OPTIMIZERS = {
 }
 #: Documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
+
+#: Held while an estimator draws from torch's random stream, which all threads share. Reentrant,
+#: because an estimator may train another one inside its own training.
+_STREAM = threading.RLock()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -144,11 +149,15 @@ class NeuralEstimator(BaseEstimator):
 
     @contextmanager
     def _seeded(self):
-        """Torch's random stream is the estimator's own inside, and untouched outside."""
+        """Torch's random stream is the estimator's own inside, and untouched outside.
+
+        One training at a time: trainings in several threads of a process wait for each other, or
+        each would draw from the stream of the others.
+        """
         self._check_settings()  # first, because fork_rng on a missing GPU raises an obscure error
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         devices = [self.device] if torch.device(self.device).type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
+        with _STREAM, torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
             yield
 

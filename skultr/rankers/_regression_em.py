@@ -94,8 +94,8 @@ class RegressionEMRanker(ClickRanker):
     >>> from skultr.simulation import make_disconnected_log
     >>> log, clicks, truth = make_disconnected_log(1, random_state=0)
     >>> ranker = RegressionEMRanker(relevance="embedding").fit(log, clicks)
-    >>> ranker.examination_["examination"].head(3).round(2).tolist()
-    [1.0, 0.9, 0.71]
+    >>> ranker.examination_["examination"].head(3).tolist()
+    [1.00, 0.90, 0.71]
     """
 
     def _tabular_model(self):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
+from scipy.stats import binom
 
 from skultr._log._cells import read_exposures
 from skultr._models._tabular import fit_tabular
@@ -209,6 +210,40 @@ def test_fair_experiments_of_any_size_are_not_suspicious():
                 continue
         n_warned += any(issubclass(each.category, AssumptionWarning) for each in caught)
     assert n_warned == 0
+
+
+def _warns_at(n_sessions, n_moved):
+    """Whether one pair that changed places in ``n_moved`` of its sessions looks suspicious."""
+    kept = n_sessions - n_moved
+    X = pd.DataFrame(
+        {
+            "qid": 1,
+            "session": [0, 0, 1, 1],
+            "doc": ["a", "b", "b", "a"],
+            "position": [1, 2, 1, 2],
+            "impressions": [kept, kept, n_moved, n_moved],
+        }
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        RandomizedPropensity().fit(X, [0.5, 0.2, 0.4, 0.3])
+    return any(issubclass(each.category, AssumptionWarning) for each in caught)
+
+
+def test_a_fair_coin_is_suspicious_in_one_of_five_hundred_experiments():
+    """The warning comes six standard errors above the mean of a fair coin.
+
+    Where m of n impressions moved, 2 (m (m - 1) + (n - m) (n - m - 1)) pairs of impressions are
+    at one place. A fair coin makes n (n - 1) of them, with the standard error sqrt(2 n (n - 1)).
+    """
+    n = 400
+    moved = np.arange(n // 2)
+    pairs = 2 * (moved * (moved - 1) + (n - moved) * (n - moved - 1))
+    most = int(np.flatnonzero(pairs - n * (n - 1) > 6 * np.sqrt(2 * n * (n - 1)))[-1])
+    assert _warns_at(n, most)
+    assert not _warns_at(n, most + 1)
+    assert 0.001 < 2 * binom.cdf(most, n, 0.5) < 0.003
+    assert binom.cdf(most, n, 0.4) > 0.8
 
 
 def test_lists_of_different_lengths_are_not_suspicious():
