@@ -37,8 +37,8 @@ def warn_unless_identifiable(log, network):
         "What ties them together is only the network, which gives similar features similar "
         "relevance: the log cannot confirm it."
         if network
-        else "The relevance of documents in different components cannot be compared: where "
-        "training starts decides it."
+        else "The relevance of documents in different components cannot be compared: nothing "
+        "decides it but where training starts, or a prior."
     )
     warn_user(
         f"The log does not determine relevance: its {n_factors} bias factors fall into "
