@@ -304,7 +304,7 @@ def _check_equal_features(documents, features):
             code = documents.code[row]
             raise ValueError(
                 f"The document {python_value(documents.ids[code])!r} has different features in "
-                f"rows {documents.first[code]} and {row}; expected one feature vector per document. "
-                "Give different documents different ids within their query, or drop the column "
-                "'doc': rows with equal features are then one document."
+                f"rows {documents.first[code]} and {row}; expected one feature vector per "
+                "document. Give different documents different ids within their query, or drop the "
+                "column 'doc': rows with equal features are then one document."
             )

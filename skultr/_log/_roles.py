@@ -147,7 +147,7 @@ def read_scope(X, value=None):
         if not is_frame(X) or "doc_scope" not in _columns(X):
             return "query"
         value = nw.from_native(X, eager_only=True)["doc_scope"].unique().to_list()
-    found = {value} if isinstance(value, str) else set(np.unique(as_array(value).astype(object)))
+    found = {value} if isinstance(value, str) else set(pd.unique(as_array(value)))
     if found not in ({"query"}, {"global"}):
         raise ValueError(
             f"doc_scope holds {sorted(map(str, found))}; expected 'query' in every row (ids of "
