@@ -6,6 +6,7 @@ from numbers import Real
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from ._segments import as_array
 
@@ -159,6 +160,8 @@ def read_scope(X, value=None):
 
 def check_container(X):
     """Refuse what has named columns or masked values that would be read as if it had none."""
+    if sparse.issparse(X):  # some of which are dicts
+        return
     if isinstance(X, dict) or (isinstance(X, list) and X and isinstance(X[0], dict)):
         raise TypeError(
             f"X is a {type(X).__name__}{'' if isinstance(X, dict) else ' of dicts'}; expected a "
@@ -173,6 +176,8 @@ def check_container(X):
 
 def count_rows(X):
     """Number of rows of a frame, an array, a list or a sparse matrix, which has no length."""
+    if not (hasattr(X, "shape") or hasattr(X, "__len__")):
+        X = np.asarray(X)
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
