@@ -117,8 +117,8 @@ class KnownDocuments:
         known = pd.MultiIndex.from_arrays([of_query, code[: len(self)]])
         alone = np.flatnonzero(~known.duplicated(keep=False))
         rows = pd.MultiIndex.from_arrays([_as_level(qid), code[len(self) :]])
-        place = known[alone].get_indexer(rows)
-        return np.where(place < 0, -1, alone[place])
+        # The last one stands where the place -1 of a row without a document points.
+        return np.append(alone, -1)[known[alone].get_indexer(rows)]
 
 
 def _as_level(ids):

@@ -250,8 +250,8 @@ def test_features_of_several_documents_are_told_apart_by_the_query(log):
     model = DCTRModel().fit(X, y)
     candidates = X.drop(columns="doc")
     assert_array_equal(model.predict(candidates), model.predict(X))
-    array = candidates[["bm25"]].to_numpy()
-    assert_array_equal(model.predict(array, qid=X["qid"]), model.predict(X))
+    alone = candidates[["bm25"]]
+    assert_array_equal(model.predict(alone, qid=X["qid"]), model.predict(X))
     several = "row 0 has the features of several documents"
     for unknown in (candidates.drop(columns="qid"), candidates.assign(qid="new")):
         with pytest.raises(ValueError, match=several):
