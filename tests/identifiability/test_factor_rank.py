@@ -399,8 +399,11 @@ def test_what_is_no_log():
     X = pd.DataFrame({"qid": 0, "doc": many % 40, "position": many + 1, **names})
     with pytest.raises(ValueError, match="2,000 bias factors; expected at most 300"):
         factor_rank(X, np.ones(2_000), bias=list(names))
-    with pytest.raises(ValueError, match=r"0\.5 impressions at one bias factor"):
-        factor_rank(log.assign(impressions=0.5), np.arange(len(log)) == 0)
+    with (
+        pytest.warns(ClickDataWarning, match="The log has no click"),
+        pytest.raises(ValueError, match=r"0\.5 impressions at one bias factor"),
+    ):
+        factor_rank(log.assign(impressions=0.5), np.zeros(len(log)))
     with pytest.raises(ValueError, match="n_groups"):
         factor_rank(log, rate, n_groups=1)
     with pytest.raises(ValueError, match="level"):
