@@ -18,7 +18,7 @@ from skultr.click_models import (
 )
 from skultr.exceptions import AssumptionWarning, MissingRoleWarning
 from skultr.identifiability import factor_rank
-from skultr.metrics import CMIPScorer, IPSScorer, RankingScorer
+from skultr.metrics import CMIPScorer, IPSScorer, PerplexityScorer, RankingScorer
 from skultr.propensity import (
     DualLearningPropensity,
     InterventionHarvesting,
@@ -148,6 +148,25 @@ def test_scorers_of_ids_within_queries(scorer, log):
     X, y = log
     for other in logs_of_equal_documents(X):
         assert scorer(ByTable(), X, y) == scorer(ByTable(), other, y)
+
+
+@pytest.mark.parametrize(
+    "scorer",
+    [RankingScorer(), IPSScorer(propensity=EXAMINATION), PerplexityScorer()],
+    ids=["ranking", "ips", "perplexity"],
+)
+@of_class([TABLES[0], CLICK_MODELS[0]])
+def test_scorers_hand_the_ids_of_arrays_to_what_predicts(estimator, scorer, log):
+    X, y = log
+    array = np.zeros((len(X), 1))
+    roles = {name: X[name].to_numpy() for name in ("qid", "doc", "session", "position")}
+    expected = scorer(clone(estimator).fit(X, y), X, y)
+    fitted = clone(estimator).fit(array, y, **roles)
+    names = ("qid", "doc") if isinstance(scorer, RankingScorer) else roles
+    given = {name: roles[name] for name in names}
+    if isinstance(scorer, RankingScorer):
+        given["relevance"] = X["relevance"].to_numpy()
+    assert scorer(fitted, array, y, **given) == pytest.approx(expected, rel=1e-12)
 
 
 def test_factor_rank_of_ids_within_queries(log):
