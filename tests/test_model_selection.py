@@ -89,7 +89,7 @@ def test_errors(splitter):
         next(splitter.split(np.zeros((4, 1))))
     with pytest.raises(ValueError, match="no rows"):
         next(splitter.split(pd.DataFrame({"qid": []})))
-    with pytest.raises(ValueError, match="missing in 1 of 4 rows"):
+    with pytest.raises(ValueError, match="'qid' is missing in 1 row, first in row 2"):
         next(splitter.split(pd.DataFrame({"qid": ["a", "b", None, "c"]})))
     with pytest.raises(ValueError, match="Cannot split 1 quer"):
         next(splitter.split(pd.DataFrame({"qid": [1, 1, 1, 1]})))

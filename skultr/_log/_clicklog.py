@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from ..exceptions import python_value
 from ._hashing import hash_columns, mix
 from ._reader import read
 from ._roles import CHUNK
@@ -302,8 +303,8 @@ def _check_equal_features(documents, features):
             row = start + int(np.argmax(differs))
             code = documents.code[row]
             raise ValueError(
-                f"The document {documents.ids[code]!r} has different features in rows "
-                f"{documents.first[code]} and {row}; expected one feature vector per document. "
-                "Give different documents different ids within their query, or drop the column "
-                "'doc': rows with equal features are then one document."
+                f"The document {python_value(documents.ids[code])!r} has different features in "
+                f"rows {documents.first[code]} and {row}; expected one feature vector per "
+                "document. Give different documents different ids within their query, or drop the "
+                "column 'doc': rows with equal features are then one document."
             )

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ..exceptions import python_value
 from ._faults import check
-from ._hashing import match_rows
+from ._hashing import equal_rows, match_rows
 from ._roles import read_role
 
 __all__ = ["KnownDocuments"]
@@ -74,7 +75,8 @@ class KnownDocuments:
                 return self._places_by_ids(ids["doc"], ids.get("qid"))
         if features is None:
             return None, None
-        return self._places_by_features(features), range(len(features))
+        qid = ids.get("qid") if self.ids is not None else None
+        return self._places_by_features(features, qid), range(len(features))
 
     def _places_by_ids(self, doc, qid):
         if self.ids.nlevels == 1:
@@ -86,23 +88,37 @@ class KnownDocuments:
         if alone.has_duplicates:
             raise ValueError(
                 "X has no column 'qid' and no qid was passed, but some ids of documents recur "
-                f"under several queries of the training log (such as "
-                f"{alone[alone.duplicated()][0]!r}): a document is the pair of query and id. Add "
-                "the column 'qid', or pass qid=."
+                "under several queries of the training log (such as "
+                f"{python_value(alone[alone.duplicated()][0])!r}): a document is the pair of "
+                "query and id. Add the column 'qid', or pass qid=."
             )
         return alone.get_indexer(_as_level(doc)), doc
 
-    def _places_by_features(self, features):
+    def _places_by_features(self, features, qid):
         place, n_equal = match_rows(self.features, features)
+        several = np.flatnonzero(n_equal > 1)
+        if len(several) and qid is not None:
+            place[several] = self._places_within_queries(features[several], qid[several])
+            several = several[place[several] < 0]
         # Two documents may look alike; as long as no row asks for them, nothing is wrong.
-        if (n_equal > 1).any():
-            row = int(np.argmax(n_equal > 1))
+        if len(several):
+            row = int(several[0])
             raise ValueError(
                 f"X names no documents, and row {row} has the features of several documents of "
                 "the training log: its features do not tell which it is. Name the documents in "
                 "a column 'doc', or pass doc=."
             )
         return place
+
+    def _places_within_queries(self, features, qid):
+        """Place of the one document of the row's query with its features, -1 where not one."""
+        code, _ = equal_rows(np.concatenate([self.features, features]))
+        of_query = self.ids.get_level_values("qid")
+        known = pd.MultiIndex.from_arrays([of_query, code[: len(self)]])
+        alone = np.flatnonzero(~known.duplicated(keep=False))
+        rows = pd.MultiIndex.from_arrays([_as_level(qid), code[len(self) :]])
+        # The last one stands where the place -1 of a row without a document points.
+        return np.append(alone, -1)[known[alone].get_indexer(rows)]
 
 
 def _as_level(ids):

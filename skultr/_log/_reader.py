@@ -30,7 +30,7 @@ from ._roles import (
 )
 from ._segments import as_array, encode, rank_in_segment
 
-__all__ = ["Documents", "Rows", "first_rows", "read", "take_clicks"]
+__all__ = ["Documents", "Rows", "first_rows", "read", "take_clicks", "warn_about_names"]
 
 #: Examination of the best position is hardly ever below it; probabilities of actions are.
 _LEAST_EXAMINATION = 0.2
@@ -121,8 +121,27 @@ def take_clicks(X, y, door):
             "or click rates of the rows."
         )
     if isinstance(y, str):
-        return without_column(X, y), _as_clicks(X, read_column(X, y)), y
+        clicks = read_column(X, y)
+        return without_column(X, y), _as_clicks(X, clicks), y
     return X, _as_clicks(X, y), None
+
+
+def warn_about_names(X, names, roles):
+    """Warn of features whose name is almost that of a role that X lacks, or of clicks.
+
+    Before the log is read: that it lacks the role may be an error there.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    names : sequence of shape (n_features,)
+    roles : dict of str to array-like
+        Keyword metadata, which wins over columns.
+    """
+    for name in names:
+        role = _LOOKS_LIKE.get(str(name).lower())
+        if role == "y" or (role and read_role(X, role, roles.get(role)) is None):
+            _warn_about_name(name, role)
 
 
 class Rows:
@@ -341,17 +360,13 @@ class Rows:
         return Documents(code, first_rows(code, len(pairs)), index)
 
     def warn_about_features(self, features, names):
-        """Warn of features that are the clicks, or whose name is almost that of a role.
+        """Warn of features that are the clicks.
 
         Parameters
         ----------
         features : ndarray of shape (n_rows, n_features)
         names : sequence of shape (n_features,)
         """
-        for name in names:
-            role = _LOOKS_LIKE.get(str(name).lower())
-            if role is not None and self._values.get(role) is None:
-                _warn_about_name(name, role)
         for column in _equal_columns(features, self.click):
             warn_user(
                 f"The feature {names[column]!r} equals y in every row: a model that reads the "

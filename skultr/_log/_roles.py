@@ -6,6 +6,7 @@ from numbers import Real
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from ._segments import as_array
 
@@ -147,7 +148,7 @@ def read_scope(X, value=None):
         if not is_frame(X) or "doc_scope" not in _columns(X):
             return "query"
         value = nw.from_native(X, eager_only=True)["doc_scope"].unique().to_list()
-    found = {value} if isinstance(value, str) else set(np.unique(as_array(value).astype(object)))
+    found = {value} if isinstance(value, str) else set(pd.unique(as_array(value)))
     if found not in ({"query"}, {"global"}):
         raise ValueError(
             f"doc_scope holds {sorted(map(str, found))}; expected 'query' in every row (ids of "
@@ -159,6 +160,8 @@ def read_scope(X, value=None):
 
 def check_container(X):
     """Refuse what has named columns or masked values that would be read as if it had none."""
+    if sparse.issparse(X):  # some of which are dicts
+        return
     if isinstance(X, dict) or (isinstance(X, list) and X and isinstance(X[0], dict)):
         raise TypeError(
             f"X is a {type(X).__name__}{'' if isinstance(X, dict) else ' of dicts'}; expected a "
@@ -173,6 +176,8 @@ def check_container(X):
 
 def count_rows(X):
     """Number of rows of a frame, an array, a list or a sparse matrix, which has no length."""
+    if not (hasattr(X, "shape") or hasattr(X, "__len__")):
+        X = np.asarray(X)
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 

@@ -37,7 +37,7 @@ def as_array(values):
     if isinstance(values, np.ma.MaskedArray):
         number = values.dtype.kind in "iuf"
         values = values.astype(float if number else object).filled(np.nan if number else None)
-    if not hasattr(values, "dtype"):
+    if not (hasattr(values, "dtype") or hasattr(values, "__array__")):
         return pd.Series(values).to_numpy()
     values = np.asarray(values)
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))

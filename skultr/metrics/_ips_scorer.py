@@ -234,7 +234,7 @@ class IPSScorer:
         if not served.clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
         weight = self._click_weights(rows, X, y, sample_weight, roles)
-        credit = self._credits(rows.list_, _predictions(estimator, X, roles["qid"], rows.n_rows))
+        credit = self._credits(rows.list_, _predictions(estimator, X, rows))
         debiased = served.clicks * weight
         total = debiased if self.normalize else served.sessions
         value, error = _ratio(debiased * credit, total, rows.query)
@@ -325,8 +325,9 @@ def _warn_about_cut_lists(list_, position):
         )
 
 
-def _predictions(estimator, X, qid, n_rows):
-    scores = np.asarray(predict_within(estimator, X, qid), dtype=float)
+def _predictions(estimator, X, rows):
+    n_rows = rows.n_rows
+    scores = np.asarray(predict_within(estimator, X, rows["qid"], rows["doc"]), dtype=float)
     if scores.shape != (n_rows,):
         raise ValueError(
             f"{type(estimator).__name__}.predict returned the shape {scores.shape}; expected one "

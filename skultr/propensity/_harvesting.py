@@ -160,6 +160,7 @@ class RandomizedPropensity(_PairwisePropensity):
     ...     "qid": 1,
     ...     "doc": ["a", "b", "b", "a", "a", "c", "c", "a"],
     ...     "position": [1, 2, 1, 2, 1, 3, 1, 3],
+    ...     "session": [1, 1, 2, 2, 3, 3, 4, 4],
     ...     "arm": [2, 2, 2, 2, 3, 3, 3, 3],
     ...     "impressions": 1000,
     ... })

@@ -27,6 +27,9 @@ class BasePropensity(BaseEstimator):
     roles)``, the propensities of the rows that were ``shown``, under the bias factors ``values``.
     """
 
+    #: Name of the column of clicks, where ``fit`` took it from X: it is no feature.
+    _click_column = None
+
     # Requested by default, as rankers do.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
     __metadata_request__predict = dict.fromkeys(("position", "bias", "user"), True)
@@ -85,7 +88,7 @@ class BasePropensity(BaseEstimator):
             "impressions": impressions,
             "doc_scope": doc_scope,
         }
-        X, y, _ = take_clicks(X, y, type(self).__name__)
+        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
         X = self._checked(X, reset=True)
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
@@ -140,7 +143,8 @@ class BasePropensity(BaseEstimator):
         """X with its features counted and named; those of a frame are not read."""
         if not is_frame(X):
             return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
-        names = [name for name in feature_columns(X) if name not in self.columns_read()]
+        no_features = {*self.columns_read(), self._click_column}
+        names = [name for name in feature_columns(X) if name not in no_features]
         if reset and not names:
             self.n_features_in_ = 0
             vars(self).pop("feature_names_in_", None)

@@ -46,6 +46,8 @@ class ClickRanker(NeuralEstimator, BaseRanker):
     #: Whether the network gives probabilities, and not only scores to compare.
     _network_gives_probabilities = True
 
+    __metadata_request__predict = {"qid": True, "doc": True}  # noqa: RUF012 - scikit-learn's protocol
+
     def _fit(self, log, task):
         if self.check_identifiability:
             warn_unless_identifiable(log, network=self.relevance == "network")

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
 from .._log._estimator import FitTask
-from .._log._reader import read, take_clicks
+from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
     count_rows,
@@ -229,9 +229,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
                 "X has 0 feature columns and no column 'doc', and no doc was passed: nothing "
                 "tells one document from another. Name the documents in a column 'doc'."
             )
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        warn_about_names(X, names, roles)
         roles = self._complete_roles(X, y, sample_weight, roles)
         rows = read(X, y, sample_weight, roles)
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         rows.warn_about_features(features, names)
         log = self._before_folding(sort_into_lists(rows, features))
         return self._fold(log)

@@ -126,12 +126,12 @@ def test_cascade_recovers_its_user(served):
 
 
 # Likelihood --------------------------------------------------------------------------------
-def all_patterns(documents):
+def all_patterns(query, documents):
     """Every click pattern of one list of four, as a log."""
     patterns = np.array(list(product((0, 1), repeat=4)))
     frame = pd.DataFrame(
         {
-            "qid": 0,
+            "qid": query,
             "session": np.repeat(np.arange(16), 4),
             "doc": np.tile(documents, 16),
             "position": np.tile(np.arange(1, 5), 16),
@@ -143,7 +143,7 @@ def all_patterns(documents):
 @pytest.mark.parametrize("cls", MODELS)
 def test_likelihoods_of_all_patterns_agree(cls, served):
     model = cls().fit(served.frame, served.clicks_for(cls))
-    frame, patterns = all_patterns(served.doc[0, :4])
+    frame, patterns = all_patterns(served.frame["qid"][0], served.doc[0, :4])
     chance = model.predict_click(frame, patterns.ravel()).reshape(16, 4)
     likelihood = np.where(patterns, chance, 1 - chance).prod(axis=1)
     assert likelihood.sum() == pytest.approx(1.0, abs=1e-10)
@@ -154,10 +154,9 @@ def test_likelihoods_of_all_patterns_agree(cls, served):
 def test_dbn_likelihood_is_the_enumerated_one(served):
     """Over who was attracted, satisfied, and went on, hidden event by hidden event."""
     model = DBNModel().fit(served.frame, served.clicks_for(DBNModel))
-    docs = served.doc[0, :4]
-    a = model.documents_["attraction"].loc[docs].to_numpy()
-    s = model.documents_["satisfaction"].loc[docs].to_numpy()
-    frame, patterns = all_patterns(docs)
+    query, docs = served.frame["qid"][0], served.doc[0, :4]
+    a, s = model.documents_.loc[query].loc[docs, ["attraction", "satisfaction"]].to_numpy().T
+    frame, patterns = all_patterns(query, docs)
     expected = np.zeros(16)
     for attracted, satisfied, going in product(product((0, 1), repeat=4), repeat=3):
         chance = np.prod(
@@ -255,7 +254,7 @@ def test_models_that_read_clicks_ask_for_them(cls, served):
 
 def test_unseen_documents_get_the_prior_and_are_counted(served):
     model = DCTRModel(prior=(1, 3)).fit(served.frame, served.clicks_for(DCTRModel))
-    rows = served.frame[:3].assign(doc=[0, 10_000, 10_001])
+    rows = served.frame[:3].assign(doc=[served.doc[0, 0], 10_000, 10_001])
     with pytest.warns(AssumptionWarning, match="2 of 3 rows"):
         relevance = model.predict(rows)
     np.testing.assert_allclose(relevance[1:], 0.25)
@@ -273,10 +272,10 @@ def test_longer_lists_are_browsed_like_the_last_known_rank(cls):
 
 def test_a_list_with_two_rows_at_one_position_is_an_error(served):
     frame = served.frame.drop(columns="session")
-    with pytest.raises(ValueError, match="one row a position"):
+    with pytest.raises(ValueError, match="at most one row per position"):
         DBNModel().fit(frame, served.clicks_for(DBNModel))
     model = DBNModel().fit(served.frame, served.clicks_for(DBNModel))
-    with pytest.raises(ValueError, match="one row a position"):
+    with pytest.raises(ValueError, match="at most one row per position"):
         model.predict_click(frame, conditional=False)
 
 

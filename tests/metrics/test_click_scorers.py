@@ -237,7 +237,7 @@ def test_perplexity_errors(log):
         scorer(Column(), log.drop(columns="position"), y)
     with pytest.raises(ValueError, match=r"predict_click returned an array of shape \(400,\)"):
         scorer(Half(), log, y)
-    with pytest.raises(ValueError, match="None of the 800 rows was shown"):
+    with pytest.raises(ValueError, match="No row was shown: every position is missing"):
         scorer(Column(), log.assign(position=np.nan), y)
     with pytest.raises(ValueError, match="y is None"):
         scorer(Column(), log, None)

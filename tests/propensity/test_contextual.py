@@ -147,7 +147,7 @@ def test_aggregated_log_is_the_raw_one(log, fitted):
     X, clicks = log
     keys = ["qid", "doc", "position", *CONTEXT]
     cells = X.assign(click=clicks).groupby(keys, as_index=False)["click"].agg(["mean", "size"])
-    cells = cells.rename(columns={"size": "impressions"})
+    cells = cells.rename(columns={"size": "impressions"}).assign(session=np.arange(len(cells)))
     again = clone(fitted).fit(cells.drop(columns="mean"), cells["mean"])
     np.testing.assert_allclose(
         again.examination_["examination"], fitted.examination_["examination"], rtol=1e-3
@@ -260,7 +260,7 @@ def test_one_position():
 
 def test_without_positions(log):
     X = log[0].drop(columns="position").head(500)
-    with pytest.warns(MissingRoleWarning, match="neither a column 'position' nor 'bias'"):
+    with pytest.warns(MissingRoleWarning, match="no column 'position' .* examined alike"):
         propensity = ContextualPropensity(context=CONTEXT).fit(X, log[1][:500])
     assert set(propensity.predict(X)) == {1.0}
 

@@ -168,7 +168,10 @@ def test_arms_that_link_nothing_are_an_error():
     X, clicks = _swapped(200)
     with pytest.raises(NotIdentifiableError, match=r"no arm of a query.*3 bias factors.*'place'"):
         RandomizedPropensity(arm="place").fit(X.assign(place=X["position"]), clicks)
-    with pytest.raises(NotIdentifiableError, match="have no click"):
+    with (
+        pytest.warns(ClickDataWarning, match="The log has no click"),
+        pytest.raises(NotIdentifiableError, match="have no click"),
+    ):
         RandomizedPropensity(arm="arm").fit(X, 0 * clicks)
 
 
@@ -176,7 +179,7 @@ def test_an_arm_that_is_no_column_or_never_set_is_an_error():
     X, clicks = _swapped(20)
     with pytest.raises(ValueError, match="no column 'test'"):
         RandomizedPropensity(arm="test").fit(X, clicks)
-    with pytest.raises(ValueError, match="none was shown and randomised"):
+    with pytest.raises(ValueError, match="No row that was shown was randomised"):
         RandomizedPropensity(arm="arm").fit(X.assign(arm=np.nan), clicks)
 
 
@@ -407,7 +410,10 @@ def test_a_log_without_swaps_says_what_is_missing(world):
 
 def test_swaps_without_a_click_say_so():
     X, rate = _cells()
-    with pytest.raises(NotIdentifiableError, match=r"200 documents.*no click.*'pivot'"):
+    with (
+        pytest.warns(ClickDataWarning, match="The log has no click"),
+        pytest.raises(NotIdentifiableError, match=r"200 documents.*no click.*'pivot'"),
+    ):
         InterventionHarvesting(method="pivot").fit(X, 0 * rate)
 
 

@@ -61,9 +61,10 @@ def test_embedding_finds_clicks_relevance_and_examination(ranker):
     log, rate, relevance = _world_of(ranker)
     ranker = clone(ranker).fit(log, rate)
     np.testing.assert_allclose(ranker.predict_click(log), rate, atol=1e-4)
-    assert ranker.relevance_.index.name == "doc"
+    assert ranker.relevance_.index.names == ["qid", "doc"]
     assert ranker.relevance_.between(0, 1).all()
-    found = ranker.relevance_.loc[range(12)].to_numpy()
+    assert ranker.relevance_.index.get_level_values("doc").tolist() == list(range(12))
+    found = ranker.relevance_.to_numpy()
     curve = ranker.examination_["examination"]
     if ranker.link_ == "additive":
         np.testing.assert_allclose(
@@ -74,7 +75,7 @@ def test_embedding_finds_clicks_relevance_and_examination(ranker):
         np.testing.assert_allclose(found / found[0], relevance / relevance[0], rtol=1e-3)
         np.testing.assert_allclose(curve, EXAMINATION, rtol=1e-3)
     assert (ranker.examination_["standard_error"].iloc[1:] > 0).all()
-    np.testing.assert_array_equal(ranker.predict(log), ranker.relevance_[log["doc"]])
+    np.testing.assert_array_equal(ranker.predict(log), found[log["doc"]])
 
 
 @embeddings
@@ -331,7 +332,7 @@ def test_weights_that_are_zero_leave_rows_out(ranker):
     kept = (log["doc"] > 2).to_numpy()
     weighted = clone(ranker).fit(log, rate * kept, sample_weight=kept.astype(float))
     expected = clone(ranker).fit(log[kept], rate[kept])
-    assert weighted.relevance_.index.tolist() == list(range(3, 12))
+    assert weighted.relevance_.index.get_level_values("doc").tolist() == list(range(3, 12))
     np.testing.assert_allclose(
         weighted.predict_click(log[kept]), expected.predict_click(log[kept]), atol=1e-5
     )

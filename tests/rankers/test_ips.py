@@ -160,7 +160,7 @@ def test_bad_parameters(settings):
 
 def test_empty_input():
     log, clicks = random_lists()
-    with pytest.raises(ValueError, match="0 sample"):
+    with pytest.raises(ValueError, match="X has no rows; expected at least one row of a"):
         NaiveRanker(**FAST).fit(log.iloc[:0], clicks[:0])
     with pytest.raises(ValueError, match="0 feature"):
         NaiveRanker(**FAST).fit(log[["qid", "session", "doc", "position"]], clicks)
@@ -176,7 +176,7 @@ def test_bad_features(value):
 
 def test_wrong_lengths():
     log, clicks = random_lists()
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match="X has 600 rows and y has 599; expected one click"):
         NaiveRanker(**FAST).fit(log, clicks[:-1])
     with pytest.raises(ValueError, match="'qid' has shape"):
         NaiveRanker(**FAST).fit(log, clicks, qid=[1, 2])

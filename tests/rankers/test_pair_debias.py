@@ -136,7 +136,7 @@ def test_factor_that_stood_in_no_pair_keeps_ratios_of_1():
     log, clicks = random_lists()
     lone = log.iloc[:1].assign(qid=1000, session=10_000, position=1)
     log["bias"] = log["position"]
-    log = pd.concat([log, lone.assign(bias=9)], ignore_index=True)
+    log = pd.concat([log, lone.assign(bias=9)], ignore_index=True).assign(doc_scope="global")
     ranker = PairDebiasRanker(max_epochs=3, random_state=0).fit(log, [*clicks, 1])
     assert ranker.position_ratios_.loc[9, ["t_plus", "t_minus"]].tolist() == [1.0, 1.0]
 
