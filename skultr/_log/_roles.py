@@ -20,6 +20,7 @@ __all__ = [
     "read_column",
     "read_features",
     "read_role",
+    "read_scope",
     "role_columns",
     "with_column",
     "without_columns",
@@ -46,6 +47,7 @@ ROLES = (
     "user",
     "propensity",
     "impressions",
+    "doc_scope",
     "relevance",
 )
 
@@ -125,6 +127,33 @@ def read_role(X, role, value=None):
             f"that is ({n_rows},)."
         )
     return _numeric_role(role, value) if role in _NUMERIC_ROLES else check_ids(role, value)
+
+
+def read_scope(X, value=None):
+    """Whether ids of documents are told apart by query, or are global.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    value : str or array-like of shape (n_rows,), default=None
+        The keyword metadata, which wins over a column ``doc_scope``.
+
+    Returns
+    -------
+    scope : {"query", "global"}
+    """
+    if value is None:
+        if not is_frame(X) or "doc_scope" not in _columns(X):
+            return "query"
+        value = nw.from_native(X, eager_only=True)["doc_scope"].unique().to_list()
+    found = {value} if isinstance(value, str) else set(np.unique(as_array(value).astype(object)))
+    if found not in ({"query"}, {"global"}):
+        raise ValueError(
+            f"doc_scope holds {sorted(map(str, found))}; expected 'query' in every row (ids of "
+            "documents are told apart by query) or 'global' in every row (an id names the same "
+            "document under all queries)."
+        )
+    return found.pop()
 
 
 def count_rows(X):
