@@ -121,7 +121,7 @@ def aggregate_clicks(impressions, documents=None, *, click="click"):
     """
     log = _read(impressions, click)
     lists = _read_lists(log, collect(_by_list(log)))
-    row = _in_order(lists)
+    row = _in_order(log, lists)
     X = _result(log, lists, row)
     if documents is not None:
         X = _with_features(X, documents, lists, row)
@@ -147,6 +147,10 @@ class _Log:
 
     def has(self, role):
         return role in self.schema
+
+    @property
+    def shown(self):
+        return self.frame.filter(nw.col("position") != _MISSING)
 
     @property
     def group(self):
@@ -233,8 +237,6 @@ def _by_list(log):
         frame = _with_lists(log)
         keys += _HASHES
         counts.append(nw.col("_length").max())
-        if log.has("user"):
-            counts.append(nw.col("_n_users").max())
     return frame.group_by(*keys).agg(nw.len().alias("_n"), *counts)
 
 
@@ -244,14 +246,13 @@ def _with_lists(log):
     What a list shows decides the sums, in whatever order; they are 0 in rows never shown.
     """
     shown = nw.col("position") != _MISSING
-    frame = with_hashes(log.frame, log.place)
+    # With the user, so that a session of several users is like no session of one.
+    frame = with_hashes(log.frame, [*log.group[1:], *log.place])
     frame = frame.with_columns(
         *(nw.when(shown).then(nw.col(name)).otherwise(0) for name in _HASHES),
         shown.cast(nw.Int64).alias("_length"),
     )
     sums = [nw.col(name).sum() for name in (*_HASHES, "_length")]
-    if log.has("user"):
-        sums.append(nw.col("user").n_unique().alias("_n_users"))
     if isinstance(frame, nw.DataFrame):
         frame = frame.with_columns(*(each.over("session") for each in sums))
     else:
@@ -342,7 +343,7 @@ def _number_lists(table, ids, codes, shown, place):
     return list_
 
 
-def _in_order(lists):
+def _in_order(log, lists):
     """The rows by query, list and position, rows never shown last, by document.
 
     Raises an error where two rows of a list stand at one position.
@@ -359,23 +360,29 @@ def _in_order(lists):
         length = np.bincount(lists.list_[lists.shown], minlength=1)[lists.list_]
         longer = lists.shown & (lists.table["_length"].to_numpy() != length)
         if longer.any():
+            _refuse_users(log)
             _refuse_place(lists, np.argmax(longer * lists.table["_n"].to_numpy()))
-    if "_n_users" in lists.table.columns:
-        several = lists.table["_n_users"].to_numpy() > 1
-        if several.any():
-            where = f"such as in {_query(lists, np.argmax(several))}"
-            ONE_USER_PER_SESSION.report(int(several.sum()), None, where)
     return row
+
+
+def _refuse_users(log):
+    """Raise an error if a session has several users."""
+    if not log.has("user"):
+        return
+    users = log.shown.select("qid", "session", "user").unique()
+    users = users.group_by("qid", "session").agg(nw.len().alias("n")).filter(nw.col("n") > 1)
+    users = collect(users)
+    if len(users):
+        example = users["qid"][0]
+        example = log.ids["qid"][int(example)] if log.ids else example
+        where = f"such as in query {python_value(example)!r}"
+        ONE_USER_PER_SESSION.report(len(users), None, where)
 
 
 def _refuse_place(lists, row):
     position = int(lists.table["position"].to_numpy()[row])
-    ONE_ROW_PER_POSITION.report(2, position, _query(lists, row))
-
-
-def _query(lists, row):
-    """The query of a row, as messages name it."""
-    return f"query {python_value(lists.table['qid'].to_numpy()[row])!r}"
+    query = lists.ids["qid"][int(lists.codes["qid"][row])]
+    ONE_ROW_PER_POSITION.report(2, position, f"query {python_value(query)!r}")
 
 
 # The result ---------------------------------------------------------------------------

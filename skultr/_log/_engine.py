@@ -4,7 +4,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from ..exceptions import ClickDataWarning, warn_user
+from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._faults import IDS, Expressions, find_faults
 from ._hashing import hash_columns
 from ._roles import read_scope
@@ -109,16 +109,24 @@ def report_faults(frame, columns, schema, called):
         value = columns[fault.reads[0]].alias("_value")
         row = collect(found.select(*ids, value).head(1)).row(0)
         where = ", ".join(f"{name} {value!r}" for name, value in zip(ids, row, strict=False))
-        fault.report(n_rows, row[-1], f"such as in {where}", called.get(fault.reads[0]))
+        fault.report(
+            n_rows, python_value(row[-1]), f"such as in {where}", called.get(fault.reads[0])
+        )
 
 
 def _faults(columns, schema):
-    numeric = {name for name in columns if name not in IDS or schema[name].is_numeric()}
+    absent = {"impressions"} - set(schema)
+    numeric = {name for name in columns if name not in IDS or _may_be_negative(schema[name])}
     return [
         fault
         for fault in find_faults(columns)
-        if numeric.issuperset(fault.reads) or not fault.name.endswith("is -1")
+        if not absent.issuperset(fault.reads)
+        and (numeric.issuperset(fault.reads) or not fault.name.endswith("is -1"))
     ]
+
+
+def _may_be_negative(dtype):
+    return dtype.is_signed_integer() or dtype.is_float()
 
 
 def warn_about_rates(weight, clicks, called):

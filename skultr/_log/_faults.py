@@ -57,7 +57,7 @@ class Fault:
             have="has" if n_rows == 1 else "have",
             where=where,
             value=repr(python_value(value)),
-            column=column or self.reads[0],
+            column=column or "".join(self.reads[:1]),
         )
 
     def report(self, n_rows, value, where, column=None):
@@ -112,17 +112,6 @@ FAULTS = (
         lambda c: c.click < 0,
     ),
     Fault(
-        "clicks no count",
-        ("n_clicks", "impressions"),
-        ValueError,
-        "{column} is missing, or is not between 0 and 'impressions': found {value} in {rows}, "
-        "{where}. Expected the number of clicks of the row's impressions.",
-        lambda c: (
-            c.missing("n_clicks")
-            | ~((c.n_clicks >= 0) & (c.n_clicks <= c.impressions) & (c.n_clicks < np.inf))
-        ),
-    ),
-    Fault(
         "position no rank",
         ("position",),
         ValueError,
@@ -144,6 +133,17 @@ FAULTS = (
             ),
         )
         for weight in ("impressions", "sample_weight")
+    ),
+    Fault(
+        "clicks no count",
+        ("n_clicks", "impressions"),
+        ValueError,
+        "{column} is missing, or is not between 0 and 'impressions': found {value} in {rows}, "
+        "{where}. Expected the number of clicks of the row's impressions.",
+        lambda c: (
+            c.missing("n_clicks")
+            | ~((c.n_clicks >= 0) & (c.n_clicks <= c.impressions) & (c.n_clicks < np.inf))
+        ),
     ),
     Fault(
         "relevance no grade",
