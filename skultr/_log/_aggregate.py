@@ -4,7 +4,6 @@ The engine (Polars, DuckDB, Dask, Spark, ...) runs every pass over the impressio
 collected has the size of the *distinct* lists. Behind the collection all is codes and arrays.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import narwhals.stable.v2 as nw
@@ -14,11 +13,10 @@ import pandas as pd
 from ..exceptions import python_value
 from ._engine import (
     check_numbers,
+    check_rows,
     collect,
     encode_ids,
     fault_columns,
-    flag_faults,
-    report_faults,
     scope_of,
     warn_about_rates,
     with_hashes,
@@ -27,7 +25,6 @@ from ._faults import (
     IDS,
     NO_CLICKS,
     NO_ROW_SHOWN,
-    NO_ROWS,
     ONE_ROW_PER_POSITION,
     ONE_USER_PER_SESSION,
 )
@@ -133,7 +130,7 @@ def aggregate_clicks(impressions, documents=None, *, click="click"):
 # The log, with keys that every engine groups alike ------------------------------------
 @dataclass(frozen=True, eq=False)
 class _Log:
-    """The impressions: ids, keys without nulls, ``_click``, ``_weight`` and ``_bad``.
+    """The impressions: ids, keys without nulls, ``_click`` and ``_weight``.
 
     ``ids`` are the distinct ids of a frame in memory, whose ids are codes; else it is empty.
     """
@@ -143,7 +140,6 @@ class _Log:
     scope: str
     click: str
     ids: dict
-    report: Callable
 
     def has(self, role):
         return role in self.schema
@@ -169,30 +165,21 @@ def _read(impressions, click):
         frame = frame.lazy()
     clicks = nw.col(click).cast(nw.Float64).fill_nan(None)
     columns = fault_columns(schema, (*IDS, "position", "bias", "impressions"), clicks)
-    called = {"click": repr(click), "n_clicks": repr(click)}
-
-    def report():
-        report_faults(frame, columns, schema, called)
-
+    check_rows(frame, columns, schema, {"click": repr(click), "n_clicks": repr(click)})
     ids = [name for name in IDS if name in schema]
     shown = columns["shown"]
     values = {
         # Without an impression, nothing was shown.
         "position": _key(columns, "position", shown),
         "_click": clicks,
-        "_bad": flag_faults(columns, schema),
     }
     if "bias" in schema:
         values["bias"] = _key(columns, "bias", shown)
     if "impressions" in schema:
         values["_weight"] = columns["impressions"].cast(nw.Float64)
     rows = frame.select(*ids, *(value.alias(name) for name, value in values.items()))
-    known = {}
-    if isinstance(rows, nw.DataFrame):
-        if rows["_bad"].sum():
-            report()
-        rows, known = _coded(rows, ids)
-    return _Log(rows, schema, scope_of(frame), repr(click), known, report)
+    rows, known = _coded(rows, ids) if isinstance(rows, nw.DataFrame) else (rows, {})
+    return _Log(rows, schema, scope_of(frame), repr(click), known)
 
 
 def _check_columns(schema, click):
@@ -232,7 +219,7 @@ def _by_list(log):
     """Clicks and impressions by list, document and place."""
     frame, keys = log.frame, [*log.group, *log.place]
     names = frame.collect_schema().names()
-    counts = [nw.col(name).sum() for name in ("_click", "_bad", "_weight") if name in names]
+    counts = [nw.col(name).sum() for name in ("_click", "_weight") if name in names]
     if log.has("session"):
         frame = _with_lists(log)
         keys += _HASHES
@@ -285,10 +272,6 @@ class _Lists:
 
 
 def _read_lists(log, table):
-    if not len(table):
-        NO_ROWS.report(0, None, None)
-    if table["_bad"].sum():
-        log.report()
     codes, ids = {}, {}
     for name in (*log.group, "doc"):
         known = name in log.ids
@@ -324,17 +307,17 @@ def _number_lists(table, ids, codes, shown, place):
     listed = np.zeros(int(group.max()) + 1, dtype=bool)
     listed[group[shown]] = True
     rows = np.flatnonzero(shown | ~listed[group])
-    hashes, known = encode(hash_columns([table[name].to_numpy()[rows] for name in _HASHES]))
+    high, low = (table[name].to_numpy() for name in _HASHES)
+    hashes, known = encode(((high << 20) ^ low)[rows])
     code, lists = encode(group[rows] * len(known) + hashes)
     # In the order of what they show, the first row first: no engine may decide it.
     of_group = lists // len(known)
-    shows = [codes["doc"][rows], place[rows]]
-    if "bias" in table.columns:
-        shows.append(table["bias"].to_numpy()[rows])
+    shows = (place * len(ids["doc"]) + codes["doc"])[rows]
     first = np.full(len(lists), np.iinfo(np.int64).max)
-    np.minimum.at(first, code, shows[1] * len(ids["doc"]) + shows[0])
+    np.minimum.at(first, code, shows)
     content = np.zeros(len(lists), dtype=np.uint64)
-    np.add.at(content, code, hash_columns(shows))
+    bias = [table["bias"].to_numpy()[rows]] if "bias" in table.columns else []
+    np.add.at(content, code, hash_columns([shows, *bias]))
     order = np.lexsort((content, first, of_group))
     number = np.empty(len(order), dtype=np.int64)
     number[order] = np.arange(len(order))
@@ -357,7 +340,7 @@ def _in_order(log, lists):
         _refuse_place(lists, row[twice[0]])
     if "_length" in lists.table.columns:
         # A row that recurs within its sessions makes these longer than their list.
-        length = np.bincount(lists.list_[lists.shown], minlength=1)[lists.list_]
+        length = np.bincount(lists.list_, lists.shown)[lists.list_]
         longer = lists.shown & (lists.table["_length"].to_numpy() != length)
         if longer.any():
             _refuse_users(log)

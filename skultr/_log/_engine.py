@@ -5,18 +5,17 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._faults import IDS, Expressions, find_faults
+from ._faults import IDS, NO_ROWS, Expressions, find_faults
 from ._hashing import hash_columns
 from ._roles import read_scope
 from ._segments import encode, sorting_order
 
 __all__ = [
     "check_numbers",
+    "check_rows",
     "collect",
     "encode_ids",
     "fault_columns",
-    "flag_faults",
-    "report_faults",
     "scope_of",
     "warn_about_rates",
     "with_hashes",
@@ -89,29 +88,34 @@ def _column(name, dtype):
     return column.fill_nan(None) if dtype.is_float() else column
 
 
-def flag_faults(columns, schema):
-    """An expression that is 1 where a row has any fault."""
-    flag = nw.lit(False)
-    for fault in _faults(columns, schema):
-        flag = flag | fault.wrong(Expressions(columns)).fill_null(False)
-    return flag.cast(nw.Int64)
+def check_rows(frame, columns, schema, called):
+    """Raise the first error of a log, warn of what is suspicious, with the number of rows.
 
-
-def report_faults(frame, columns, schema, called):
-    """Raise the first error of a log, warn of what is suspicious; with the number of rows."""
-    for fault in _faults(columns, schema):
-        wrong = fault.wrong(Expressions(columns)).fill_null(False)
-        found = frame.filter(wrong)
-        n_rows = int(collect(found.select(nw.len().alias("n")))["n"][0])
-        if not n_rows:
+    Parameters
+    ----------
+    frame : narwhals.DataFrame or narwhals.LazyFrame
+    columns : dict of str to narwhals.Expr
+        As of :func:`fault_columns`.
+    schema : narwhals.Schema
+    called : dict of str to str
+        What the user calls a column, where it is not its name.
+    """
+    faults = _faults(columns, schema)
+    wrong = [fault.wrong(Expressions(columns)).fill_null(False) for fault in faults]
+    counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
+    n_rows, *counts = collect(frame.select(nw.len().alias("n"), *counts)).row(0)
+    if not n_rows:
+        NO_ROWS.report(0, None, None)
+    ids = [name for name in ("qid", "doc") if name in schema]
+    for fault, rows, count in zip(faults, wrong, counts, strict=True):
+        if not count:
             continue
-        ids = [name for name in ("qid", "doc") if name in schema]
         value = columns[fault.reads[0]].alias("_value")
-        row = collect(found.select(*ids, value).head(1)).row(0)
-        where = ", ".join(f"{name} {value!r}" for name, value in zip(ids, row, strict=False))
-        fault.report(
-            n_rows, python_value(row[-1]), f"such as in {where}", called.get(fault.reads[0])
-        )
+        row = collect(frame.filter(rows).select(*ids, value).head(1)).row(0)
+        *found, value = map(python_value, row)
+        where = ", ".join(f"{name} {each!r}" for name, each in zip(ids, found, strict=True))
+        where = f"such as in {where}" if ids else ""
+        fault.report(int(count), value, where, called.get(fault.reads[0]))
 
 
 def _faults(columns, schema):
