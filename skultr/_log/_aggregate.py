@@ -14,6 +14,7 @@ from ..exceptions import python_value
 from ._engine import (
     check_numbers,
     check_rows,
+    code_ids,
     collect,
     encode_ids,
     fault_columns,
@@ -178,7 +179,9 @@ def _read(impressions, click):
     if "impressions" in schema:
         values["_weight"] = columns["impressions"].cast(nw.Float64)
     rows = frame.select(*ids, *(value.alias(name) for name, value in values.items()))
-    rows, known = _coded(rows, ids) if isinstance(rows, nw.DataFrame) else (rows, {})
+    known = {}
+    if isinstance(rows, nw.DataFrame):
+        rows, known = code_ids(rows, ids)
     return _Log(rows, schema, scope_of(frame), repr(click), known)
 
 
@@ -201,17 +204,6 @@ def _check_columns(schema, click):
 def _key(columns, name, shown):
     """A number by which to group; never null, because some engines drop null keys."""
     return nw.when(shown).then(columns[name]).otherwise(nw.lit(_MISSING)).fill_null(_MISSING)
-
-
-def _coded(frame, names):
-    """A frame in memory with codes instead of ids, and the ids that they stand for."""
-    codes, ids = {}, {}
-    for name in names:
-        codes[name], ids[name] = encode_ids(frame[name])
-    if "session" in codes:  # of one query
-        codes["session"] += codes["qid"] * len(ids["session"])
-    columns = {name: frame[name].to_numpy() for name in frame.columns}
-    return nw.from_dict({**columns, **codes}, backend=frame.implementation), ids
 
 
 # Counts by list, in the engine --------------------------------------------------------
@@ -241,7 +233,7 @@ def _with_lists(log):
     )
     sums = [nw.col(name).sum() for name in (*_HASHES, "_length")]
     if isinstance(frame, nw.DataFrame):
-        frame = frame.with_columns(*(each.over("session") for each in sums))
+        frame = frame.with_columns(*(each.over("qid", "session") for each in sums))
     else:
         session = ["qid", "session"]
         sums = frame.group_by(*session).agg(*sums)

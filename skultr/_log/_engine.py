@@ -13,6 +13,7 @@ from ._segments import encode, sorting_order
 __all__ = [
     "check_numbers",
     "check_rows",
+    "code_ids",
     "collect",
     "encode_ids",
     "fault_columns",
@@ -54,7 +55,7 @@ def check_numbers(schema, names):
             )
 
 
-def fault_columns(schema, reads, click=None):
+def fault_columns(schema, reads, click=None, sample_weight=None):
     """The columns that predicates of faults read, as expressions.
 
     Parameters
@@ -64,6 +65,7 @@ def fault_columns(schema, reads, click=None):
         Names of roles; those that the schema lacks are skipped.
     click : narwhals.Expr, default=None
         Number of clicks.
+    sample_weight : narwhals.Expr, default=None
 
     Returns
     -------
@@ -76,6 +78,8 @@ def fault_columns(schema, reads, click=None):
     if "position" in columns:
         shown = shown & ~columns["position"].is_null()
     columns |= {"shown": shown, "served": shown}
+    if sample_weight is not None:  # a weight of 0 leaves rows out on purpose
+        columns |= {"sample_weight": sample_weight, "shown": shown & (sample_weight > 0)}
     if click is not None:
         columns |= {"click": click, "n_clicks": click}
     return columns
@@ -83,12 +87,12 @@ def fault_columns(schema, reads, click=None):
 
 def _column(name, dtype):
     column = nw.col(name)
-    if name not in IDS and not dtype.is_integer():
+    if name in ("position", "bias", "impressions") and not dtype.is_integer():
         return column.cast(nw.Float64).fill_nan(None)
     return column.fill_nan(None) if dtype.is_float() else column
 
 
-def check_rows(frame, columns, schema, called):
+def check_rows(frame, columns, schema, called, more=()):
     """Raise the first error of a log, warn of what is suspicious, with the number of rows.
 
     Parameters
@@ -99,8 +103,9 @@ def check_rows(frame, columns, schema, called):
     schema : narwhals.Schema
     called : dict of str to str
         What the user calls a column, where it is not its name.
+    more : iterable of Fault, default=()
     """
-    faults = _faults(columns, schema)
+    faults = [*_faults(columns, schema), *more]
     wrong = [fault.wrong(Expressions(columns)).fill_null(False) for fault in faults]
     counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
     n_rows, *counts = collect(frame.select(nw.len().alias("n"), *counts)).row(0)
@@ -174,6 +179,15 @@ def encode_ids(series):
         if not kind.is_pandas():
             ids = nw.new_series(series.name, ids.to_numpy(), backend=kind).to_native()
     return codes, nw.from_native(ids, series_only=True)
+
+
+def code_ids(frame, names):
+    """A frame in memory with codes in place of some columns, and the ids that they stand for."""
+    coded = {name: encode_ids(frame[name]) for name in names}
+    columns = {name: frame[name].to_numpy() for name in frame.columns if name not in coded}
+    columns |= {name: codes for name, (codes, _) in coded.items()}
+    frame = nw.from_dict(columns, backend=frame.implementation)
+    return frame, {name: ids for name, (_, ids) in coded.items()}
 
 
 def _encode_polars(series):

@@ -50,13 +50,14 @@ class Fault:
 
     def message(self, n_rows, value, where, column=None):
         """The sentence about ``n_rows`` rows."""
-        if isinstance(value, float) and value % 1 == 0 and abs(value) < _LARGEST_CODE:
+        value = python_value(value)
+        if isinstance(value, float) and abs(value) < _LARGEST_CODE and value % 1 == 0:
             value = int(value)
         return self.sentence.format(
             rows=count_of(n_rows, "row"),
             have="has" if n_rows == 1 else "have",
             where=where,
-            value=repr(python_value(value)),
+            value=repr(value),
             column=column or "".join(self.reads[:1]),
         )
 

@@ -73,7 +73,8 @@ class IdentifiabilityRepair(
     cost : {"variance", "random"}, default="variance"
         Cost of interventions: the variance of what they tell, or none, for comparison.
     relevance : mapping or Series, default=None
-        For interventions: probability of a click if examined, by document id. By default
+        For interventions: probability of a click if examined, by document: by the tuple
+        (qid, doc), or by doc where X has no ``qid`` or ``doc_scope`` is "global". By default
         estimated from ``y``: the likeliest position-based model of the merged factors.
     examination : mapping or Series, default=None
         For interventions: examination by bias factor, estimated as `relevance` by default. Both
@@ -95,8 +96,9 @@ class IdentifiabilityRepair(
         how examination changes with distance between the nearest factors within components.
         NaN without ``y``, or where no two factors are in one component.
     interventions_ : DataFrame
-        ``doc``, ``from``, ``to`` (factors) and ``cost``. Without a column ``doc``, a document is
-        the number of the first row of X that has its features.
+        ``qid`` and ``doc`` (``doc`` alone where ids are global), ``from``, ``to`` (factors) and
+        ``cost``. Without a column ``doc``, a document is the ``row`` of X, the first that has
+        its features.
     total_cost_ : float
         Sum of the costs; NaN for random interventions without estimates.
     error_bound_ : float
@@ -286,16 +288,13 @@ class IdentifiabilityRepair(
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
         names = ["from", "into", "cost", "estimated_error"]
         self.merges_ = pd.DataFrame({name: [] for name in names})
-        self.interventions_ = pd.DataFrame({name: [] for name in ("doc", "from", "to", "cost")})
+        names = ["qid", "doc", "from", "to", "cost"]
+        self.interventions_ = pd.DataFrame({name: [] for name in names})
         self.total_cost_ = self.error_bound_ = 0.0
 
     def _fit_log(self, X, y, sample_weight):
-        if sample_weight is not None:
-            weight = sample_weight
-            if "impressions" in nw.from_native(X, eager_only=True).columns:
-                weight = weight * column_values(X, "impressions").astype(float)
-            X = with_column(X, "impressions", weight)
-        graph = IdentifiabilityGraph._from_pairs(read_pairs(X, bias=self._columns, click=y))
+        pairs = read_pairs(X, bias=self._columns, click=y, sample_weight=sample_weight, called="y")
+        graph = IdentifiabilityGraph._from_pairs(pairs)
         self.graph_, self.is_identifiable_ = graph, graph.is_connected
         self._set_vectors(X, graph)
         codes = np.arange(graph.n_factors)
@@ -345,7 +344,6 @@ class IdentifiabilityRepair(
     def _intervene(self, X, graph):
         pairs = graph.pairs
         relevance, examination = self._estimates(graph)
-        ids = pairs.doc_rows if pairs.doc_ids is None else pairs.doc_ids
         lists = read_lists(X, graph, *self._shown_values(X))
         doc, factor = pairs.doc, pairs.factor
         reach = needed = None
@@ -362,17 +360,15 @@ class IdentifiabilityRepair(
             doc, start, to, cost = intervention_plan(
                 doc, factor, graph.labels, relevance, examination, reach=reach, needed=needed
             )
-        self.interventions_ = pd.DataFrame(
-            {
-                "doc": ids[doc],
-                "from": factor_labels(graph.factors, start),
-                "to": factor_labels(graph.factors, to),
-                "cost": cost,
-            }
-        )
+        table = {
+            "from": factor_labels(graph.factors, start),
+            "to": factor_labels(graph.factors, to),
+            "cost": cost,
+        }
+        self.interventions_ = pairs.name_documents(doc).assign(**table)
         self.total_cost_ = float(cost.sum())
         if lists is not None:
-            self.intervened_lists_, impossible = lists.swapped(doc, start, to, ids)
+            self.intervened_lists_, impossible = lists.swapped(doc, start, to, pairs)
             warn_about_impossible(impossible, self.interventions_)
         _warn_until_served(graph, served=lists is not None)
 
