@@ -106,7 +106,7 @@ class IdentifiabilityRepair(
         two examinations grows at most by it (Proposition 4 of [1]_). 0 if nothing was merged.
     intervened_lists_ : DataFrame
         Result lists to serve, one an intervention: ``intervention`` (row of `interventions_`),
-        ``qid``, ``doc``, ``position`` and the other bias columns. The most frequent list that
+        ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it. The most frequent list that
         shows the document under ``from``, with the document at the position of ``to`` in its
         place; a bias column that is constant on the page (such as a device) takes the value of
         ``to`` on the whole page. Give each served page a ``session`` of its own before its rows
@@ -369,6 +369,9 @@ class IdentifiabilityRepair(
         self.total_cost_ = float(cost.sum())
         if lists is not None:
             self.intervened_lists_, impossible = lists.swapped(doc, start, to, pairs)
+            if "doc_scope" in nw.from_native(X, eager_only=True).columns:
+                scope = column_values(X, "doc_scope")[0]
+                self.intervened_lists_ = self.intervened_lists_.assign(doc_scope=scope)
             warn_about_impossible(impossible, self.interventions_)
         _warn_until_served(graph, served=lists is not None)
 
