@@ -157,8 +157,8 @@ def read_pairs(X, *, bias=None, click="click", sample_weight=None, called="click
     ...     "qid": 1, "doc": ["a", "a", "b"], "position": [1, 2, 1], "click": [1, 0, 1],
     ... })
     >>> pairs = read_pairs(log)
-    >>> pairs.doc, pairs.factor, pairs.clicks
-    (array([0, 0, 1]), array([0, 1, 0]), array([1., 0., 1.]))
+    >>> pairs.doc.tolist(), pairs.factor.tolist(), pairs.clicks.tolist()
+    ([0, 0, 1], [0, 1, 0], [1.0, 0.0, 1.0])
     >>> pairs.factors["position"].tolist(), pairs.doc_ids.tolist()
     ([1, 2], [(1, 'a'), (1, 'b')])
     """

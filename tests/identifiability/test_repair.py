@@ -290,7 +290,7 @@ def test_never_shown_rows_have_no_bias(kind):
     X, clicks, _ = world()
     X["position"] = X["position"].astype(float)
     X.loc[[3, 7], "position"] = np.nan
-    clicks[[3, 7]] = 0.0
+    clicks[[3, 5, 7]] = 0.0
     X.loc[5, "impressions"] = 0
     X = CONVERT[kind](X)
     out = to_pandas(IdentifiabilityRepair().fit(X, clicks).transform(X))
