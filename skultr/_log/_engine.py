@@ -140,9 +140,11 @@ def _may_be_negative(dtype):
 
 def warn_about_rates(weight, clicks, called):
     """Warn where clicks of whole numbers of impressions are no whole numbers."""
+    rounded = np.rint(clicks)
+    if (rounded == clicks).all() or weight.max() <= 1 or (weight % 1).any():
+        return
     # A count that was a rate times impressions is whole but for rounding.
-    whole = np.abs(clicks - np.rint(clicks)) <= 1e-6 * np.maximum(clicks, 1.0)
-    if weight.max() > 1 and not (weight % 1).any() and not whole.all():
+    if (np.abs(clicks - rounded) > 1e-6 * np.maximum(clicks, 1.0)).any():
         warn_user(
             f"impressions are whole numbers and {called} is not: it looks like a click rate. "
             "Expected the number of clicks; multiply the rate by the impressions.",

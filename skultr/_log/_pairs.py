@@ -10,6 +10,7 @@ from functools import cached_property
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 
 from ..exceptions import MissingRoleWarning, warn_user
 from ._clicklog import ClickLog
@@ -470,6 +471,13 @@ def _documents(coded):
     if "qid" not in coded:
         return doc, {"doc": (np.arange(len(ids)), ids)}
     query, queries = coded["qid"]
+    of_id = np.empty(len(ids), dtype=query.dtype)
+    of_id[doc] = query
+    if (of_id[doc] == query).all():  # no id recurs: much quicker than pairs of codes
+        own = np.argsort(of_id, kind="stable")
+        number = np.empty(len(own), dtype=np.intp)
+        number[own] = np.arange(len(own))
+        return number[doc], {"qid": (of_id[own], queries), "doc": (own, ids)}
     doc, both = encode(query * len(ids) + doc)
     query, own = np.divmod(both, len(ids))
     return doc, {"qid": (query, queries), "doc": (own, ids)}
@@ -478,18 +486,17 @@ def _documents(coded):
 def _combine(doc, names, bias, weight, clicks):
     """The distinct pairs of rows of codes, in order."""
     factor, factors = _code_factors(bias)
-    key = doc * np.int64(len(factors)) + factor
-    if not (key[1:] > key[:-1]).all():
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        weight, clicks = weight[order], None if clicks is None else clicks[order]
-    start = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
-    if len(start) < len(key):
-        key, weight = key[start], np.add.reduceat(weight, start)
-        clicks = None if clicks is None else np.add.reduceat(clicks, start)
-    doc, factor = np.divmod(key, len(factors))
-    narrow = np.int32 if max(doc[-1], len(factors)) < 2**31 else np.int64
-    return Pairs(doc.astype(narrow), factor.astype(narrow), weight, clicks, names, factors)
+
+    def summed(values):
+        # In linear time; sorting millions of pairs would take longest of all.
+        table = csr_array((values, (doc, factor)), (int(doc.max()) + 1, len(factors)))
+        table.sum_duplicates()
+        return table
+
+    table = summed(weight)
+    doc_of_pair = np.repeat(np.arange(table.shape[0], dtype=np.int32), np.diff(table.indptr))
+    clicks = None if clicks is None else summed(clicks).data
+    return Pairs(doc_of_pair, table.indices, table.data, clicks, names, factors)
 
 
 def _code_factors(bias):

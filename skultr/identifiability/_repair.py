@@ -106,8 +106,8 @@ class IdentifiabilityRepair(
         two examinations grows at most by it (Proposition 4 of [1]_). 0 if nothing was merged.
     intervened_lists_ : DataFrame
         Result lists to serve, one an intervention: ``intervention`` (row of `interventions_`),
-        ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it. The most frequent list that
-        shows the document under ``from``, with the document at the position of ``to`` in its
+        ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it. The
+        most frequent list that shows the document under ``from``, with the document at the position of ``to`` in its
         place; a bias column that is constant on the page (such as a device) takes the value of
         ``to`` on the whole page. Give each served page a ``session`` of its own before its rows
         are appended to the log. None if there are no interventions, or the rows of X are no
