@@ -5,9 +5,11 @@ import pandas as pd
 
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._components import factor_components
+from ._reader import read
 from ._roles import read_role
 
 __all__ = [
+    "bias_values",
     "examination_table",
     "factor_codes",
     "fit_to_log",
@@ -35,8 +37,8 @@ def warn_unless_identifiable(log, network):
         "What ties them together is only the network, which gives similar features similar "
         "relevance: the log cannot confirm it."
         if network
-        else "The relevance of documents in different components cannot be compared: where "
-        "training starts decides it."
+        else "The relevance of documents in different components cannot be compared: nothing "
+        "decides it but where training starts, or a prior."
     )
     warn_user(
         f"The log does not determine relevance: its {n_factors} bias factors fall into "
@@ -64,7 +66,7 @@ def fit_to_log(ranker, log):
 
 
 def factor_codes(known, X, bias, position):
-    """Code of the bias factor of each row, -1 where it has none.
+    """Code of the bias factor of each row, -1 where it was not shown.
 
     Parameters
     ----------
@@ -83,15 +85,20 @@ def factor_codes(known, X, bias, position):
     ValueError
         If there are no bias factors, or one is not known.
     """
-    values = read_role(X, "bias", bias)
-    if values is None:
-        values = read_role(X, "position", position)
-    if values is None:
+    return known_factor_codes(known, bias_values(X, bias, position))
+
+
+def bias_values(X, bias=None, position=None):
+    """The bias factor of each row that is shown, NaN where it is not; an error without any."""
+    roles = {"bias": bias, "position": position}
+    if all(read_role(X, role, value) is None for role, value in roles.items()):
         raise ValueError(
-            "X has neither a column 'bias' nor 'position', and neither was passed: "
-            "predict_click needs the bias factor that each row is shown under."
+            "X has neither a column 'bias' nor 'position', and neither was passed: expected the "
+            "bias factor that each row is shown under, as in fit."
         )
-    return known_factor_codes(known, values)
+    rows = read(X, roles=roles, reads=("position", "bias"))
+    values = rows.position if rows["bias"] is None else rows["bias"]
+    return np.where(rows.position > 0, values, np.nan)
 
 
 def known_factor_codes(known, values):

@@ -13,7 +13,23 @@ import pandas as pd
 
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 
-__all__ = ["FAULTS", "IDS", "Arrays", "Expressions", "Fault", "check", "count_of", "find_faults"]
+__all__ = [
+    "ACTION_PROBABILITIES",
+    "FAULTS",
+    "GRADES",
+    "IDS",
+    "NO_CLICKS",
+    "NO_ROWS",
+    "NO_ROW_SHOWN",
+    "ONE_ROW_PER_POSITION",
+    "ONE_USER_PER_SESSION",
+    "Arrays",
+    "Expressions",
+    "Fault",
+    "check",
+    "count_of",
+    "find_faults",
+]
 
 #: Roles that hold ids.
 IDS = ("qid", "session", "doc", "user")
@@ -58,7 +74,7 @@ class Fault:
             have="has" if n_rows == 1 else "have",
             where=where,
             value=repr(value),
-            column=column or "".join(self.reads[:1]),
+            column=column or next(iter(self.reads), None),
         )
 
     def report(self, n_rows, value, where, column=None):
@@ -158,8 +174,8 @@ FAULTS = (
         "bias missing",
         ("bias", "shown"),
         ValueError,
-        "bias is missing in {rows} shown, {where}; expected the code of a bias factor in every "
-        "row that was shown.",
+        "bias is missing in {rows}, {where}; expected the code of a bias factor in every row that "
+        "was shown.",
         lambda c: c.shown & c.missing("bias"),
     ),
     Fault(
@@ -294,7 +310,7 @@ class Expressions:
 
 
 def find_faults(names, known=()):
-    """The faults that can be looked for where a log has ``names``, and could not with ``known``."""
+    """Faults that the columns ``names`` allow to look for, less those that ``known`` did."""
     names, known = set(names), set(known)
     return [f for f in FAULTS if names.issuperset(f.reads) and not known.issuperset(f.reads)]
 
@@ -324,7 +340,9 @@ def check(columns, known=(), called=None):
 
 
 def _wrong(fault, arrays):
-    """Where the fault is; None where ids cannot be -1, being no numbers."""
-    if fault.name.endswith("is -1") and arrays[fault.reads[0]].dtype.kind not in "if":
-        return None
+    """Where the fault is; None where -1 is no number among ids, or one of many below 0."""
+    if fault.name.endswith("is -1"):
+        ids = arrays[fault.reads[0]]
+        if ids.dtype.kind not in "if" or ids.min() < -1:
+            return None
     return fault.wrong(arrays)

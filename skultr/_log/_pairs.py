@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from ..exceptions import MissingRoleWarning, warn_user
 from ._clicklog import ClickLog
 from ._engine import (
     check_numbers,
@@ -26,6 +25,7 @@ from ._engine import (
 )
 from ._faults import GRADES, NO_CLICKS, NO_ROW_SHOWN, Fault, check, count_of
 from ._hashing import equal_rows
+from ._reader import as_clicks, warn_without_queries
 from ._roles import ROLES, is_frame, read_features, without_columns
 from ._segments import as_array, encode
 
@@ -334,11 +334,7 @@ def _document_columns(schema, frame):
     if "doc" not in schema or scope_of(frame) == "global":
         return ["doc"]
     if "qid" not in schema:
-        warn_user(
-            "X has no column 'qid' and no qid was passed: all rows are taken as one query. "
-            "Rename your query column to 'qid', or pass qid=.",
-            MissingRoleWarning,
-        )
+        warn_without_queries()
         return ["doc"]
     return ["qid", "doc"]
 
@@ -371,13 +367,7 @@ def _with_arrays(frame, columns, click, sample_weight):
         named = [*columns, click] if isinstance(click, str) else columns
         new["doc"], doc_rows = read_documents(frame, named)
     if not isinstance(click, str | None):
-        new["_rate"] = np.asarray(as_array(click))
-        if new["_rate"].shape != (len(frame),):
-            raise ValueError(
-                f"click has shape {new['_rate'].shape}; expected one value for each row of X, "
-                f"that is ({len(frame)},), or the name of a column."
-            )
-        new["_rate"] = new["_rate"].astype(float)
+        new["_rate"] = as_clicks(frame, click)
     if sample_weight is not None:
         new["_sample_weight"] = sample_weight
     new = [nw.new_series(k, values, backend=table.implementation) for k, values in new.items()]

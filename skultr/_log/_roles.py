@@ -13,7 +13,7 @@ __all__ = [
     "CHUNK",
     "FIT_ROLES",
     "ROLES",
-    "check_ids",
+    "check_container",
     "count_rows",
     "feature_columns",
     "is_frame",
@@ -23,6 +23,7 @@ __all__ = [
     "read_scope",
     "role_columns",
     "with_column",
+    "without_column",
     "without_columns",
 ]
 
@@ -116,7 +117,7 @@ def read_role(X, role, value=None):
     if value is None:
         if not is_frame(X) or role not in _columns(X):
             return None
-        value = nw.from_native(X, eager_only=True)[role].to_numpy()
+        value = _frame_of(X)[role].to_numpy()
     elif nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)
@@ -126,7 +127,7 @@ def read_role(X, role, value=None):
             f"The role {role!r} has shape {value.shape}; expected one value for each row of X, "
             f"that is ({n_rows},)."
         )
-    return _numeric_role(role, value) if role in _NUMERIC_ROLES else check_ids(role, value)
+    return _numeric_role(role, value) if role in _NUMERIC_ROLES else value
 
 
 def read_scope(X, value=None):
@@ -154,6 +155,20 @@ def read_scope(X, value=None):
             "document under all queries)."
         )
     return found.pop()
+
+
+def check_container(X):
+    """Refuse what has named columns or masked values that would be read as if it had none."""
+    if isinstance(X, dict) or (isinstance(X, list) and X and isinstance(X[0], dict)):
+        raise TypeError(
+            f"X is a {type(X).__name__}{'' if isinstance(X, dict) else ' of dicts'}; expected a "
+            "frame or an array. Make a frame of it first: pandas.DataFrame(X)."
+        )
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            f"X is a masked array with {int(np.ma.count_masked(X))} masked values; expected a "
+            "number in every cell. Fill them, for example with X.filled(0)."
+        )
 
 
 def count_rows(X):
@@ -210,6 +225,11 @@ def with_column(X, name, values):
     return frame.with_columns(column).to_native()
 
 
+def without_column(X, name):
+    """A frame of any kind without one of its columns."""
+    return without_columns(nw.from_native(X, eager_only=True), {name}).to_native()
+
+
 def without_columns(frame, names):
     """A frame of Narwhals without some of its columns.
 
@@ -250,7 +270,18 @@ def _as_floats(values, name):
 
 
 def _columns(X):
-    return list(nw.from_native(X, eager_only=True).columns)
+    return list(_frame_of(X).columns)
+
+
+def _frame_of(X):
+    try:
+        return nw.from_native(X, eager_only=True)
+    except nw.exceptions.DuplicateError as error:
+        names = pd.Index(X.columns)
+        raise ValueError(
+            f"X has columns of one name: {names[names.duplicated()].unique().tolist()}. Expected "
+            "one column per name; rename or drop the others."
+        ) from error
 
 
 def _check_numeric_columns(frame):
@@ -278,14 +309,3 @@ def _numeric_role(role, value):
             f"{example!r}. Convert the column, or rename it if it is not a {role!r}."
         )
     return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-
-
-def check_ids(name, value):
-    """Ids as they are; an error where one is missing."""
-    missing = pd.isna(value)
-    if missing.any():
-        raise ValueError(
-            f"The role {name!r} is missing in {int(missing.sum())} of {len(value)} rows, first "
-            f"in row {int(missing.argmax())}; expected an id in every row. Fill or drop them."
-        )
-    return value

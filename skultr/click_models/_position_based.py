@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._cells import Cells
+from .._log._factors import warn_unless_identifiable
 from .._models._browsing import (
     draw_ubm_clicks,
     pbm_click_probability,
@@ -82,8 +83,8 @@ class _ProductModel(GradientClickModel):
         )
         return fit.tables["examination"][band]
 
-    def _row_parameters(self, X, doc):
-        parameters = super()._row_parameters(X, doc)
+    def _row_parameters(self, X, qid, doc):
+        parameters = super()._row_parameters(X, qid, doc)
         if self.solver == "gradient":
             parameters["relevance"] = parameters["relevance"] * self._scale
         return parameters
@@ -183,6 +184,7 @@ class PBMModel(ReadsFactors, _ProductModel):
     _reads_clicks = False
 
     def _fit(self, log, task):
+        warn_unless_identifiable(log, network=self.solver == "gradient")
         self._remember_factors(log)
         cells = self._count_cells(log)
         known = self._known_relevance(log, task)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._log._cells import read_exposures
+from .._log._cells import READS, read_exposures
 from .._log._components import factor_components
+from .._log._reader import take_clicks
 from .._log._roles import is_frame, read_column, read_role
 from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, NotIdentifiableError, python_value, warn_user
@@ -14,6 +15,8 @@ from ._low_rank import RateTable, WithinDocuments, with_center
 
 __all__ = ["RowsByFactors", "read_table"]
 
+#: Rows are counted, whatever lists they were shown in.
+_READS = tuple(role for role in READS if role != "session")
 #: Least number of queries that tell how much clicks differ from query to query.
 _LEAST_CLUSTERS = 30
 #: Least number of queries in the mean cell, for the same reason.
@@ -70,14 +73,7 @@ def read_table(X, y, rows, bias, n_groups, rng):
             f"X is a {type(X).__name__}; expected the log as a frame (pandas, Polars or "
             "PyArrow) with the columns 'qid' and 'position', and 'doc' or features."
         )
-    if not X.shape[0]:
-        raise ValueError("X has no row; expected a log with clicks.")
-    y = as_array(y)
-    if y.shape != (X.shape[0],):
-        raise ValueError(
-            f"y has shape {y.shape}; expected one click (or click rate) for each row of X, that "
-            f"is ({X.shape[0]},)."
-        )
+    X, y, _ = take_clicks(X, y, "factor_rank")
     if bias is None and read_role(X, "position") is None and read_role(X, "bias") is None:
         raise ValueError(
             "X has neither a column 'position' nor 'bias': there are no click rates to compare. "
@@ -86,7 +82,7 @@ def read_table(X, y, rows, bias, n_groups, rng):
     codes, labels = _bias_factors(X, bias)
     given = {} if codes is None else {"bias": codes}
     arm = None if rows is None else _read_rows(X, rows)
-    exposures, _ = read_exposures(X, y, roles=given, arm=arm)
+    exposures, _ = read_exposures(X, y, roles=given, arm=arm, reads=_READS)
     _check_counts(exposures)
     factors = exposures.factors.index
     if labels is not None:
@@ -171,7 +167,8 @@ def _check_counts(exposures):
             raise ValueError(
                 f"A document has {values[bad[0]]:g} {name} at one bias factor; expected whole "
                 "numbers, because the noise of a click rate follows from counts. Pass clicks of "
-                "0 or 1 (or clicks / impressions, with the column 'impressions'), unweighted."
+                "0 or 1 (or clicks / impressions, with the column 'impressions'), unweighted; "
+                "grades above 1 are no counts."
             )
     if exposures.weight.max() >= _LARGEST_COUNT:
         raise ValueError(

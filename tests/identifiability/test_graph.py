@@ -547,7 +547,7 @@ def test_bad_logs():
     log["doc"] = ["a", "b"]
     with pytest.raises(ValueError, match="click is an array and X is a lazy frame"):
         read_pairs(pl.from_pandas(log).lazy(), click=[0, 1])
-    with pytest.raises(ValueError, match=r"click has shape \(3,\)"):
+    with pytest.raises(ValueError, match="X has 2 rows and y has 3"):
         read_pairs(log, click=[0, 1, 1])
     with pytest.raises(ValueError, match="click holds negative values: found -1 in 1 row"):
         read_pairs(log, click=[0, -1])
