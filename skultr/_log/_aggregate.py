@@ -62,8 +62,9 @@ def aggregate_clicks(impressions, documents=None, *, click="click"):
         Features, and perhaps ``relevance``, of each ``doc``, joined to the result. With a column
         ``qid`` the join is on both. May hold documents that are not in the log.
     click : str, default="click"
-        Name of the column of clicks: between 0 and 1 in each row or, where the rows stand for
-        several ``impressions``, the *number* of clicks, between 0 and ``impressions``.
+        Name of the column of clicks: between 0 and 1 in each row (above, it is graded relevance
+        and divided by its maximum) or, where there is a column ``impressions``, the *number* of
+        clicks, between 0 and ``impressions``.
 
     Returns
     -------
@@ -165,14 +166,15 @@ def _read(impressions, click):
     if frame.implementation.is_polars():
         frame = frame.lazy()
     clicks = nw.col(click).cast(nw.Float64).fill_nan(None)
-    columns = fault_columns(schema, (*IDS, "position", "bias", "impressions"), clicks)
-    check_rows(frame, columns, schema, {"click": repr(click), "n_clicks": repr(click)})
+    reads = (*IDS, "position", "bias", "impressions")
+    columns = fault_columns(schema, reads, clicks, rates="impressions" not in schema)
+    scale = check_rows(frame, columns, schema, {"click": repr(click), "n_clicks": repr(click)})
     ids = [name for name in IDS if name in schema]
     shown = columns["shown"]
     values = {
         # Without an impression, nothing was shown.
         "position": _key(columns, "position", shown),
-        "_click": clicks,
+        "_click": clicks if scale == 1 else clicks / scale,
     }
     if "bias" in schema:
         values["bias"] = _key(columns, "bias", shown)

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._faults import IDS, NO_ROWS, Expressions, find_faults
+from ._faults import GRADES, IDS, NO_ROWS, Expressions, find_faults
 from ._hashing import hash_columns
 from ._roles import read_scope
 from ._segments import encode, sorting_order
@@ -55,7 +55,7 @@ def check_numbers(schema, names):
             )
 
 
-def fault_columns(schema, reads, click=None, sample_weight=None):
+def fault_columns(schema, reads, click=None, sample_weight=None, *, rates=False):
     """The columns that predicates of faults read, as expressions.
 
     Parameters
@@ -64,13 +64,16 @@ def fault_columns(schema, reads, click=None, sample_weight=None):
     reads : iterable of str
         Names of roles; those that the schema lacks are skipped.
     click : narwhals.Expr, default=None
-        Number of clicks.
+        Number of clicks, between 0 and ``impressions``.
     sample_weight : narwhals.Expr, default=None
+    rates : bool, default=False
+        Whether ``click`` is a click rate instead.
 
     Returns
     -------
     columns : dict of str to narwhals.Expr
-        The roles, ``impressions`` (1 by default), ``shown``, and ``click`` and ``n_clicks``.
+        The roles, ``impressions`` (1 by default), ``shown``, ``served``, ``click``, and
+        ``n_clicks`` unless they are rates.
     """
     columns = {name: _column(name, schema[name]) for name in reads if name in schema}
     columns.setdefault("impressions", nw.lit(1.0))
@@ -82,6 +85,8 @@ def fault_columns(schema, reads, click=None, sample_weight=None):
         columns |= {"sample_weight": sample_weight, "shown": shown & (sample_weight > 0)}
     if click is not None:
         columns |= {"click": click, "n_clicks": click}
+        if rates:
+            del columns["n_clicks"]
     return columns
 
 
@@ -104,11 +109,19 @@ def check_rows(frame, columns, schema, called, more=()):
     called : dict of str to str
         What the user calls a column, where it is not its name.
     more : iterable of Fault, default=()
+
+    Returns
+    -------
+    scale : float
+        What click rates are to be divided by: 1, unless they are graded relevance.
     """
     faults = [*_faults(columns, schema), *more]
     wrong = [fault.wrong(Expressions(columns)).fill_null(False) for fault in faults]
     counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
-    n_rows, *counts = collect(frame.select(nw.len().alias("n"), *counts)).row(0)
+    rates = "click" in columns and "n_clicks" not in columns
+    largest = columns["click"].max() if rates else nw.len()
+    counts = frame.select(nw.len().alias("n"), largest.alias("largest"), *counts)
+    n_rows, largest, *counts = collect(counts).row(0)
     if not n_rows:
         NO_ROWS.report(0, None, None)
     ids = [name for name in ("qid", "doc") if name in schema]
@@ -121,6 +134,10 @@ def check_rows(frame, columns, schema, called, more=()):
         where = ", ".join(f"{name} {each!r}" for name, each in zip(ids, found, strict=True))
         where = f"such as in {where}" if ids else ""
         fault.report(int(count), value, where, called.get(fault.reads[0]))
+    if not rates or largest <= 1:
+        return 1.0
+    GRADES.report(0, float(largest), None, called.get("click"))
+    return float(largest)
 
 
 def _faults(columns, schema):

@@ -23,7 +23,7 @@ from ._engine import (
     scope_of,
     warn_about_rates,
 )
-from ._faults import GRADES, NO_CLICKS, NO_ROW_SHOWN, Fault, check, count_of
+from ._faults import NO_CLICKS, NO_ROW_SHOWN, Fault, check, count_of
 from ._hashing import equal_rows
 from ._reader import as_clicks, warn_without_queries
 from ._roles import ROLES, is_frame, read_features, without_columns
@@ -388,14 +388,13 @@ def read_documents(frame, not_features):
 def _counted(frame, documents, columns, click, called):
     """The distinct pairs of the shown rows with their counts, and the ids of columns of codes."""
     schema = frame.collect_schema()
-    read = _read_columns(frame, schema, documents, columns, click, called)
+    read, scale = _read_columns(frame, schema, documents, columns, click, called)
     values = {"_weight": read["impressions"]}
     if "sample_weight" in read:
         values["_weight"] = values["_weight"] * read["sample_weight"]
     if "n_clicks" in read:
         values["_click"] = read["n_clicks"]
     elif "click" in read:
-        scale = _scale_of_clicks(frame["_rate"].max(), called)
         values["_click"] = read["click"] * values["_weight"] / scale
     keys = {name: read[name] for name in documents}
     keys |= {f"_bias{i}": read[name] for i, name in enumerate(columns)}
@@ -414,19 +413,17 @@ def _counted(frame, documents, columns, click, called):
 
 
 def _read_columns(frame, schema, documents, columns, click, called):
-    """The columns that are read, as expressions, after a search for faults."""
+    """The columns that are read, as expressions, and the scale of clicks; faults are reported."""
     reads = dict.fromkeys([*documents, "position", "impressions", *columns])
-    rates = "_rate" in schema
-    clicks = nw.col("_rate") if rates else None
+    clicks = nw.col("_rate") if "_rate" in schema else None
     if isinstance(click, str) and click in schema:
         clicks, called = nw.col(click).cast(nw.Float64).fill_nan(None), repr(click)
     weight = nw.col("_sample_weight") if "_sample_weight" in schema else None
-    read = fault_columns(schema, reads, clicks, weight)
-    if rates:
-        del read["n_clicks"]
+    rates = "_rate" in schema or "impressions" not in schema
+    read = fault_columns(schema, reads, clicks, weight, rates=rates)
     values = [_missing_value(name) for name in columns if name not in ("position", "bias")]
-    check_rows(frame, read, schema, {"click": called, "n_clicks": called}, values)
-    return read
+    scale = check_rows(frame, read, schema, {"click": called, "n_clicks": called}, values)
+    return read, scale
 
 
 def _missing_value(name):
@@ -439,13 +436,6 @@ def _missing_value(name):
         "rows.",
         lambda c: c.shown & c.missing(name),
     )
-
-
-def _scale_of_clicks(largest, called):
-    """What graded relevance is divided by; 1 for clicks and click rates."""
-    if largest > 1:
-        GRADES.report(0, float(largest), None, called)
-    return max(float(largest), 1.0)
 
 
 # Codes --------------------------------------------------------------------------------

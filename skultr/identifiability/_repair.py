@@ -10,14 +10,11 @@ from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from .._log._frame_output import FrameOutput
 from .._log._pairs import read_pairs
+from .._log._reader import as_clicks
 from .._log._roles import ROLES, is_frame, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
@@ -107,11 +104,11 @@ class IdentifiabilityRepair(
     intervened_lists_ : DataFrame
         Result lists to serve, one an intervention: ``intervention`` (row of `interventions_`),
         ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it. The
-        most frequent list that shows the document under ``from``, with the document at the position of ``to`` in its
-        place; a bias column that is constant on the page (such as a device) takes the value of
-        ``to`` on the whole page. Give each served page a ``session`` of its own before its rows
-        are appended to the log. None if there are no interventions, or the rows of X are no
-        lists (see ``qid``, ``session`` and ``position``).
+        most frequent list that shows the document under ``from``, with the document at the
+        position of ``to`` in its place; a bias column that is constant on the page (such as a
+        device) takes the value of ``to`` on the whole page. Give each served page a ``session``
+        of its own before its rows are appended to the log. None if there are no interventions,
+        or the rows of X are no lists (see ``qid``, ``session`` and ``position``).
     n_features_in_ : int
         Number of columns of X that have no role and are no bias columns.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -226,8 +223,7 @@ class IdentifiabilityRepair(
         self._columns = self._bias_columns(X) if framed else []
         X = self._checked(X, self._columns, reset=True)
         if y is not None:
-            y = column_or_1d(y, warn=True, dtype=np.float64)
-            check_consistent_length(X, y)
+            y = as_clicks(X, y)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
         self._begin()

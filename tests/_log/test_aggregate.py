@@ -398,7 +398,6 @@ FAULTS = {
         lambda log: put(log, "click", np.nan),
         "Input 'click' contains NaN or infinity: found .* in 1 row, such as in qid 'q",
     ),
-    "large-click": (lambda log: put(log, "click", 2), "'click' is missing, or is not between 0"),
     "negative-click": (lambda log: put(log, "click", -1), "'click' holds negative values"),
     "more-clicks": (lambda log: log.assign(click=3, impressions=2), "0 and 'impressions'"),
     "null-weight": (
@@ -470,6 +469,9 @@ def test_clicks_that_look_wrong_are_warned_about():
     log = LOGS["deterministic"]
     with pytest.warns(ClickDataWarning, match="have a click but no position"):
         aggregate_clicks(log.assign(click=1))
+    with pytest.warns(ClickDataWarning, match="read as graded relevance"):
+        graded = aggregate_clicks(log.assign(click=2 * log["click"]))
+    assert_same(as_oracle(*graded), oracle(log))
     rates = log.assign(impressions=10, click=np.where(log["position"].notna(), 0.3, 0))
     with pytest.warns(ClickDataWarning, match="looks like a click rate"):
         aggregate_clicks(rates)
