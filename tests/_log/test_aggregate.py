@@ -1,7 +1,11 @@
 """aggregate_clicks against an oracle of dictionaries, in every engine."""
 
+import subprocess
+import sys
 import warnings
 from collections import defaultdict
+from itertools import permutations
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -45,6 +49,7 @@ ENGINES = {
     "dask": to_dask,
 }
 EAGER = ("pandas", "polars", "pyarrow")
+_ROOT = Path(__file__).parents[2]
 
 
 def is_number(series):
@@ -262,6 +267,91 @@ def test_few_queries_with_several_lists():
     log = pd.concat([make_log(lists="deterministic").query("qid != 'q1'"), swapped])
     for engine in ENGINES:
         assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
+
+
+def long_log(n_sessions=300, length=2_000):
+    """Short lists of many queries, and a query with two orders of one long list."""
+    short = make_log(n_sessions=n_sessions, never=False)
+    docs = np.arange(length)
+    long = pd.DataFrame(
+        {
+            "qid": "long",
+            "session": np.repeat([n_sessions, n_sessions + 1], length),
+            "doc": np.concatenate([docs, docs[::-1]]).astype(str),
+            "position": np.tile(docs + 1.0, 2),
+            "click": 0,
+        }
+    )
+    return pd.concat([short, long], ignore_index=True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_long_list_beside_short_ones(engine):
+    log = long_log()
+    assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
+
+
+_PEAK = """
+import resource, sys
+from tests._log.test_aggregate import ENGINES, aggregate_clicks, long_log
+
+aggregate_clicks(ENGINES[sys.argv[1]](long_log(length=2)))
+log = ENGINES[sys.argv[1]](long_log())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+aggregate_clicks(log)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory in kB")
+@pytest.mark.parametrize("engine", ["pandas", "polars-lazy", "pyarrow", "duckdb"])
+def test_memory_does_not_grow_with_the_longest_list(engine):
+    """5,000 rows; a column per position would be 2,000 columns of the sessions."""
+    command = [sys.executable, "-c", _PEAK, engine]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, cwd=_ROOT)
+    assert int(out.stdout) < 50 * 1024
+
+
+def test_columns_of_differing_dictionaries():
+    """As PyArrow reads them from several row groups."""
+    log = LOGS["random"]
+    parts = [log[:50], log[50:60], log[60:]]
+    kinds = {"qid": "category", "doc": "category"}
+    table = pa.concat_tables([to_arrow(part.astype(kinds)) for part in parts])
+    assert table["doc"].num_chunks == 3
+    for frame in (table, duckdb.from_arrow(table), pl.from_arrow(table)):
+        assert_same(as_oracle(*aggregate_clicks(frame)), oracle(log))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_scope_of_documents_is_passed_on(engine):
+    log = LOGS["random"].assign(doc_scope="global")
+    X, _ = aggregate_clicks(ENGINES[engine](log))
+    X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
+    assert (X["doc_scope"] == "global").all()
+    bare = aggregate_clicks(LOGS["random"])[0]
+    assert X.drop(columns="doc_scope").astype(bare.dtypes).equals(bare)
+
+
+@pytest.mark.parametrize("engine", ["pandas", "polars", "duckdb", "dask"])
+def test_all_orders_of_a_list_are_told_apart(engine):
+    """The sums of hashes of 5,040 lists of the same seven documents all differ."""
+    orders = np.array(list(permutations(range(7))))
+    n, length = orders.shape
+    log = pd.DataFrame(
+        {
+            "qid": 1,
+            "session": np.repeat(np.arange(n), length),
+            "doc": orders.ravel(),
+            "position": np.tile(np.arange(1, length + 1), n),
+            "click": 1,
+        }
+    )
+    X, _ = aggregate_clicks(ENGINES[engine](log))
+    assert len(X) == len(log)
+    X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
+    found = X.sort_values(["session", "position"])["doc"].to_numpy().reshape(n, length)
+    assert set(map(tuple, found.tolist())) == set(map(tuple, orders.tolist()))
 
 
 @st.composite
