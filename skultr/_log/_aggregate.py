@@ -240,7 +240,8 @@ def _with_lists(log):
         session = ["qid", "session"]
         sums = frame.group_by(*session).agg(*sums)
         # DuckDB sums in integers of 128 bits.
-        sums = sums.with_columns(*(nw.col(name).cast(nw.Int64) for name in _HASHES))
+        names = (*_HASHES, "_length")
+        sums = sums.with_columns(*(nw.col(name).cast(nw.Int64) for name in names))
         frame = frame.drop(*_HASHES, "_length").join(sums, on=session, how="left")
     in_list = [nw.when(shown).then(nw.col(name)).otherwise(0) for name in _HASHES]
     return frame.with_columns(*(each.fill_null(0) for each in in_list))
