@@ -46,7 +46,7 @@ class QueryKFold(GroupKFold):
     """
 
     # So that a search over arrays hands on the `qid` that its ranker takes anyway.
-    __metadata_request__split = {"groups": True, "qid": True}  # noqa: RUF012
+    __metadata_request__split = {"groups": True, "qid": True}
 
     def split(self, X, y=None, groups=None, *, qid=None):
         """Row numbers of the training and test set of each fold.
@@ -106,7 +106,7 @@ class QueryShuffleSplit(GroupShuffleSplit):
     [0 1 2] [3]
     """
 
-    __metadata_request__split = {"groups": True, "qid": True}  # noqa: RUF012
+    __metadata_request__split = {"groups": True, "qid": True}
 
     def __init__(self, n_splits=10, *, test_size=None, train_size=None, random_state=None):
         super().__init__(

@@ -9,6 +9,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
 from ._log._roles import ROLES, is_frame, without_columns
 
@@ -69,6 +70,7 @@ class OnFeatures(
         self.passthrough = passthrough
 
     @with_callbacks
+    @afresh
     def fit(self, X, y=None, **params):
         """Fit the transformer to the features.
 
@@ -90,6 +92,7 @@ class OnFeatures(
         return self
 
     @with_callbacks
+    @afresh
     def fit_transform(self, X, y=None, **params):
         """Fit the transformer and transform X by its own ``fit_transform``.
 

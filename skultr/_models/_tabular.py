@@ -18,11 +18,7 @@ from .._log._cells import Cells
 from .._log._components import bipartite_components, comparable_components
 from ._bipartite import MAX_DENSE, SMALLEST, Problem, eliminated, newton
 
-__all__ = ["TabularFit", "fit_factors", "fit_tabular", "loss_of_objective"]
-
-
-#: Clicks of the mean clicked document below which the published objectives are biased.
-_FEW_CLICKS = 30.0
+__all__ = ["TabularFit", "fit_factors", "fit_tabular", "has_few_clicks"]
 
 
 #: Clicks of the mean document from which on standard errors cover what they should.
@@ -94,7 +90,7 @@ class TabularFit:
         standard_error : ndarray of shape (n_factors,)
         """
         cells = self.cells
-        few = _has_few_clicks(cells.doc, cells.clicks, _LEAST_CLICKS[self.loss])
+        few = has_few_clicks(cells.doc, cells.clicks, _LEAST_CLICKS[self.loss])
         if few or cells.n_factors > MAX_DENSE:
             error = np.full(cells.n_factors, np.nan)
             error[reference] = 0.0
@@ -235,28 +231,7 @@ def fit_factors(logits, factor, clicks, weight, *, link="product", n_factors):
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
 
 
-def loss_of_objective(objective, published, doc, clicks):
-    """The loss that an ``objective`` stands for.
-
-    Parameters
-    ----------
-    objective : {"auto", "conditional", "published"}
-    published : str
-        The loss of the published method.
-    doc : ndarray of shape (n_rows,), int
-    clicks : ndarray of shape (n_rows,)
-
-    Returns
-    -------
-    loss : str
-        "poisson", where the objective is conditional, or automatic and documents have few clicks.
-    """
-    if objective == "auto":
-        return "poisson" if _has_few_clicks(doc, clicks, _FEW_CLICKS) else published
-    return "poisson" if objective == "conditional" else published
-
-
-def _has_few_clicks(doc, clicks, least):
+def has_few_clicks(doc, clicks, least):
     """Whether documents that were clicked at all have fewer clicks than ``least`` on average."""
     return clicks.sum() < least * np.count_nonzero(np.bincount(doc, clicks))
 

@@ -17,7 +17,7 @@ from ._em_model import EMClickModel
 from ._known_factors import known_codes
 from ._model import TableClickModel
 from ._patterns import last_clicks
-from ._priors import empirical_beta, posterior_mean
+from ._priors import HasPrior, empirical_beta, posterior_mean
 from ._tails import count_chain
 
 __all__ = ["CCMModel", "CascadeModel", "ChainMixin", "DCMModel", "start_attraction"]
@@ -64,7 +64,7 @@ def start_attraction(counts):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CascadeModel(ChainMixin, TableClickModel):
+class CascadeModel(ChainMixin, HasPrior, TableClickModel):
     """Cascade model: the user reads down, clicks the first relevant document and leaves.
 
     Attraction is clicks over impressions down to the first click, so that it needs no EM. The

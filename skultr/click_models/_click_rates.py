@@ -7,12 +7,12 @@ import pandas as pd
 
 from ._known_factors import ReadsFactors
 from ._model import TableClickModel
-from ._priors import empirical_beta, posterior_mean
+from ._priors import HasPrior, empirical_beta, posterior_mean
 
 __all__ = ["DCTRModel", "RDCTRModel"]
 
 
-class _CountingModel(TableClickModel):
+class _CountingModel(HasPrior, TableClickModel):
     _reads_clicks = False
 
     def _draw(self, parameters, position, bias, rng):

@@ -10,12 +10,13 @@ from .._sklearn import Interval
 from ..exceptions import warn_user
 from ._em import fit_em_twice
 from ._model import TableClickModel
+from ._priors import HasPrior
 
 __all__ = ["EMClickModel"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class EMClickModel(TableClickModel):
+class EMClickModel(HasPrior, TableClickModel):
     """Click models with hidden events, fitted by EM.
 
     Parameters
@@ -28,8 +29,8 @@ class EMClickModel(TableClickModel):
     tol: float = 1e-8
     max_iter: int = 1000
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
-        **TableClickModel._parameter_constraints,
+    _parameter_constraints = {
+        **HasPrior._parameter_constraints,
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }

@@ -1,7 +1,5 @@
 """The template of click models: ``fit`` reads the log, ``predict_click`` reads lists."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -9,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from .._log._checks import check_clicks, check_impressions
 from .._log._pages import read_lists
 from .._log._roles import count_rows, read_role
-from .._sklearn import StrOptions, safe_indexing
+from .._sklearn import safe_indexing
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..metrics._perplexity import perplexity_score
 from ..rankers._ranker import BaseRanker
@@ -36,7 +34,7 @@ class BaseClickModel(BaseRanker):
     #: Whether P(click) depends on the clicks above.
     _reads_clicks = True
 
-    __metadata_request__predict = {"doc": True}  # noqa: RUF012 - scikit-learn's protocol
+    __metadata_request__predict = {"doc": True}
     __metadata_request__score = dict.fromkeys(
         ("qid", "session", "doc", "position", "bias", "impressions"), True
     )
@@ -253,29 +251,16 @@ class BaseClickModel(BaseRanker):
         return parameters
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class TableClickModel(BaseClickModel):
     """Click models with numbers of its own for each document.
 
     Subclasses call ``_remember_documents`` in ``_fit``.
-
-    Parameters
-    ----------
-    prior : "empirical" or (float, float), default="empirical"
-        Beta prior of what is estimated of a document, in pseudo-counts of successes and
-        failures.
 
     Attributes
     ----------
     documents_ : DataFrame
         What was estimated of each shown document.
     """
-
-    prior: object = "empirical"
-
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
-        "prior": [StrOptions({"empirical"}), "array-like"],
-    }
 
     @property
     def _needs_features(self):
@@ -289,21 +274,6 @@ class TableClickModel(BaseClickModel):
     def _fold(self, log):
         # Counting by document merges far more than equal lists; a network wants few lists.
         return super()._fold(log) if self._needs_features else log
-
-    def _given_prior(self):
-        """The prior as pseudo-counts, None where it is to be learned."""
-        if isinstance(self.prior, str):
-            return None
-        try:
-            prior = np.asarray(self.prior, dtype=float)
-        except (TypeError, ValueError):  # not numbers
-            prior = np.empty(0)
-        if prior.shape != (2,) or not (np.isfinite(prior).all() and (prior > 0).all()):
-            raise ValueError(
-                f"prior must be 'empirical' or two numbers above 0, pseudo-counts of clicks and "
-                f"of skips, such as (0.2, 0.8); got {self.prior!r}."
-            )
-        return tuple(prior.tolist())
 
     def _remember_documents(self, log, prior, **tables):
         """Keep estimates by document code, and the ``prior`` of each for unseen documents."""

@@ -123,7 +123,7 @@ class PBMModel(ReadsFactors, _ProductModel):
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input with ``solver="gradient"``; shared by all neural estimators, see
         :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -244,7 +244,7 @@ class UBMModel(_ProductModel):
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input with ``solver="gradient"``; shared by all neural estimators, see
         :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.

@@ -16,6 +16,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
+from .._log._estimator import afresh
 from .._log._frame_output import FrameOutput
 from .._log._pairs import read_pairs
 from .._log._roles import ROLES, is_frame, with_column
@@ -161,7 +162,7 @@ class IdentifiabilityRepair(
     [0, 1, 1, 2, 0, 1, 1, 2]
     """
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "bias": [str, list, tuple, None],
         "strategy": [StrOptions({"merge", "intervene"})],
         "bias_features": [str, list, tuple, Mapping, callable, None],
@@ -194,6 +195,7 @@ class IdentifiabilityRepair(
         self.random_state = random_state
 
     @with_callbacks
+    @afresh
     def fit(self, X, y=None, sample_weight=None):
         """Read the components of the log and plan the repair.
 

@@ -56,7 +56,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training. A batch holds documents.
     traffic_exponent
         How much more a frequent query counts than a rare one: by default as its clicks do.
@@ -142,7 +142,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     n_bootstrap: int = 0
     traffic_exponent: float = 1.0
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "context": [str, Integral, "array-like", None],
         "n_bootstrap": [Interval(Integral, 0, None, closed="left")],

@@ -53,7 +53,7 @@ class CurvePropensity(BasePropensity):
     n_bootstrap: int = 0
     random_state: object = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "user": [str, None],
         "user_shrinkage": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "n_bootstrap": [Interval(Integral, 0, None, closed="left")],

@@ -6,6 +6,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from .._log._estimator import afresh
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 from .._sklearn import check_sample_weight
 
@@ -31,6 +32,7 @@ class BasePropensity(BaseEstimator):
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
     __metadata_request__predict = dict.fromkeys(("position", "bias", "user"), True)
 
+    @afresh
     def fit(
         self,
         X,
@@ -150,7 +152,6 @@ class BasePropensity(BaseEstimator):
         names = [name for name in feature_columns(X) if name not in self.columns_read()]
         if reset and not names:
             self.n_features_in_ = 0
-            vars(self).pop("feature_names_in_", None)
         elif names:
             validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
         return X

@@ -21,7 +21,7 @@ class _WeightedRanker(LearnerRanker):
 
     loss: str = "softmax"
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **LearnerRanker._parameter_constraints,
         "loss": [StrOptions(set(LOSSES))],
     }
@@ -70,7 +70,7 @@ class NaiveRanker(_WeightedRanker):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -150,7 +150,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -225,7 +225,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
 
     normalize: bool = False
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **_WeightedRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
         "normalize": ["boolean"],
@@ -279,7 +279,7 @@ class UserAwareIPSRanker(IPSRanker):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one; the paper has 0.
