@@ -293,7 +293,7 @@ class _ListNet(NeuralNet):
     """A skorch net whose batches are lists already on the device.
 
     skorch ends a training on ``KeyboardInterrupt``, be it a callback's wish or the user's Ctrl-C.
-    ``interrupted_`` tells the second from the first.
+    ``interrupted_`` tells the second from the first: callbacks ask at the end of an epoch.
     """
 
     interrupted_ = False
@@ -309,7 +309,7 @@ class _ListNet(NeuralNet):
         try:
             super().notify(method_name, **cb_kwargs)
         except KeyboardInterrupt:
-            self._asked_to_stop = True
+            self._asked_to_stop = method_name == "on_epoch_end"
             raise
 
     def fit_loop(self, X, y=None, epochs=None, **fit_params):

@@ -212,8 +212,8 @@ def pair_terms(one, other, variant, gamma=0.0):
     :math:`\log\sigma(\Delta)`, times how much the labels differ, and a row that was shown
     :math:`\log\sigma(g + h)`. In the variant ``published`` :math:`h = \Delta` for winner and
     loser, and a row that was not shown loses to one that was. In ``preference`` it does not. By
-    default :math:`h = \pm \gamma e / \sqrt 2`, with :math:`e` the expected difference of the errors
-    given who won: what the winner is, beyond its features, made its selection likely too.
+    default :math:`h = \pm \gamma e / \sqrt 2`, with :math:`e` the expected difference of the
+    errors given who won: what the winner is, beyond its features, made its selection likely too.
 
     Returns
     -------
