@@ -122,3 +122,12 @@ def test_click_models_are_discovered():
 def test_rankers_are_discovered():
     names = {type(ranker).__name__ for ranker in public_rankers()}
     assert {"NaiveRanker", "IPSRanker", "DLARanker", "DistilledRanker"} <= names
+
+
+@pytest.mark.parametrize("estimator", public_estimators(), ids=lambda e: type(e).__name__)
+def test_constructor_is_no_longer_than_that_of_a_network(estimator):
+    """Or the docstring says why."""
+    longest = 23  # of MLPRegressor in scikit-learn 1.8
+    n_parameters = len(estimator.get_params(deep=False))
+    reason = f"There are more than {longest} parameters, because"
+    assert n_parameters <= longest or reason in " ".join(type(estimator).__doc__.split())

@@ -156,6 +156,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
     Notes
     -----
+    *Parameters.* There are more than 23 parameters, because two models are trained, of relevance
+    and of selection, from clicks that are debiased first.
+
     *Rows.* A (query, document) is one row, shown if any session showed it; one that was shown with
     no weight (its ``impressions`` or ``sample_weight`` are 0) counts as never shown. Its weight is
     its number of impressions, or that of its query's pages if it was never shown, however often
