@@ -127,7 +127,7 @@ def test_rankers_are_discovered():
 @pytest.mark.parametrize("estimator", public_estimators(), ids=lambda e: type(e).__name__)
 def test_constructor_is_no_longer_than_that_of_a_network(estimator):
     """Or the docstring says why."""
-    longest = 23  # of MLPRegressor in scikit-learn 1.8
+    longest = 23  # about as many as MLPRegressor has
     n_parameters = len(estimator.get_params(deep=False))
     reason = f"There are more than {longest} parameters, because"
     assert n_parameters <= longest or reason in " ".join(type(estimator).__doc__.split())

@@ -142,13 +142,11 @@ class RDCTRModel(ReadsFactors, _CountingModel):
         excess = cells.by_doc(rate / mean[cells.factor] - 1.0)
         self._remember_documents(
             log,
-            {"relevance": 1.0, "document": 0.0},
+            {"relevance": 1.0},
             relevance=1.0 + excess / cells.n_factors,
-            document=np.arange(1.0, cells.n_docs + 1.0),
         )
-        self.documents_ = self.documents_.drop(columns="document")
-        # A cell's key: one more than the document's code, so that 0 is an unseen one.
-        self._keys = (cells.doc + 1) * cells.n_factors + cells.factor
+        # Of the documents that were shown, as they are found again; the cells are sorted by them.
+        self._keys = np.unique(cells.doc, return_inverse=True)[1] * cells.n_factors + cells.factor
         self._rates = np.append(rate, np.nan)
         clicks, weight = cells.by_factor(cells.clicks), cells.by_factor(cells.weight)
         table = {
@@ -163,9 +161,14 @@ class RDCTRModel(ReadsFactors, _CountingModel):
         at = cells.factor == factor
         return given or empirical_beta(cells.clicks[at], cells.weight[at])
 
+    def _row_parameters(self, X, doc):
+        place = self._places(X, doc)
+        return {**self._parameters_at(place), "document": place}
+
     def _probability(self, parameters, position, bias, clicks):
         factor = self._factor_codes(bias, parameters["relevance"] > 0)
-        key = parameters["document"].astype(np.int64) * len(self.prior_) + factor
+        # Unseen documents have the place -1, and no key below 0 was remembered.
+        key = parameters["document"] * len(self.prior_) + factor
         place = np.searchsorted(self._keys, key)
         found = self._keys[np.minimum(place, len(self._keys) - 1)] == key
         prior = self.prior_[factor, 0] / self.prior_[factor].sum(axis=-1)

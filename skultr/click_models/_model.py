@@ -234,7 +234,7 @@ class BaseClickModel(BaseRanker):
         values = np.zeros(count_rows(X), dtype=dtype)
         for place, inside in lists:
             rows = lists.rows[place]
-            block = {name: np.where(inside, of[rows], 0.0) for name, of in parameters.items()}
+            block = {name: np.where(inside, of[rows], 0) for name, of in parameters.items()}
             values[rows[inside]] = function(block, lists, place)[inside]
         return values
 
@@ -245,8 +245,9 @@ class BaseClickModel(BaseRanker):
         shown = np.sort(shown)
         doc = read_role(X, "doc", doc)
         some = self._row_parameters(safe_indexing(X, shown), None if doc is None else doc[shown])
-        parameters = {name: np.zeros(count_rows(X)) for name in some}
+        parameters = {}
         for name, values in some.items():
+            parameters[name] = np.zeros(count_rows(X), dtype=values.dtype)
             parameters[name][shown] = values
         return parameters
 
@@ -286,6 +287,13 @@ class TableClickModel(BaseClickModel):
         self.documents_ = pd.DataFrame(columns, index=self._documents.index)
 
     def _row_parameters(self, X, doc):
+        return self._parameters_at(self._places(X, doc))
+
+    def _parameters_at(self, place):
+        return {name: table[place] for name, table in self._tables.items()}
+
+    def _places(self, X, doc):
+        """Place of each row's document among those shown in training, -1 for an unseen one."""
         features = self._read_features(X, reset=False)
         place, names = self._documents.places(X, features, doc)
         unseen = place < 0
@@ -296,7 +304,7 @@ class TableClickModel(BaseClickModel):
                 "mean. A model by features (solver='gradient', or a ranker) tells them apart.",
                 AssumptionWarning,
             )
-        return {name: table[place] for name, table in self._tables.items()}
+        return place
 
 
 def _warn_about_shared_documents(log):

@@ -12,7 +12,7 @@ from .._log._segments import encode
 from .._sklearn import StrOptions
 from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 from ._comparisons import Comparisons, solve
-from ._curves import CurvePropensity, Estimate
+from ._curves import CurvePropensity, Estimate, resamples
 from ._pooling import pooled_curves
 
 __all__ = ["InterventionHarvesting", "RandomizedPropensity"]
@@ -48,7 +48,9 @@ class _PairwisePropensity(CurvePropensity):
         comparisons = Comparisons.of(exposures, self._pair_weight())
         worth, place = comparisons.mean_worth(), comparisons.place_of_factor
         drawn = []
-        for totals in comparisons.resampled(*self._resamples(exposures)):
+        for totals in comparisons.resampled(
+            *resamples(exposures, self.n_bootstrap, self.random_state)
+        ):
             curves = solve(totals, self._method(), worth).log_examination
             drawn.append(curves.reshape(-1, worth.shape[0] * worth.shape[1])[:, place])
         return np.concatenate(drawn)
