@@ -45,7 +45,9 @@ class UnstableWeightsWarning(UserWarning):
 
 
 def python_value(value):
-    """A NumPy scalar as the Python value that a message should show."""
+    """NumPy scalars (of a tuple) as the Python values that a message should show."""
+    if isinstance(value, tuple):
+        return tuple(python_value(part) for part in value)
     return value.item() if isinstance(value, np.generic) else value
 
 

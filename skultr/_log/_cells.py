@@ -8,24 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 from scipy.sparse import csr_array
 
-from ..exceptions import MissingRoleWarning, warn_user
-from ._checks import (
-    bias_codes,
-    check_clicks,
-    check_impressions,
-    check_positions,
-    list_codes,
-    query_codes,
-    warn_about_lost_clicks,
-)
-from ._hashing import equal_rows
-from ._roles import read_features, read_role
+from ._reader import first_rows, read
 from ._segments import encode
 
 __all__ = ["Cells", "Exposures", "Factors", "read_exposures"]
+
+
+#: Roles that estimates of examination read.
+READS = ("qid", "session", "doc", "doc_scope", "position", "bias", "impressions")
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,15 +125,15 @@ class Exposures:
         )
 
 
-def read_exposures(X, y, sample_weight=None, roles=None, *, user=None, arm=None):
+def read_exposures(X, y, sample_weight=None, roles=None, *, user=None, arm=None, reads=READS):
     """Read a click log as cells.
 
     Parameters
     ----------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    y : ndarray of shape (n_rows,)
+    y : array-like of shape (n_rows,)
         Clicks or click rates.
-    sample_weight : ndarray of shape (n_rows,), default=None
+    sample_weight : array-like of shape (n_rows,), default=None
     roles : dict of str to array-like, default=None
         Keyword metadata, which wins over columns.
     user : ndarray of shape (n_rows,), default=None
@@ -150,6 +142,8 @@ def read_exposures(X, y, sample_weight=None, roles=None, *, user=None, arm=None)
         What has one relevance instead of documents: rows with the same value, whose documents
         were shuffled over their positions. Units are then (query, arm); rows where it is missing
         are left out.
+    reads : tuple of str
+        Roles that are read; without ``session``, rows need not be lists.
 
     Returns
     -------
@@ -163,73 +157,58 @@ def read_exposures(X, y, sample_weight=None, roles=None, *, user=None, arm=None)
     ValueError
         If a role or ``y`` holds what it cannot, or no row was shown.
     """
-    given = roles or {}
-    n_rows = len(y)
-    if not n_rows:
-        raise ValueError("X has no rows: there is nothing to estimate examination from.")
-    rate = check_clicks(y)
-    weight = check_impressions(
-        read_role(X, "impressions", given.get("impressions")), sample_weight, n_rows
-    )
-    query, _ = query_codes(read_role(X, "qid", given.get("qid")), n_rows)
-    bias, bias_values, shown = _factors_shown(X, given, query, weight)
-    warn_about_lost_clicks(rate, shown)
+    return count_cells(read(X, y, sample_weight, roles, reads=reads), user=user, arm=arm)
+
+
+def count_cells(rows, *, user=None, arm=None):
+    """As :func:`read_exposures`, from rows that were read."""
+    shown = rows.shown
+    if isinstance(arm, str):
+        arm = np.bincount(rows.list_, shown, minlength=int(rows.list_.max()) + 1)[rows.list_]
     if arm is not None:
-        if isinstance(arm, str):
-            session = read_role(X, "session", given.get("session"))
-            list_ = list_codes(query, session)
-            arm = np.bincount(list_, shown, minlength=int(list_.max()) + 1)[list_]
         shown = shown & ~pd.isna(arm)
-    if not shown.any():
-        raise ValueError(
-            "No row tells anything of examination: none was shown"
-            + (" and randomised." if arm is not None else ".")
-            + " Expected rows with a position (or bias factor) and impressions."
-        )
-    rows = slice(None) if shown.all() else np.flatnonzero(shown)
-    factor, factors = _code_factors(bias[rows], bias_values, None if user is None else user[rows])
+        if not shown.any():
+            raise ValueError(
+                "No row that was shown was randomised: the arm is missing in all of them. "
+                "Expected the arm of each randomised list."
+            )
+    at = slice(None) if shown.all() else np.flatnonzero(shown)
+    bias, bias_values = rows.bias if rows.has_places else _one_factor(rows.n_rows)
+    used, bias = _used_codes(bias[at], len(bias_values))
+    users = None if user is None else user[at]
+    factor, factors = _code_factors(bias, bias_values[used], users)
+    query = rows.query[at]
     if arm is None:
-        unit, unit_ids = _document_codes(X, given, query, rows)
+        unit, first, unit_ids = rows.documents(rows=at)
     else:
-        unit, unit_ids = encode(arm[rows])
-    # Ids of documents that recur under several queries are as many units.
-    key = query[rows] * len(unit_ids) + unit
-    unit, key = encode(key)  # by hashing: sorting ten million rows would take longest of all
-    first = np.empty(len(key), dtype=np.intp)
-    first[unit[::-1]] = np.arange(len(unit))[::-1]
+        code, ids = encode(arm[at])
+        unit, key = encode(query * len(ids) + code)
+        first, unit_ids = first_rows(unit, len(key)), ids[key % len(ids)]
     cell, cell_unit, cell_factor = _cells(unit, factor, len(factors))
     exposures = Exposures(
         unit=cell_unit,
         factor=cell_factor,
-        clicks=np.bincount(cell, (rate * weight)[rows], minlength=len(cell_unit)),
-        weight=np.bincount(cell, weight[rows], minlength=len(cell_unit)),
-        unit_query=key // len(unit_ids),
-        unit_row=first if shown.all() else rows[first],
-        unit_ids=unit_ids[key % len(unit_ids)],
+        clicks=np.bincount(cell, (rows.rate * rows.weight)[at], minlength=len(cell_unit)),
+        weight=np.bincount(cell, rows.weight[at], minlength=len(cell_unit)),
+        unit_query=query[first],
+        unit_row=first if shown.all() else at[first],
+        unit_ids=unit_ids,
         factors=factors,
     )
-    row_factor = np.full(n_rows, -1, dtype=np.intp)
-    row_factor[rows] = factor
+    row_factor = np.full(rows.n_rows, -1, dtype=np.intp)
+    row_factor[at] = factor
     return exposures, row_factor
 
 
-def _factors_shown(X, given, query, weight):
-    """Code of the bias factor of each row, what the codes stand for, and which rows count."""
-    bias = read_role(X, "bias", given.get("bias"))
-    position = read_role(X, "position", given.get("position"))
-    if bias is None and position is None:
-        warn_user(
-            "X has neither a column 'position' nor 'bias', and neither was passed: nothing tells "
-            "the rows' chances of being examined apart, and every row gets the propensity 1. Add "
-            "the column 'position' (from 1).",
-            MissingRoleWarning,
-        )
-        return np.zeros(len(query), dtype=np.intp), np.ones(1, dtype=int), weight > 0
-    if position is None:
-        position = np.where(np.isnan(bias), np.nan, 1.0)
-    position = check_positions(position, query)
-    shown = (position > 0) & (weight > 0)
-    return *bias_codes(bias, position, shown), shown
+def _used_codes(code, n_codes):
+    """The codes that occur, and their numbers among them."""
+    used = np.bincount(code, minlength=n_codes) > 0
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[code]
+
+
+def _one_factor(n_rows):
+    """Where nothing says where a row was shown, all rows are under one bias factor."""
+    return np.zeros(n_rows, dtype=np.intp), np.ones(1, dtype=int)
 
 
 def _code_factors(bias, bias_values, user):
@@ -239,16 +218,6 @@ def _code_factors(bias, bias_values, user):
     factor, pairs = encode(code * len(bias_values) + bias)
     user, bias = np.divmod(pairs, len(bias_values))
     return factor, Factors(bias_values[bias], user_ids[user])
-
-
-def _document_codes(X, given, query, rows):
-    doc = read_role(X, "doc", given.get("doc"))
-    if doc is not None:
-        return encode(doc[rows])
-    features = read_features(X)
-    features = features.toarray() if sparse.issparse(features) else np.asarray(features)
-    codes, first = equal_rows(features[rows].astype(np.float32))
-    return codes, np.arange(len(first))
 
 
 def _cells(unit, factor, n_factors):

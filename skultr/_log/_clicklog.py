@@ -1,30 +1,21 @@
-"""The door: from a frame (or arrays with keywords) and clicks to one frozen :class:`ClickLog`.
+"""A click log as codes and arrays, list by list: what rankers and click models learn from.
 
-Everything a user can pass is checked and coded here, once. Nothing behind this file asks what
-kind of frame came in, whether ids were strings, or in which order the rows were.
+Nothing behind this file asks what kind of frame came in, whether ids were strings, or in which
+order the rows were.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
-from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._checks import (
-    bias_codes,
-    check_clicks,
-    check_impressions,
-    check_positions,
-    check_propensity,
-    list_codes,
-    query_codes,
-    warn_about_lost_clicks,
-)
-from ._hashing import equal_rows, hash_columns, mix
-from ._roles import CHUNK, FIT_ROLES, read_role
-from ._segments import encode, offsets_from_counts, offsets_from_sorted
+from ._hashing import hash_columns, mix
+from ._reader import read
+from ._roles import CHUNK
+from ._segments import offsets_from_counts, offsets_from_sorted
 
-__all__ = ["ClickLog", "make_click_log"]
+__all__ = ["ClickLog", "make_click_log", "sort_into_lists"]
 
 
 _BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
@@ -58,8 +49,9 @@ class ClickLog:
         Where each list begins.
     query_ids, bias_values, user_ids : ndarray
         What the codes stand for.
-    doc_ids : ndarray of shape (n_docs,) or None
-        What the codes of documents stand for; None where documents are equal rows of features.
+    doc_ids : Index of shape (n_docs,) or None
+        What the codes of documents stand for: pairs (qid, doc), or doc where the ids are global or
+        there is one query; None where documents are equal rows of features.
     """
 
     features: np.ndarray
@@ -76,7 +68,7 @@ class ClickLog:
     query_ids: np.ndarray
     bias_values: np.ndarray
     user_ids: np.ndarray
-    doc_ids: np.ndarray | None
+    doc_ids: pd.Index | None
 
     @property
     def n_rows(self):
@@ -127,15 +119,16 @@ class ClickLog:
         """The log of ``rows``, an index, cut into lists where ``list_`` changes."""
         return self._columns(rows, offsets_from_sorted(list_))
 
-    def fold(self, users=False):
+    def fold(self, users=False, patterns=False):
         """Merge lists that show the same documents in the same way; clicks and weights add up.
 
-        With ``users``, lists that were served to different users stay apart.
+        With ``users``, lists that were served to different users stay apart; with ``patterns``,
+        lists in which different rows were clicked.
 
         Objectives that are linear in the clicks given the list have the same value and the same
         gradient on the folded log, at a cost that grows with the number of *distinct* lists.
         """
-        first, group = self._identical_lists(users)
+        first, group = self._identical_lists(users, patterns)
         if len(first) == self.n_lists:
             return self._take_lists(first)
         lengths = np.diff(self.offsets)
@@ -181,12 +174,15 @@ class ClickLog:
         starts = self.query[self.offsets[:-1]]
         return self._take_lists(np.flatnonzero(keep[starts]))
 
-    def _identical_lists(self, users):
+    def _identical_lists(self, users, patterns):
         """First list and group number of each set of identical lists."""
         keys = np.column_stack(
             [
                 self.query[self.offsets[:-1]].astype(np.uint64),
-                *(np.add.reduceat(row, self.offsets[:-1]) for row in self._row_hashes(users)),
+                *(
+                    np.add.reduceat(row, self.offsets[:-1])
+                    for row in self._row_hashes(users, patterns)
+                ),
             ]
         )
         order = np.lexsort(keys.T[::-1])
@@ -196,7 +192,7 @@ class ClickLog:
         group[order] = np.cumsum(new) - 1
         return order[new], group
 
-    def _row_hashes(self, users):
+    def _row_hashes(self, users, patterns):
         """Two hashes of what a row shows and where; 128 bits, so that no collision is expected.
 
         The first leaves the propensity out: giving the same numbers in another way (by position,
@@ -204,7 +200,8 @@ class ClickLog:
         """
         place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
         columns = [place, self.doc, self.position, self.bias]
-        row = hash_columns([*columns, self.user] if users else columns)
+        columns += [self.user] * users + [self.clicks > 0] * patterns
+        row = hash_columns(columns)
         if self.propensity is None:
             return row, mix(row)
         return row, hash_columns([row.view(np.int64), self.propensity.view(np.int64)])
@@ -224,7 +221,7 @@ class ClickLog:
 
 
 def make_click_log(X, features, y, sample_weight=None, roles=None):
-    """Read the roles, check them against each other, sort: the one way to a :class:`ClickLog`.
+    """Read a log and sort it into lists.
 
     Parameters
     ----------
@@ -232,9 +229,9 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
         As the user gave it; only its role columns are read.
     features : ndarray of shape (n_rows, n_features), float32
         The validated features.
-    y : ndarray of shape (n_rows,)
+    y : array-like of shape (n_rows,)
         Clicks or click rates; values above 1 are graded relevance.
-    sample_weight : ndarray of shape (n_rows,), default=None
+    sample_weight : array-like of shape (n_rows,), default=None
     roles : dict of str to array-like, default=None
         Keyword metadata, which wins over columns.
 
@@ -247,127 +244,66 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
     ValueError
         With the value found, what was expected and what to do.
     """
-    given = roles or {}
-    roles = {role: read_role(X, role, given.get(role)) for role in FIT_ROLES}
-    has_session = roles["session"] is not None
-    columns, list_, shared = _read_columns(features, y, sample_weight, roles)
-    order = np.lexsort(
-        (
-            columns["doc"],
-            np.where(columns["shown"], columns["position"], np.iinfo(np.int64).max),
-            list_,
-        )
-    )
-    offsets = offsets_from_sorted(list_[order])
-    del list_
-    for name in columns:  # one by one, so that the log is never held twice
-        columns[name] = columns[name][order]
-    del order
-    # All users are one where none was named.
-    columns.setdefault("user", np.zeros(len(features), dtype=np.intp))
-    columns.setdefault("propensity", None)
-    log = ClickLog(**columns, **shared, offsets=offsets)
-    _check_one_row_a_position(log, has_session)
-    if not log.clicks.any():
-        warn_user(
-            "The log has no click: there is nothing to learn from and every document will get "
-            "about the same score. Check that y holds the clicks.",
-            ClickDataWarning,
-        )
-    return log
+    return sort_into_lists(read(X, y, sample_weight, roles), features)
 
 
-def _read_columns(features, y, sample_weight, roles):
-    """The columns of a log in the order of X, the list of each row, and what has no rows.
+def sort_into_lists(rows, features):
+    """The :class:`ClickLog` of checked rows.
 
-    Consumes ``roles``: what was read is not needed beside what it was turned into.
+    Parameters
+    ----------
+    rows : Rows
+    features : ndarray of shape (n_rows, n_features), float32
+
+    Returns
+    -------
+    log : ClickLog
     """
-    n_rows = len(features)
-    rate = check_clicks(y)
-    impressions = roles.pop("impressions")
-    weight = check_impressions(impressions, sample_weight, n_rows)
-    query, query_ids = query_codes(roles.pop("qid"), n_rows)
-    list_ = list_codes(query, roles.pop("session"))
-    position = check_positions(roles.pop("position"), list_)
-    doc, doc_features, doc_ids = _documents(roles.pop("doc"), features)
-    shown = (position > 0) & (weight > 0)
-    if not shown.any():
-        raise ValueError(
-            "No row was shown: every position is missing or every impression count is 0. "
-            "Expected at least one shown row to learn from."
-        )
-    # A sample weight of 0 leaves rows out on purpose.
-    served = (position > 0) & (check_impressions(impressions, None, n_rows) > 0)
-    warn_about_lost_clicks(rate, served)
-    del impressions, served
-    bias, bias_values = bias_codes(roles.pop("bias"), position, shown)
-    propensity = check_propensity(roles.pop("propensity"), shown)
-
+    documents = rows.documents(features)
+    if documents.ids is not None:
+        _check_equal_features(documents, features)
+    shown, (bias, bias_values), (user, user_ids) = rows.shown, rows.bias, rows.user
     columns = {
-        "doc": doc,
-        "query": query,
-        "position": np.where(shown, position, -1),
+        "doc": documents.code,
+        "query": rows.query,
+        "user": user,
+        "position": np.where(shown, rows.position, -1),
         "bias": bias,
-        "clicks": np.where(shown, rate * weight, 0.0),
-        "weight": weight,
+        "clicks": np.where(shown, rows.rate * rows.weight, 0.0),
+        "weight": rows.weight,
         "shown": shown,
     }
-    if propensity is not None:
-        columns["propensity"] = propensity
-    user_ids = np.zeros(1, dtype=int)
-    if roles["user"] is not None:
-        columns["user"], user_ids = encode(roles.pop("user"))
-    shared = {
-        "features": doc_features,
-        "query_ids": query_ids,
-        "bias_values": bias_values,
-        "user_ids": user_ids,
-        "doc_ids": doc_ids,
-    }
-    return columns, list_, shared
-
-
-def _check_one_row_a_position(log, has_session):
-    shown = log.shown
-    same = shown[1:] & shown[:-1] & (log.position[1:] == log.position[:-1])
-    same[log.offsets[1:-1] - 1] = False
-    if not same.any():
-        return
-    row = int(np.argmax(same))
-    query = python_value(log.query_ids[log.query[row]])
-    remedy = (
-        "Each (qid, session) must be one result page."
-        if has_session
-        else "If a query was served several times, name each result page in a column 'session', "
-        "or reduce the log with skultr.aggregate_clicks."
-    )
-    raise ValueError(
-        f"Two rows of one list stand at position {log.position[row]} (query {query!r}); expected "
-        f"one row a position. {remedy}"
+    if rows["propensity"] is not None:
+        columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
+    last = np.where(shown, rows.position, np.iinfo(np.int64).max)
+    order = np.lexsort((documents.code, last, rows.list_))
+    offsets = offsets_from_sorted(rows.list_[order])
+    for name in columns:  # one by one, so that the log is never held twice
+        columns[name] = columns[name][order]
+    columns.setdefault("propensity", None)
+    return ClickLog(
+        **columns,
+        features=features[documents.first],
+        offsets=offsets,
+        query_ids=rows.query_ids,
+        bias_values=bias_values,
+        user_ids=user_ids,
+        doc_ids=documents.ids,
     )
 
 
-# --------------------------------------------------------------------------------------
-# Distinct documents
-# --------------------------------------------------------------------------------------
-def _documents(doc, features):
-    """Document code of each row, the features of the distinct documents, and their ids."""
-    if doc is None:
-        codes, first = equal_rows(features)
-        return codes, features[first], None
-    codes, ids = encode(doc)
-    first = np.empty(len(ids), dtype=np.intp)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
-    distinct = features[first]
-    for start in range(0, len(codes), CHUNK):
+def _check_equal_features(documents, features):
+    """Refuse a document with two feature vectors."""
+    distinct = features[documents.first]
+    for start in range(0, len(features), CHUNK):
         rows = slice(start, start + CHUNK)
-        differs = (features[rows] != distinct[codes[rows]]).any(axis=1)
+        differs = (features[rows] != distinct[documents.code[rows]]).any(axis=1)
         if differs.any():
             row = start + int(np.argmax(differs))
+            code = documents.code[row]
             raise ValueError(
-                f"The document {python_value(ids[codes[row]])!r} has different features in rows "
-                f"{first[codes[row]]} and {row}; expected one feature vector a doc. 'doc' names a "
-                "query-document pair: make it unique by query, or drop the column, and rows with "
-                "equal features are taken as one document."
+                f"The document {documents.ids[code]!r} has different features in rows "
+                f"{documents.first[code]} and {row}; expected one feature vector per document. "
+                "Give different documents different ids within their query, or drop the column "
+                "'doc': rows with equal features are then one document."
             )
-    return codes, distinct, ids

@@ -5,9 +5,10 @@ import pandas as pd
 
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._components import factor_components
-from ._roles import read_role
+from ._reader import read
 
 __all__ = [
+    "bias_values",
     "examination_table",
     "factor_codes",
     "known_factor_codes",
@@ -47,7 +48,7 @@ def warn_unless_identifiable(log, network):
 
 
 def factor_codes(known, X, bias, position):
-    """Code of the bias factor of each row, -1 where it has none.
+    """Code of the bias factor of each row, -1 where it was not shown.
 
     Parameters
     ----------
@@ -66,15 +67,19 @@ def factor_codes(known, X, bias, position):
     ValueError
         If there are no bias factors, or one is not known.
     """
-    values = read_role(X, "bias", bias)
-    if values is None:
-        values = read_role(X, "position", position)
-    if values is None:
+    return known_factor_codes(known, bias_values(X, bias, position))
+
+
+def bias_values(X, bias=None, position=None):
+    """The bias factor of each row that is shown, NaN where it is not; an error without any."""
+    rows = read(X, roles={"bias": bias, "position": position}, reads=("position", "bias"))
+    if not rows.has_places:
         raise ValueError(
-            "X has neither a column 'bias' nor 'position', and neither was passed: "
-            "predict_click needs the bias factor that each row is shown under."
+            "X has neither a column 'bias' nor 'position', and neither was passed: expected the "
+            "bias factor that each row is shown under, as in fit."
         )
-    return known_factor_codes(known, values)
+    values = rows.position if rows["bias"] is None else rows["bias"]
+    return np.where(rows.position > 0, values, np.nan)
 
 
 def known_factor_codes(known, values):

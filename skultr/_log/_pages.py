@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._checks import check_positions, list_codes, query_codes
-from ._roles import count_rows, read_role
+from ._reader import read
 from ._segments import offsets_from_sorted, rectangles
 
 __all__ = ["ServedLists", "read_lists"]
@@ -54,22 +53,10 @@ def read_lists(X, roles):
     ValueError
         If two rows of one list stand at one position.
     """
-    roles = {role: read_role(X, role, roles.get(role)) for role in ("qid", "session", *_PLACES)}
-    list_ = list_codes(query_codes(roles["qid"], count_rows(X))[0], roles["session"])
-    position = check_positions(roles["position"], list_)
+    read_rows = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
+    list_, position, bias = read_rows.list_, read_rows.position, read_rows["bias"]
     rows = np.flatnonzero(position > 0)
     rows = rows[np.lexsort((position[rows], list_[rows]))]
-    list_, position = list_[rows], position[rows]
-    same = (list_[1:] == list_[:-1]) & (position[1:] == position[:-1])
-    if same.any():
-        place = int(np.argmax(same))
-        raise ValueError(
-            f"Rows {rows[place]} and {rows[place + 1]} of one list stand at position "
-            f"{position[place]}; expected one row a position. If a query was served several "
-            "times, name each result page in a column 'session', or pass session=."
-        )
-    bias = position if roles["bias"] is None else roles["bias"][rows]
-    return ServedLists(rows, position, bias, offsets_from_sorted(list_))
-
-
-_PLACES = ("position", "bias")
+    position = position[rows]
+    bias = position if bias is None else bias[rows]
+    return ServedLists(rows, position, bias, offsets_from_sorted(list_[rows]))

@@ -13,6 +13,7 @@ __all__ = [
     "CHUNK",
     "FIT_ROLES",
     "ROLES",
+    "check_container",
     "check_ids",
     "count_rows",
     "feature_columns",
@@ -20,8 +21,10 @@ __all__ = [
     "read_column",
     "read_features",
     "read_role",
+    "read_scope",
     "role_columns",
     "with_column",
+    "without_column",
     "without_columns",
 ]
 
@@ -46,6 +49,7 @@ ROLES = (
     "user",
     "propensity",
     "impressions",
+    "doc_scope",
     "relevance",
 )
 
@@ -114,7 +118,7 @@ def read_role(X, role, value=None):
     if value is None:
         if not is_frame(X) or role not in _columns(X):
             return None
-        value = nw.from_native(X, eager_only=True)[role].to_numpy()
+        value = _frame_of(X)[role].to_numpy()
     elif nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)
@@ -124,7 +128,48 @@ def read_role(X, role, value=None):
             f"The role {role!r} has shape {value.shape}; expected one value for each row of X, "
             f"that is ({n_rows},)."
         )
-    return _numeric_role(role, value) if role in _NUMERIC_ROLES else check_ids(role, value)
+    return _numeric_role(role, value) if role in _NUMERIC_ROLES else value
+
+
+def read_scope(X, value=None):
+    """Whether ids of documents are told apart by query, or are global.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    value : str or array-like of shape (n_rows,), default=None
+        The keyword metadata, which wins over a column ``doc_scope``.
+
+    Returns
+    -------
+    scope : {"query", "global"}
+    """
+    if value is None:
+        if not is_frame(X) or "doc_scope" not in _columns(X):
+            return "query"
+        value = nw.from_native(X, eager_only=True)["doc_scope"].unique().to_list()
+    found = {value} if isinstance(value, str) else set(np.unique(as_array(value).astype(object)))
+    if found not in ({"query"}, {"global"}):
+        raise ValueError(
+            f"doc_scope holds {sorted(map(str, found))}; expected 'query' in every row (ids of "
+            "documents are told apart by query) or 'global' in every row (an id names the same "
+            "document under all queries)."
+        )
+    return found.pop()
+
+
+def check_container(X):
+    """Refuse what has named columns or masked values that would be read as if it had none."""
+    if isinstance(X, dict) or (isinstance(X, list) and X and isinstance(X[0], dict)):
+        raise TypeError(
+            f"X is a {type(X).__name__}{'' if isinstance(X, dict) else ' of dicts'}; expected a "
+            "frame or an array. Make a frame of it first: pandas.DataFrame(X)."
+        )
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            f"X is a masked array with {int(np.ma.count_masked(X))} masked values; expected a "
+            "number in every cell. Fill them, for example with X.filled(0)."
+        )
 
 
 def count_rows(X):
@@ -181,6 +226,11 @@ def with_column(X, name, values):
     return frame.with_columns(column).to_native()
 
 
+def without_column(X, name):
+    """A frame of any kind without one of its columns."""
+    return without_columns(nw.from_native(X, eager_only=True), {name}).to_native()
+
+
 def without_columns(frame, names):
     """A frame of Narwhals without some of its columns.
 
@@ -221,7 +271,18 @@ def _as_floats(values, name):
 
 
 def _columns(X):
-    return list(nw.from_native(X, eager_only=True).columns)
+    return list(_frame_of(X).columns)
+
+
+def _frame_of(X):
+    try:
+        return nw.from_native(X, eager_only=True)
+    except nw.exceptions.DuplicateError as error:
+        names = pd.Index(X.columns)
+        raise ValueError(
+            f"X has columns of one name: {names[names.duplicated()].unique().tolist()}. Expected "
+            "one column per name; rename or drop the others."
+        ) from error
 
 
 def _check_numeric_columns(frame):

@@ -25,11 +25,18 @@ __all__ = [
 
 
 def as_array(values):
-    """An array of one value a row; a plain list keeps its values as they are.
+    """An array of one value per row; a plain list keeps its values as they are.
 
-    NumPy would turn ``[1, "1"]`` into two equal strings, and tuples into columns.
+    NumPy would turn ``[1, "1"]`` into two equal strings, and tuples into columns. Masked values
+    come as missing ones, and numbers in the byte order of the machine.
     """
-    return np.asarray(values) if hasattr(values, "dtype") else pd.Series(values).to_numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        number = values.dtype.kind in "iuf"
+        values = values.astype(float if number else object).filled(np.nan if number else None)
+    if not hasattr(values, "dtype"):
+        return pd.Series(values).to_numpy()
+    values = np.asarray(values)
+    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
 def encode(ids):

@@ -161,8 +161,8 @@ class RDCTRModel(ReadsFactors, _CountingModel):
         at = cells.factor == factor
         return given or empirical_beta(cells.clicks[at], cells.weight[at])
 
-    def _row_parameters(self, X, doc):
-        place = self._places(X, doc)
+    def _row_parameters(self, X, qid, doc):
+        place = self._places(X, qid, doc)
         return {**self._parameters_at(place), "document": place}
 
     def _probability(self, parameters, position, bias, clicks):

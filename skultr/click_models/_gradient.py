@@ -47,9 +47,9 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
     def _needs_features(self):
         return self.solver == "gradient"
 
-    def _row_parameters(self, X, doc):
+    def _row_parameters(self, X, qid, doc):
         if self.solver == "em":
-            return super()._row_parameters(X, doc)
+            return super()._row_parameters(X, qid, doc)
         return self._network_parameters(self._read_features(X, reset=False))
 
     def _network_parameters(self, features):

@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .._log._checks import check_clicks, check_impressions
+from .._log._documents import KnownDocuments
 from .._log._pages import read_lists
+from .._log._reader import read, take_clicks
 from .._log._roles import count_rows, read_role
 from .._sklearn import safe_indexing
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..metrics._perplexity import perplexity_score
 from ..rankers._ranker import BaseRanker
-from ._documents import KnownDocuments
 from ._patterns import click_patterns
 
 __all__ = ["BaseClickModel", "TableClickModel"]
@@ -22,7 +22,7 @@ class BaseClickModel(BaseRanker):
 
     Subclasses write ``_fit(log, task)`` and
 
-    - ``_row_parameters(X, doc)``: what the model knows of the document of each row, a dict of
+    - ``_row_parameters(X, qid, doc)``: what the model knows of the document of each row, a dict of
       arrays of shape (n_rows,);
     - ``_probability(parameters, position, bias, clicks)``: P(click) of lists as rectangles
       (n_lists, width), parameters 0 beyond the end of a list; ``clicks`` is None, where no
@@ -34,21 +34,21 @@ class BaseClickModel(BaseRanker):
     #: Whether P(click) depends on the clicks above.
     _reads_clicks = True
 
-    __metadata_request__predict = {"doc": True}
+    __metadata_request__predict = {"qid": True, "doc": True}
     __metadata_request__score = dict.fromkeys(
         ("qid", "session", "doc", "position", "bias", "impressions"), True
     )
 
-    def predict(self, X, *, doc=None):
+    def predict(self, X, *, qid=None, doc=None):
         """Relevance of each row: P(relevant), as the model understands it.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            Candidates. A model with one number a document finds them by the column ``doc``
-            where the training log had it, else by their features.
-        doc : array-like of shape (n_rows,), default=None
-            Documents of the rows of an array.
+            Candidates. A model with one number per document finds them by the columns ``qid`` and
+            ``doc`` where the training log had them, else by their features.
+        qid, doc : array-like of shape (n_rows,), default=None
+            Queries and documents of the rows of an array.
 
         Returns
         -------
@@ -56,7 +56,7 @@ class BaseClickModel(BaseRanker):
             The prior mean, with a warning, for documents that the training log did not show.
         """
         check_is_fitted(self)
-        return self._relevance(self._row_parameters(X, doc))
+        return self._relevance(self._row_parameters(X, qid, doc))
 
     def predict_click(
         self,
@@ -177,9 +177,12 @@ class BaseClickModel(BaseRanker):
         """
         check_is_fitted(self)
         roles = {"qid": qid, "session": session, "position": position, "bias": bias}
-        y = check_clicks(column_or_1d(y, dtype=np.float64))
-        _check_length(X, y)
-        conditional = bool(np.isin(y, (0, 1)).all())
+        given = {**roles, "impressions": impressions}
+        reads = ("qid", "session", "position", "bias", "impressions")
+        X, y, _ = take_clicks(X, y, type(self).__name__)
+        rows = read(X, y, sample_weight, given, reads=reads)
+        rate = rows.rate
+        conditional = bool(np.isin(rate, (0, 1)).all())
         if self._reads_clicks and not conditional:
             warn_user(
                 "score got click rates, which do not say what was clicked together: the model "
@@ -188,19 +191,13 @@ class BaseClickModel(BaseRanker):
                 "above.",
                 ClickDataWarning,
             )
-        probability = self.predict_click(X, y, conditional=conditional, doc=doc, **roles)
-        lists = read_lists(X, roles)
-        weight = check_impressions(read_role(X, "impressions", impressions), sample_weight, len(y))
-        rows = lists.rows[weight[lists.rows] > 0]
-        if not len(rows):
-            raise ValueError(
-                f"None of the {len(y)} rows of X counts: expected at least one with a position, "
-                "and impressions and sample_weight above 0."
-            )
-        position = np.zeros(len(y), dtype=np.int64)
-        position[lists.rows] = lists.position
+        probability = self.predict_click(X, rate, conditional=conditional, doc=doc, **roles)
+        shown = rows.shown
         return -perplexity_score(
-            y[rows], probability[rows], position=position[rows], sample_weight=weight[rows]
+            rate[shown],
+            probability[shown],
+            position=rows.position[shown],
+            sample_weight=rows.weight[shown],
         )
 
     def _relevance(self, parameters):
@@ -208,6 +205,9 @@ class BaseClickModel(BaseRanker):
 
     def _before_folding(self, log):
         return click_patterns(log) if self._reads_clicks else log
+
+    def _fold(self, log):
+        return log.fold(self._reads_users, patterns=self._reads_clicks)
 
     def _seen_clicks(self, X, y):
         if y is None:
@@ -230,7 +230,7 @@ class BaseClickModel(BaseRanker):
     def _by_list(self, X, roles, doc, function, dtype):
         """Values of the shown rows of X by ``function(parameters, lists, place)``."""
         lists = read_lists(X, roles)
-        parameters = self._shown_parameters(X, lists.rows, doc)
+        parameters = self._shown_parameters(X, lists.rows, roles["qid"], doc)
         values = np.zeros(count_rows(X), dtype=dtype)
         for place, inside in lists:
             rows = lists.rows[place]
@@ -238,13 +238,14 @@ class BaseClickModel(BaseRanker):
             values[rows[inside]] = function(block, lists, place)[inside]
         return values
 
-    def _shown_parameters(self, X, shown, doc):
+    def _shown_parameters(self, X, shown, qid, doc):
         """Parameters of the rows of X, 0 where not shown: those may hold unknown documents."""
         if len(shown) == count_rows(X):
-            return self._row_parameters(X, doc)
+            return self._row_parameters(X, qid, doc)
         shown = np.sort(shown)
-        doc = read_role(X, "doc", doc)
-        some = self._row_parameters(safe_indexing(X, shown), None if doc is None else doc[shown])
+        ids = (read_role(X, role, value) for role, value in (("qid", qid), ("doc", doc)))
+        ids = (None if values is None else values[shown] for values in ids)
+        some = self._row_parameters(safe_indexing(X, shown), *ids)
         parameters = {}
         for name, values in some.items():
             parameters[name] = np.zeros(count_rows(X), dtype=values.dtype)
@@ -267,11 +268,6 @@ class TableClickModel(BaseClickModel):
     def _needs_features(self):
         return False
 
-    def _before_folding(self, log):
-        if log.doc_ids is not None and not log.features.shape[1]:
-            _warn_about_shared_documents(log)
-        return super()._before_folding(log)
-
     def _fold(self, log):
         # Counting by document merges far more than equal lists; a network wants few lists.
         return super()._fold(log) if self._needs_features else log
@@ -286,40 +282,26 @@ class TableClickModel(BaseClickModel):
         columns.setdefault("relevance", self._relevance(columns))
         self.documents_ = pd.DataFrame(columns, index=self._documents.index)
 
-    def _row_parameters(self, X, doc):
-        return self._parameters_at(self._places(X, doc))
+    def _row_parameters(self, X, qid, doc):
+        return self._parameters_at(self._places(X, qid, doc))
 
     def _parameters_at(self, place):
         return {name: table[place] for name, table in self._tables.items()}
 
-    def _places(self, X, doc):
+    def _places(self, X, qid, doc):
         """Place of each row's document among those shown in training, -1 for an unseen one."""
         features = self._read_features(X, reset=False)
-        place, names = self._documents.places(X, features, doc)
+        place, names = self._documents.places(X, features, qid=qid, doc=doc)
         unseen = place < 0
         if unseen.any():
+            first = python_value(names[np.argmax(unseen)])
             warn_user(
                 f"{int(unseen.sum())} of {len(place)} rows hold a document that the training log "
-                f"did not show (first: {python_value(names[unseen][0])!r}): they get the prior "
+                f"did not show (first: {first!r}): they get the prior "
                 "mean. A model by features (solver='gradient', or a ranker) tells them apart.",
                 AssumptionWarning,
             )
         return place
-
-
-def _warn_about_shared_documents(log):
-    """Features that differ would be an error; without any, the ids are all there is."""
-    query = np.empty(len(log.doc_ids), dtype=log.query.dtype)
-    query[log.doc] = log.query
-    shared = np.unique(log.doc[query[log.doc] != log.query])
-    if len(shared):
-        warn_user(
-            f"{len(shared)} of {len(log.doc_ids)} documents are shown for several queries (first: "
-            f"{python_value(log.doc_ids[shared[0]])!r}) and get the same estimates for all of "
-            "them. If relevance depends on the query, make 'doc' unique by query, for example by "
-            "qid + '-' + doc.",
-            ClickDataWarning,
-        )
 
 
 def _check_length(X, y):

@@ -138,9 +138,9 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
             **self._parameters_of(vectors),
         )
 
-    def _row_parameters(self, X, doc):
+    def _row_parameters(self, X, qid, doc):
         if self.relevance == "embedding":
-            return super()._row_parameters(X, doc)
+            return super()._row_parameters(X, qid, doc)
         features = self._read_features(X, reset=False)
         return self._parameters_of(self._outputs(self.network_, features))
 

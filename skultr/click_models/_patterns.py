@@ -35,8 +35,7 @@ def click_patterns(log):
     Returns
     -------
     log : ClickLog
-        Shown rows only, one weight a list, ``clicks`` 0 or the weight, and for bias factors
-        1 where a row was clicked, else 0, so that folding keeps different clicks apart.
+        Shown rows only, one weight per list, ``clicks`` 0 or the weight.
     """
     log = _shown_rows(log)
     weight = _list_weights(log)
@@ -60,8 +59,6 @@ def click_patterns(log):
         log,
         clicks=np.where(clicked, weight, 0.0),
         weight=weight,
-        bias=clicked.astype(np.intp),
-        bias_values=np.arange(2),
     )
 
 

@@ -82,8 +82,8 @@ class _ProductModel(GradientClickModel):
         )
         return fit.tables["examination"][band]
 
-    def _row_parameters(self, X, doc):
-        parameters = super()._row_parameters(X, doc)
+    def _row_parameters(self, X, qid, doc):
+        parameters = super()._row_parameters(X, qid, doc)
         if self.solver == "gradient":
             parameters["relevance"] = parameters["relevance"] * self._scale
         return parameters

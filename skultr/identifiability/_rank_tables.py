@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._log._cells import read_exposures
+from .._log._cells import READS, read_exposures
 from .._log._components import factor_components
 from .._log._roles import is_frame, read_column, read_role
 from .._log._segments import as_array, encode
@@ -14,6 +14,8 @@ from ._low_rank import RateTable, WithinDocuments, with_center
 
 __all__ = ["RowsByFactors", "read_table"]
 
+#: Rows are counted, whatever lists they were shown in.
+_READS = tuple(role for role in READS if role != "session")
 #: Least number of queries that tell how much clicks differ from query to query.
 _LEAST_CLUSTERS = 30
 #: Least number of queries in the mean cell, for the same reason.
@@ -86,7 +88,7 @@ def read_table(X, y, rows, bias, n_groups, rng):
     codes, labels = _bias_factors(X, bias)
     given = {} if codes is None else {"bias": codes}
     arm = None if rows is None else _read_rows(X, rows)
-    exposures, _ = read_exposures(X, y, roles=given, arm=arm)
+    exposures, _ = read_exposures(X, y, roles=given, arm=arm, reads=_READS)
     _check_counts(exposures)
     factors = exposures.factors.index
     if labels is not None:

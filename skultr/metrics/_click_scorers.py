@@ -7,22 +7,18 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import column_or_1d
 
-from .._log._checks import check_clicks, check_impressions, check_positions, warn_about_lost_clicks
-from .._log._roles import FIT_ROLES, is_frame, read_role
-from .._log._segments import encode
+from .._log._reader import read, take_clicks
+from .._log._roles import FIT_ROLES, is_frame
 from ._dependence import cmip_score
 from ._perplexity import perplexity_score
 from ._rows import as_numbers
 from ._scorers import (
     annotated_rows,
-    document_codes,
-    first_rows,
+    documents_within_queries,
+    first_of_documents,
     predict_within,
     request_roles,
-    required_role,
 )
 
 __all__ = ["CMIPScorer", "PerplexityScorer"]
@@ -253,6 +249,7 @@ class PerplexityScorer:
         user=None,
         propensity=None,
         impressions=None,
+        doc_scope=None,
     ):
         """Minus the perplexity; greater is better, -1 is perfect, -2 a coin.
 
@@ -266,7 +263,7 @@ class PerplexityScorer:
             Clicks or click rates.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
-        qid, session, doc, position, bias, user, propensity, impressions : \
+        qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
                 array-like of shape (n_rows,), default=None
             Roles as keywords; they win over columns.
 
@@ -283,31 +280,29 @@ class PerplexityScorer:
             "user": user,
             "propensity": propensity,
             "impressions": impressions,
+            "doc_scope": doc_scope,
         }
-        if y is None:
-            raise ValueError("PerplexityScorer scores by clicks, but y is None: pass the clicks.")
-        y = column_or_1d(y, dtype=np.float64)
-        check_consistent_length(X, y)
-        rate = check_clicks(y)
-        position = required_role(X, "position", position, self, "to average over positions")
-        position = check_positions(position, None)
-        weight = check_impressions(
-            read_role(X, "impressions", impressions), sample_weight, len(rate)
+        X, y, _ = take_clicks(X, y, "PerplexityScorer")
+        rows = read(
+            X,
+            y,
+            sample_weight,
+            roles,
+            reads=("position", "bias", "impressions"),
+            need={"position": "to average over positions"},
+            door="PerplexityScorer",
         )
-        shown = (position > 0) & (weight > 0)
-        if not shown.any():
-            raise ValueError(
-                f"None of the {len(rate)} rows was shown; expected positions and impressions."
-            )
-        warn_about_lost_clicks(rate, shown)
-        probability = _one_a_row(
-            _predict_click(estimator, X, rate, self.conditional, roles), len(rate), "predict_click"
+        shown = rows.shown
+        probability = _one_per_row(
+            _predict_click(estimator, X, rows.rate, self.conditional, roles),
+            rows.n_rows,
+            "predict_click",
         )
         return -perplexity_score(
-            rate[shown],
+            rows.rate[shown],
             probability[shown],
-            position=position[shown],
-            sample_weight=weight[shown],
+            position=rows.position[shown],
+            sample_weight=rows.weight[shown],
         )
 
     def get_metadata_routing(self):
@@ -351,22 +346,35 @@ def annotated_documents(
     -------
     scores, logged, grades : ndarray of shape (n_documents,)
     """
-    qid = required_role(X, "qid", qid, owner, "to say which query a row belongs to")
-    relevance = required_role(
-        X, "relevance", relevance, owner, "to compare documents of equal relevance"
+    need = {
+        "qid": "to say which query a row belongs to",
+        "relevance": "to compare documents of equal relevance",
+    }
+    if logging is None:
+        need["position"] = "to say where the logging policy put a document"
+    read_rows = read(
+        X,
+        None,
+        sample_weight,
+        {
+            "qid": qid,
+            "relevance": relevance,
+            "doc": doc,
+            "position": position,
+            "impressions": impressions,
+        },
+        reads=("qid", "relevance", "doc", "impressions", *(["position"] * (logging is None))),
+        need=need,
+        door=type(owner).__name__,
     )
-    doc = read_role(X, "doc", doc)
-    weight = check_impressions(
-        read_role(X, "impressions", impressions), sample_weight, len(relevance)
-    )
-    logged, weight = _logged(owner, X, logging, position, weight)
+    relevance, query = read_rows["relevance"], read_rows.query
+    logged, weight = _logged(X, logging, read_rows)
     annotated = annotated_rows(relevance)
-    query, _ = encode(qid)
     rows = np.flatnonzero(np.isin(query, query[annotated]))
-    document, _ = encode(document_codes(X, query, doc, rows))
+    document = documents_within_queries(read_rows, X, rows)
     mean = _means_of_documents(document, logged[rows], weight[rows])
     document = document[np.searchsorted(rows, annotated)]
-    first = first_rows(document, relevance[annotated], annotated)
+    first = first_of_documents(document, relevance[annotated], annotated)
     mean, chosen = mean[document[first]], annotated[first]
     ranked = ~np.isnan(mean)
     if not ranked.any():
@@ -375,18 +383,15 @@ def annotated_documents(
             "they have no position (or no value in the column of logging=). Annotate "
             "documents of the log."
         )
-    scores = _one_a_row(predict_within(estimator, X, qid, doc), len(relevance), "predict")
+    scores = predict_within(estimator, X, read_rows["qid"], read_rows["doc"])
+    scores = _one_per_row(scores, len(relevance), "predict")
     return scores[chosen[ranked]], mean[ranked], relevance[chosen[ranked]]
 
 
-def _logged(owner, X, logging, position, weight):
+def _logged(X, logging, rows):
     """What the logging policy thought of each row, and how much the row weighs."""
     if logging is None:
-        position = required_role(
-            X, "position", position, owner, "to say where the logging policy put a document"
-        )
-        position = check_positions(position, None)
-        return position.astype(float), np.where(position > 0, weight, 0.0)
+        return rows.position.astype(float), np.where(rows.shown, rows.weight, 0.0)
     if not is_frame(X):
         raise ValueError(
             f"logging={logging!r} names a column, but X is a {type(X).__name__}; "
@@ -403,8 +408,8 @@ def _logged(owner, X, logging, position, weight):
     return np.where(missing, 0.0, values), (~missing).astype(float)
 
 
-def _one_a_row(values, n_rows, method):
-    """The predictions, if they are one a row."""
+def _one_per_row(values, n_rows, method):
+    """The predictions, if there is one per row."""
     values = np.asarray(values)
     if values.shape != (n_rows,):
         raise ValueError(

@@ -4,21 +4,11 @@ from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import column_or_1d
 
-from .._log._checks import (
-    check_clicks,
-    check_impressions,
-    check_positions,
-    check_propensity,
-    list_codes,
-    query_codes,
-    warn_about_lost_clicks,
-)
-from .._log._roles import FIT_ROLES, read_role
+from .._log._reader import read, take_clicks
+from .._log._roles import FIT_ROLES
 from .._log._segments import offsets_from_sorted, sort_in_segment
-from ..exceptions import ClickDataWarning, python_value, warn_user
+from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import row_propensities
 from ._scorers import predict_within, request_roles
 
@@ -185,6 +175,7 @@ class IPSScorer:
         user=None,
         propensity=None,
         impressions=None,
+        doc_scope=None,
     ):
         """The estimated metric, with its standard error and how evenly clicks carry it.
 
@@ -198,7 +189,7 @@ class IPSScorer:
             Clicks or click rates.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
-        qid, session, doc, position, bias, user, propensity, impressions : \
+        qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
                 array-like of shape (n_rows,), default=None
             Roles as keywords; they win over columns.
 
@@ -215,17 +206,19 @@ class IPSScorer:
             "user": user,
             "propensity": propensity,
             "impressions": impressions,
+            "doc_scope": doc_scope,
         }
-        if y is None:
-            raise ValueError("IPSScorer scores by clicks, but y is None: pass y to the scorer.")
-        y = column_or_1d(y, dtype=np.float64)
-        check_consistent_length(X, y)
-        served = _read_served(X, y, sample_weight, roles)
-        weight = self._click_weights(served, X, y, sample_weight, roles)
-        credit = self._credits(served.list_, _predictions(estimator, X, roles["qid"], len(y)))
+        X, y, _ = take_clicks(X, y, "IPSScorer")
+        need = {"qid": "to rank the rows of a query against each other"}
+        rows = read(X, y, sample_weight, roles, need=need, door="IPSScorer")
+        served = _served(rows)
+        if not served.clicks.any():  # the reader warned
+            return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
+        weight = self._click_weights(rows, X, y, sample_weight, roles)
+        credit = self._credits(rows.list_, _predictions(estimator, X, roles["qid"], rows.n_rows))
         debiased = served.clicks * weight
         total = debiased if self.normalize else served.sessions
-        value, error = _ratio(debiased * credit, total, served.query)
+        value, error = _ratio(debiased * credit, total, rows.query)
         n_clicks, carried = served.clicks.sum(), debiased.sum()
         return IPSEstimate(
             value=value,
@@ -250,11 +243,11 @@ class IPSScorer:
             f"clip={self.clip!r}, normalize={self.normalize!r})"
         )
 
-    def _click_weights(self, served, X, y, sample_weight, roles):
+    def _click_weights(self, rows, X, y, sample_weight, roles):
         propensity, _ = row_propensities(
             self.propensity, X, y, sample_weight, roles, default=_refuse_to_assume
         )
-        propensity = check_propensity(propensity, served.shown)
+        propensity = np.where(rows.shown, rows.replace("propensity", propensity)["propensity"], 1)
         return 1 / (propensity if self.clip is None else np.maximum(propensity, self.clip))
 
     def _credits(self, list_, scores):
@@ -282,47 +275,22 @@ class IPSScorer:
 
 
 class _Served(NamedTuple):
-    """Rows of served lists: codes, what was shown, clicks, and the row's part of its sessions."""
+    """Clicks of each row, and its part of the sessions of its list."""
 
-    query: np.ndarray
-    list_: np.ndarray
-    shown: np.ndarray
     clicks: np.ndarray
     sessions: np.ndarray
 
 
-def _read_served(X, y, sample_weight, roles):
-    qid = read_role(X, "qid", roles["qid"])
-    if qid is None:
-        raise ValueError(
-            "X has no column 'qid' and no qid= was passed: IPSScorer ranks the rows of a query "
-            "against each other. Rename the column of X that holds it to 'qid'; with arrays, "
-            "call sklearn.set_config(enable_metadata_routing=True) and pass qid= to the search."
-        )
-    rate = check_clicks(y)
-    weight = check_impressions(
-        read_role(X, "impressions", roles["impressions"]), sample_weight, len(y)
-    )
-    query, query_ids = query_codes(qid, len(y))
-    list_ = list_codes(query, read_role(X, "session", roles["session"]))
-    position = read_role(X, "position", roles["position"])
-    shown = weight > 0
-    if position is not None:
-        position = check_positions(position, list_)
-        shown &= position > 0
-        _check_one_row_a_position(list_, position, shown, query, query_ids)
-        _warn_about_cut_lists(list_[shown], position[shown])
-    warn_about_lost_clicks(rate, shown)
-    clicks = np.where(shown, rate * weight, 0.0)
-    if not clicks.any():
-        raise ValueError(
-            f"None of the {len(y)} rows was shown and clicked: nothing tells rankings apart. "
-            "Expected clicks in y; split into fewer folds, or score more of the log."
-        )
+def _served(rows):
+    shown = rows.shown
+    if rows["position"] is not None:
+        _warn_about_cut_lists(rows.list_[shown], rows.position[shown])
     # The rows of a list stand for equally many sessions; where they do not, their mean counts.
-    n_shown = np.bincount(list_, shown)[list_]
-    sessions = np.where(shown, weight, 0.0) / np.maximum(n_shown, 1)
-    return _Served(query, list_, shown, clicks, sessions)
+    n_shown = np.bincount(rows.list_, shown)[rows.list_]
+    return _Served(
+        clicks=np.where(shown, rows.rate * rows.weight, 0.0),
+        sessions=np.where(shown, rows.weight, 0.0) / np.maximum(n_shown, 1),
+    )
 
 
 def _warn_about_cut_lists(list_, position):
@@ -335,20 +303,6 @@ def _warn_about_cut_lists(list_, position):
             f"{cut:.0%} of the lists have gaps in their positions: rows of one list seem to have "
             "been split, so that rankings are judged on parts. Split by query, with QueryKFold.",
             ClickDataWarning,
-        )
-
-
-def _check_one_row_a_position(list_, position, shown, query, query_ids):
-    rows = np.flatnonzero(shown)
-    rows = rows[np.lexsort((position[rows], list_[rows]))]
-    same = (list_[rows[1:]] == list_[rows[:-1]]) & (position[rows[1:]] == position[rows[:-1]])
-    if same.any():
-        row = rows[1:][same][0]
-        raise ValueError(
-            f"Two rows of one list stand at position {position[row]} (query "
-            f"{python_value(query_ids[query[row]])!r}); expected one row a position. If a query "
-            "was served several times, name each result page in a column 'session' (or pass "
-            "session=)."
         )
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
-from .._log._hashing import equal_rows
-from .._log._roles import ROLES, is_frame, read_features, read_role, role_columns
+from .._log._reader import read
+from .._log._roles import ROLES, is_frame, read_features, role_columns
 from .._log._segments import encode
 from ._ranking import (
     average_precision_score,
@@ -22,11 +22,10 @@ from ._ranking import (
 __all__ = [
     "RankingScorer",
     "annotated_rows",
-    "document_codes",
-    "first_rows",
+    "documents_within_queries",
+    "first_of_documents",
     "predict_within",
     "request_roles",
-    "required_role",
 ]
 
 _METRICS = {
@@ -121,17 +120,23 @@ class RankingScorer:
         -------
         score : float
         """
-        qid = required_role(X, "qid", qid, self, "to say which query a row belongs to")
-        relevance = required_role(
-            X, "relevance", relevance, self, "the human annotation to compare with"
+        read_rows = read(
+            X,
+            roles={"qid": qid, "doc": doc, "relevance": relevance},
+            reads=("qid", "doc", "relevance"),
+            need={
+                "qid": "to say which query a row belongs to",
+                "relevance": "as the human annotation to compare with",
+            },
+            door="RankingScorer",
         )
+        relevance = read_rows["relevance"]
         rows = annotated_rows(relevance)
-        doc = read_role(X, "doc", doc)
-        document = document_codes(X, encode(qid)[0], doc, rows)
-        rows = rows[first_rows(document, relevance[rows], rows)]
-        score = np.asarray(predict_within(estimator, X, qid, doc))
+        document = documents_within_queries(read_rows, X, rows)
+        rows = rows[first_of_documents(document, relevance[rows], rows)]
+        score = np.asarray(predict_within(estimator, X, read_rows["qid"], read_rows["doc"]))
         return _METRICS[self.metric](
-            relevance[rows], score[rows], qid=qid[rows], k=self.k, **self.options
+            relevance[rows], score[rows], qid=read_rows["qid"][rows], k=self.k, **self.options
         )
 
     def get_metadata_routing(self):
@@ -176,18 +181,6 @@ def request_roles(scorer, names):
     return request
 
 
-def required_role(X, role, value, scorer, purpose):
-    """One role as an array, or an error that says what the scorer needs it for."""
-    value = read_role(X, role, value)
-    if value is None:
-        raise ValueError(
-            f"X has no column {role!r} and no {role}= was passed: {type(scorer).__name__} needs "
-            f"it {purpose}. Rename the column of X that holds it to {role!r}; with arrays, call "
-            f"sklearn.set_config(enable_metadata_routing=True) and pass {role}= to the search."
-        )
-    return value
-
-
 def annotated_rows(relevance):
     """Rows with an annotation; an error if there is none."""
     rows = np.flatnonzero(~np.isnan(relevance))
@@ -200,17 +193,18 @@ def annotated_rows(relevance):
     return rows
 
 
-def document_codes(X, query, doc, rows):
-    """Code of the (query, document) of each of the rows."""
-    codes, _ = equal_rows(_dense_features(X, rows)) if doc is None else encode(doc[rows])
-    return query[rows] * (int(codes.max()) + 1) + codes
+def documents_within_queries(read_rows, X, rows):
+    """Code of the document of each of the rows; a document of two queries has two codes."""
+    features = None if read_rows["doc"] is not None else _dense_features(X)
+    code = read_rows.documents(features, rows).code
+    return encode(read_rows.query[rows] * (int(code.max()) + 1) + code)[0]
 
 
-def _dense_features(X, rows):
+def _dense_features(X):
     features = read_features(_without_text(X) if is_frame(X) else X)
     if sparse.issparse(features):
-        return features.tocsr()[rows].toarray().astype(np.float32)
-    return np.asarray(features, dtype=np.float32)[rows]
+        features = features.toarray()
+    return np.asarray(features, dtype=np.float32)
 
 
 def _without_text(X):
@@ -225,7 +219,7 @@ def _without_text(X):
     return frame[:, keep].to_native()
 
 
-def first_rows(document, relevance, rows):
+def first_of_documents(document, relevance, rows):
     """The first row of each document, in row order; their relevance must agree."""
     _, first, code = np.unique(document, return_index=True, return_inverse=True)
     conflict = np.flatnonzero(relevance != relevance[first][code])

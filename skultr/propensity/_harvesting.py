@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._log._cells import read_exposures
-from .._log._checks import list_codes
-from .._log._roles import read_column, read_role
+from .._log._cells import READS, count_cells
+from .._log._reader import read
+from .._log._roles import read_column
 from .._log._segments import encode
 from .._sklearn import StrOptions
 from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
@@ -189,21 +189,18 @@ class RandomizedPropensity(_PairwisePropensity):
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)
         arm = "list length" if self.arm is None else read_column(X, self.arm)
-        exposures, row_factor = read_exposures(X, y, sample_weight, roles, user=users, arm=arm)
+        log = read(X, y, sample_weight, roles, reads=READS)
+        exposures, row_factor = count_cells(log, user=users, arm=arm)
         rows = np.flatnonzero(row_factor >= 0)
-        query, doc, session, impressions = (
-            role if role is None else role[rows]
-            for role in (read_role(X, name, roles[name]) for name in _ROLES_OF_PLACE)
-        )
-        query = np.zeros(len(rows), dtype=np.intp) if query is None else encode(query)[0]
         if self.arm is None:
-            list_ = list_codes(query, session)
+            list_ = log.list_[rows]
             arm = np.bincount(list_)[list_]
         else:
             arm = encode(arm[rows])[0]
-        if doc is not None:
+        if log["doc"] is not None:
             bias = exposures.factors.bias[row_factor[rows]]
-            _warn_about_favoured_orders(query, arm, doc, bias, impressions)
+            impressions = None if log["impressions"] is None else log["impressions"][rows]
+            _warn_about_favoured_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
         self._tabulate(exposures, self._estimate)
 
     def _method(self):

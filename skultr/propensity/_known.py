@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._cells import read_exposures
-from .._log._checks import check_positions
+from .._log._factors import bias_values
 from .._log._roles import read_role
 from .._log._segments import encode
 from .._models._browsing import power_law_at
@@ -76,7 +76,6 @@ class PowerLawPropensity(BasePropensity):
         )
 
     def _predict(self, X, values, shown, roles):
-        check_positions(values, None)
         users = self._read_users(X, roles)[shown] if isinstance(self.eta, Mapping) else None
         return np.maximum(self._curve(values[shown], users), LEAST)
 
@@ -110,6 +109,9 @@ class PowerLawPropensity(BasePropensity):
             )
         eta = np.array([self.eta[user] for user in ids.tolist()])
         return power_law_at(position, eta[code])
+
+    def _known_bias(self, X, position, bias):
+        return bias_values(X, position=position)
 
     def _read_bias(self, X, roles):
         return read_role(X, "position", roles["position"])

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._estimator import afresh
+from .._log._factors import bias_values
+from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
-from .._sklearn import check_sample_weight
 
 __all__ = ["LEAST", "QUANTILE", "BasePropensity"]
 
@@ -46,6 +46,7 @@ class BasePropensity(BaseEstimator):
         bias=None,
         user=None,
         impressions=None,
+        doc_scope=None,
     ):
         """Estimate examination from a click log.
 
@@ -55,12 +56,16 @@ class BasePropensity(BaseEstimator):
             The click log, one row a shown document, with its roles as columns. Features are read
             only by estimators that use them, or where no column ``doc`` names the documents.
         y : array-like of shape (n_rows,)
-            Click (0 or 1), or click rate where a row stands for several impressions.
+            Click (0 or 1), or click rate where a row stands for several impressions; or the name
+            of the column of X that holds them.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \
                 default=None
             Roles of the rows; a keyword wins over a column of the same name.
+        doc_scope : {"query", "global"}, default=None
+            Whether an id in ``doc`` names another document under each query (the default), or the
+            same one.
 
         Returns
         -------
@@ -80,17 +85,10 @@ class BasePropensity(BaseEstimator):
             "bias": bias,
             "user": user,
             "impressions": impressions,
+            "doc_scope": doc_scope,
         }
+        X, y, _ = take_clicks(X, y, type(self).__name__)
         X = self._checked(X, reset=True)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: pass "
-                "the clicks (0 or 1) or click rates of the rows."
-            )
-        y = column_or_1d(y, warn=True, dtype=np.float64)
-        check_consistent_length(X, y)
-        if sample_weight is not None:
-            sample_weight = check_sample_weight(sample_weight, X)
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
         return self
@@ -122,12 +120,7 @@ class BasePropensity(BaseEstimator):
             X = self._checked(X, reset=False)
         if not self._has_bias:
             return np.ones(X.shape[0])
-        values = self._read_bias(X, {"position": position, "bias": bias})
-        if values is None:
-            raise ValueError(
-                "X has neither a column 'position' nor 'bias', and neither was passed: expected "
-                "the bias factor that each row was shown under, as in fit."
-            )
+        values = self._known_bias(X, position, bias)
         shown = ~np.isnan(values)
         propensity = np.zeros(len(values))
         propensity[shown] = self._predict(X, values, shown, {"user": user})
@@ -155,6 +148,10 @@ class BasePropensity(BaseEstimator):
         elif names:
             validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
         return X
+
+    def _known_bias(self, X, position, bias):
+        """The bias factor of each row to predict, NaN where it is not shown."""
+        return bias_values(X, bias, position)
 
     def _read_bias(self, X, roles):
         """The bias factor of each row, NaN where it was not shown; None where X has none."""

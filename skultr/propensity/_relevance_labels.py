@@ -3,10 +3,9 @@
 from numbers import Real
 
 import numpy as np
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import column_or_1d
 
 from .._log._clicklog import make_click_log
+from .._log._reader import take_clicks
 from .._log._roles import is_frame, read_role
 from .._sklearn import Interval, validate_params
 from ._source import PROPENSITY_CONSTRAINT, row_propensities
@@ -76,8 +75,7 @@ def relevance_labels(X, y, *, sample_weight=None, propensity=None, user_aware=Tr
             "X must be a frame with a column 'doc': expected one row a shown document, named. "
             f"Got a {type(X).__name__}" + (" without it." if is_frame(X) else ".")
         )
-    y = column_or_1d(y, dtype=np.float64)
-    check_consistent_length(X, y)
+    X, y, _ = take_clicks(X, y, "relevance_labels")
     of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=_no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     log = make_click_log(X, no_features, y, sample_weight, {"propensity": of_rows})

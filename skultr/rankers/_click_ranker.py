@@ -8,8 +8,8 @@ from scipy.special import expit, log_expit, logit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._log._documents import KnownDocuments
 from .._log._factors import examination_table, factor_codes, warn_unless_identifiable
-from .._log._hashing import match_rows
 from .._log._roles import read_role
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
@@ -45,7 +45,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _n_subtasks(self):
         return super()._n_subtasks() if self.relevance == "network" else 0
 
-    def predict(self, X, *, doc=None):
+    def predict(self, X, *, qid=None, doc=None):
         """Relevance scores: higher is more relevant, comparable within a query.
 
         Parameters
@@ -54,8 +54,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             Candidates. A frame needs the features only, and role columns are ignored; with
             ``relevance="embedding"`` it needs the column ``doc`` instead, if the training log
             had it.
-        doc : array-like of shape (n_rows,), default=None
-            Documents of the rows of an array, read only with ``relevance="embedding"``.
+        qid, doc : array-like of shape (n_rows,), default=None
+            Queries and documents of the rows of an array, read only with
+            ``relevance="embedding"``. The queries may be left out where no id of a document
+            recurs under several queries of the training log.
 
         Returns
         -------
@@ -69,16 +71,16 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         check_is_fitted(self)
         if self.relevance == "network":
             return self._score(self._read_features(X, reset=False))
-        return self._relevance_of(X, doc)
+        return self._relevance_of(X, qid, doc)
 
-    def predict_click(self, X, *, doc=None, bias=None, position=None):
+    def predict_click(self, X, *, qid=None, doc=None, bias=None, position=None):
         """P(click) of each row, shown under its bias factor.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             A frame holds the bias factors in its column ``bias``, else ``position``.
-        doc, bias, position : array-like of shape (n_rows,), default=None
+        qid, doc, bias, position : array-like of shape (n_rows,), default=None
             The same for arrays.
 
         Returns
@@ -95,8 +97,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         factor = factor_codes(self._bias_values, X, bias, position)
         shown = np.flatnonzero(factor >= 0)
         # Candidates that were never shown may be documents that an embedding does not know.
-        doc = read_role(X, "doc", doc) if self.relevance == "embedding" else None
-        relevance = self.predict(safe_indexing(X, shown), doc=None if doc is None else doc[shown])
+        ids = {"qid": qid, "doc": doc} if self.relevance == "embedding" else {}
+        ids = {role: read_role(X, role, value) for role, value in ids.items()}
+        of_shown = {role: value[shown] for role, value in ids.items() if value is not None}
+        relevance = self.predict(safe_indexing(X, shown), **of_shown)
         probability = np.zeros(len(factor))
         probability[shown] = self._click_probability(relevance, self._factor_logits[factor[shown]])
         return probability
@@ -159,34 +163,26 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _remember_documents(self, log, relevance):
         known = ~np.isnan(relevance)
-        if log.doc_ids is None:
-            self._features = log.features[known]
-            self.relevance_ = pd.Series(relevance[known], name="relevance")
-        else:
-            self._features = None
-            ids = pd.Index(log.doc_ids[known], name="doc")
-            self.relevance_ = pd.Series(relevance[known], ids, name="relevance")
+        self._documents = KnownDocuments.of_log(log, known)
+        self.relevance_ = pd.Series(relevance[known], self._documents.index, name="relevance")
 
-    def _relevance_of(self, X, doc):
-        if self._features is not None:
-            place, _ = match_rows(self._features, self._read_features(X, reset=False))
-            names = np.arange(len(place))
-        else:
-            names = read_role(X, "doc", doc)
-            if names is None:
-                raise ValueError(
-                    "X has no column 'doc' and no doc was passed: with relevance='embedding' a "
-                    "document is scored by its id, as in the training log. To score by features, "
-                    "use relevance='network', or DistilledRanker around this ranker."
-                )
-            place = self.relevance_.index.get_indexer(names)
-        unseen = place < 0
-        if unseen.any():
-            example = python_value(names[unseen][0])
+    def _relevance_of(self, X, qid, doc):
+        by_features = self._documents.ids is None
+        features = self._read_features(X, reset=False) if by_features else None
+        place, names = self._documents.places(X, features, qid=qid, doc=doc)
+        if place is None:
             raise ValueError(
-                f"{int(unseen.sum())} of {len(place)} rows hold a document that was not shown in "
-                f"the training log (first: {'row' if self._features is not None else 'doc'} "
-                f"{example!r}); an embedding knows only those {len(self.relevance_)} documents. "
-                "DistilledRanker around this ranker scores unseen documents by their features."
+                "X has no column 'doc' and no doc was passed: with relevance='embedding' a "
+                "document is scored by its id, as in the training log. To score by features, "
+                "use relevance='network', or DistilledRanker around this ranker."
+            )
+        unseen = np.flatnonzero(place < 0)
+        if len(unseen):
+            raise ValueError(
+                f"{len(unseen)} of {len(place)} rows hold a document that was not shown in "
+                f"the training log (first: {'row' if by_features else 'doc'} "
+                f"{python_value(names[unseen[0]])!r}); an embedding knows only those "
+                f"{len(self.relevance_)} documents. DistilledRanker around this ranker scores "
+                "unseen documents by their features."
             )
         return self.relevance_.to_numpy()[place]

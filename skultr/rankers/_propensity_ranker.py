@@ -7,8 +7,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._log._checks import check_positions, list_codes, query_codes
 from .._log._factors import examination_table
+from .._log._reader import read
 from .._log._roles import is_frame, read_role, without_columns
 from .._sklearn import HasMethods, Interval
 from .._torch._net import NeuralEstimator
@@ -71,7 +71,7 @@ class PropensityRanker(BaseRanker):
         return super()._read_features(X, reset=reset)
 
     def _fit_propensity(self, X, y, sample_weight, roles):
-        roles = _with_positions(X, y, roles)
+        roles = _with_positions(X, roles)
         propensity, estimator = row_propensities(
             self.propensity,
             X,
@@ -99,16 +99,13 @@ class PropensityRanker(BaseRanker):
         return debiased.clicks
 
 
-def _with_positions(X, y, roles):
+def _with_positions(X, roles):
     """The roles with the order of the rows for positions, where nothing says where a row stood."""
     if read_role(X, "position", roles["position"]) is not None:
         return roles
-    qid = read_role(X, "qid", roles["qid"])
-    query, _ = query_codes(qid, len(y))
-    list_ = list_codes(query, read_role(X, "session", roles["session"]))
-    if qid is None:  # said once; the log shall not say it again
-        roles = {**roles, "qid": query}
-    return {**roles, "position": check_positions(None, list_)}
+    rows = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
+    # Said once; the log shall not say it again.
+    return {**roles, "qid": rows.query_ids[rows.query], "position": rows.position.astype(float)}
 
 
 def _assumed_curve():

@@ -5,11 +5,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._log._clicklog import make_click_log
+from .._log._clicklog import sort_into_lists
 from .._log._estimator import FitTask, afresh
+from .._log._reader import read, take_clicks
 from .._log._roles import (
     FIT_ROLES,
     count_rows,
@@ -18,6 +18,7 @@ from .._log._roles import (
     read_features,
     read_role,
     role_columns,
+    without_column,
 )
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
@@ -59,6 +60,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         user=None,
         propensity=None,
         impressions=None,
+        doc_scope=None,
     ):
         """Learn to rank from a click log.
 
@@ -70,12 +72,16 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             all columns are features and the roles come as keywords.
         y : array-like of shape (n_rows,)
             Click (0 or 1), or click rate where a row stands for several impressions. Values
-            above 1 are read as graded relevance and divided by their maximum.
+            above 1 are read as graded relevance and divided by their maximum. Or the name of the
+            column of X that holds them, which is then no feature.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions : \
                 array-like of shape (n_rows,), default=None
             Roles of the rows; a keyword wins over a column of the same name.
+        doc_scope : {"query", "global"}, default=None
+            Whether an id in ``doc`` names another document under each query (the default), or the
+            same one.
 
         Returns
         -------
@@ -96,7 +102,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             "user": user,
             "propensity": propensity,
             "impressions": impressions,
+            "doc_scope": doc_scope,
         }
+        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
         log = self._read_log(X, y, sample_weight, roles)
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -212,15 +220,6 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _read_log(self, X, y, sample_weight, roles):
         """The folded log. A method of its own, so that the rows' features do not outlive it."""
         features = self._read_features(X, reset=True)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: pass "
-                "the clicks (0 or 1) or click rates of the rows."
-            )
-        y = column_or_1d(y, warn=True, dtype=np.float64)
-        check_consistent_length(features, y)
-        if sample_weight is not None:
-            sample_weight = check_sample_weight(sample_weight, features)
         if not is_frame(X):
             X = features  # an array, whatever came
         if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
@@ -229,11 +228,15 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
                 "tells one document from another. Name the documents in a column 'doc'."
             )
         roles = self._fit_propensity(X, y, sample_weight, roles)
-        log = make_click_log(X, features, y, sample_weight, roles)
-        log = self._before_folding(log)
+        rows = read(X, y, sample_weight, roles)
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        rows.warn_about_features(features, names)
+        log = self._before_folding(sort_into_lists(rows, features))
         return self._fold(log)
 
     def _read_features(self, X, *, reset):
+        if is_frame(X) and self._click_column in feature_columns(X):
+            X = without_column(X, self._click_column)
         bare = not self._needs_features and is_frame(X) and not feature_columns(X)
         if bare and (reset or not self.n_features_in_):
             if reset:

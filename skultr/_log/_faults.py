@@ -1,0 +1,347 @@
+"""What can be wrong with a click log: one table of faults, for logs in memory and in engines.
+
+A fault has one severity and one sentence, whoever reads the log. Predicates are written with
+operators alone, so that they take NumPy arrays (:class:`Arrays`) and Narwhals expressions
+(:class:`Expressions`) alike.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
+
+__all__ = [
+    "ACTION_PROBABILITIES",
+    "FAULTS",
+    "GRADES",
+    "IDS",
+    "NO_CLICKS",
+    "NO_ROWS",
+    "NO_ROW_SHOWN",
+    "ONE_ROW_PER_POSITION",
+    "ONE_USER_PER_SESSION",
+    "Arrays",
+    "Expressions",
+    "Fault",
+    "check",
+    "count_of",
+    "find_faults",
+]
+
+#: Roles that hold ids.
+IDS = ("qid", "session", "doc", "user")
+#: Above it floating-point numbers skip whole ones.
+_LARGEST_CODE = 2.0**53
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that can be wrong with the rows of a log.
+
+    Parameters
+    ----------
+    name : str
+    reads : tuple of str
+        Columns that the predicate reads, that of the message first. It is evaluated where the log
+        has them all. Besides the roles: ``click`` (``y``: clicks or click rates), ``n_clicks``
+        (clicks of several impressions, counted), ``shown``, ``served`` (shown, whatever the sample
+        weight) and ``sample_weight``.
+    severity : type
+        ValueError, or the category of a warning.
+    sentence : str
+        With the fields ``{rows}`` ("1 row"), ``{have}`` ("has" or "have"), ``{where}`` ("first in
+        row 5"), ``{value}`` (what stands there) and ``{column}`` (what the user calls it).
+    wrong : callable
+        From the columns to a condition for each row: True where it is wrong.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    severity: type
+    sentence: str
+    wrong: Callable
+
+    def message(self, n_rows, value, where, column=None):
+        """The sentence about ``n_rows`` rows."""
+        if isinstance(value, float) and abs(value) < _LARGEST_CODE and value % 1 == 0:
+            value = int(value)
+        return self.sentence.format(
+            rows=count_of(n_rows, "row"),
+            have="has" if n_rows == 1 else "have",
+            where=where,
+            value=repr(python_value(value)),
+            column=column or next(iter(self.reads), None),
+        )
+
+    def report(self, n_rows, value, where, column=None):
+        """Raise the error or warn, at the line of the user's code."""
+        message = self.message(n_rows, value, where, column)
+        if issubclass(self.severity, Warning):
+            warn_user(message, self.severity)
+        else:
+            raise self.severity(message)
+
+
+def _missing_id(role):
+    return Fault(
+        f"{role} missing",
+        (role,),
+        ValueError,
+        "The role '{column}' is missing in {rows}, {where}; expected an id in every row. Fill it, "
+        "or drop these rows.",
+        lambda c: c.missing(role),
+    )
+
+
+def _looks_like_padding(role):
+    return Fault(
+        f"{role} is -1",
+        (role,),
+        ClickDataWarning,
+        "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is taken "
+        "as an id like any other. Drop rows that pad the lists.",
+        lambda c: c[role] == -1,
+    )
+
+
+FAULTS = (
+    *(_missing_id(role) for role in IDS),
+    *(_looks_like_padding(role) for role in IDS),
+    Fault(
+        "click not finite",
+        ("click",),
+        ValueError,
+        "Input {column} contains NaN or infinity: found {value} in {rows}, {where}. Expected a "
+        "click (0 or 1) or a click rate in [0, 1] in every row; give a row that was not shown 0 "
+        "and a missing position.",
+        lambda c: c.missing("click") | (c.click == np.inf) | (c.click == -np.inf),
+    ),
+    Fault(
+        "click negative",
+        ("click",),
+        ValueError,
+        "{column} holds negative values: found {value} in {rows}, {where}. Expected clicks (0 or "
+        "1), click rates in [0, 1] or graded relevance (0, 1, 2, ...).",
+        lambda c: c.click < 0,
+    ),
+    Fault(
+        "clicks no count",
+        ("n_clicks", "impressions"),
+        ValueError,
+        "{column} is missing, or is not between 0 and 'impressions': found {value} in {rows}, "
+        "{where}. Expected the number of clicks of the row's impressions.",
+        lambda c: (
+            c.missing("n_clicks")
+            | ~((c.n_clicks >= 0) & (c.n_clicks <= c.impressions) & (c.n_clicks < np.inf))
+        ),
+    ),
+    Fault(
+        "position no rank",
+        ("position",),
+        ValueError,
+        "position must be a whole number from 1, or missing where a row was not shown: found "
+        "{value} in {rows}, {where}. If your log counts from 0, add 1.",
+        lambda c: (
+            ~c.missing("position")
+            & ~((c.position >= 1) & (c.position < _LARGEST_CODE) & (c.position % 1 == 0))
+        ),
+    ),
+    *(
+        Fault(
+            f"{weight} no weight",
+            (weight,),
+            ValueError,
+            "{column} must be finite and at least 0: found {value} in {rows}, {where}.",
+            lambda c, weight=weight: (
+                c.missing(weight) | ~((c[weight] >= 0) & (c[weight] < np.inf))
+            ),
+        )
+        for weight in ("impressions", "sample_weight")
+    ),
+    Fault(
+        "relevance no grade",
+        ("relevance",),
+        ValueError,
+        "relevance must be finite and at least 0, or missing where a row is not annotated: found "
+        "{value} in {rows}, {where}. Shift or clip the grades.",
+        lambda c: ~c.missing("relevance") & ~((c.relevance >= 0) & (c.relevance < np.inf)),
+    ),
+    Fault(
+        "bias missing",
+        ("bias", "shown"),
+        ValueError,
+        "bias is missing in {rows}, {where}; expected the code of a bias factor in every row that "
+        "was shown.",
+        lambda c: c.shown & c.missing("bias"),
+    ),
+    Fault(
+        "bias no code",
+        ("bias", "shown"),
+        ValueError,
+        "bias must hold whole numbers below 2**53, the codes of bias factors: found {value} in "
+        "{rows}, {where}. Number the factors, for example with pandas.factorize.",
+        lambda c: (
+            c.shown
+            & ~c.missing("bias")
+            & ~((c.bias % 1 == 0) & (c.bias < _LARGEST_CODE) & (c.bias > -_LARGEST_CODE))
+        ),
+    ),
+    Fault(
+        "propensity no probability",
+        ("propensity", "shown"),
+        ValueError,
+        "propensity must lie in (0, 1] where a row was shown: found {value} in {rows}, {where}. A "
+        "row that could not be examined should have no position.",
+        lambda c: (
+            c.shown & (c.missing("propensity") | ~((c.propensity > 0) & (c.propensity <= 1)))
+        ),
+    ),
+    Fault(
+        "click not shown",
+        ("click", "served"),
+        ClickDataWarning,
+        "{rows} {have} a click but no position or 0 impressions, {where}: these clicks cannot be "
+        "used and do not count. Check the positions.",
+        lambda c: ~c.served & (c.click > 0),
+    ),
+)
+
+# Faults of a log as a whole, with the sentences of all doors -----------------------------
+NO_ROWS = Fault(
+    "no rows", (), ValueError, "X has no rows; expected at least one row of a click log.", None
+)
+NO_ROW_SHOWN = Fault(
+    "no row shown",
+    (),
+    ValueError,
+    "No row was shown: every position is missing, or every impression count is 0. Expected at "
+    "least one shown row to learn from.",
+    None,
+)
+NO_CLICKS = Fault(
+    "no clicks",
+    (),
+    ClickDataWarning,
+    "The log has no click: there is nothing to learn from, and what is learned is arbitrary. "
+    "Check that y holds the clicks.",
+    None,
+)
+GRADES = Fault(
+    "grades",
+    ("click",),
+    ClickDataWarning,
+    "{column} has values above 1 (up to {value}): it is read as graded relevance and divided by "
+    "its maximum. If these are click counts, pass clicks / impressions as y and the impressions "
+    "in the column or keyword 'impressions'.",
+    None,
+)
+ONE_ROW_PER_POSITION = Fault(
+    "two rows at one position",
+    ("position",),
+    ValueError,
+    "Two rows of one list stand at position {value} ({where}); expected at most one row per "
+    "position. If a query was served several times, name each result page in a column 'session' "
+    "(or pass session=), or reduce the log with skultr.aggregate_clicks.",
+    None,
+)
+ONE_USER_PER_SESSION = Fault(
+    "several users in a session",
+    ("user",),
+    ValueError,
+    "Some sessions have rows of several users ({where}); expected one user per session. Add the "
+    "user to the session id.",
+    None,
+)
+ACTION_PROBABILITIES = Fault(
+    "propensity no examination",
+    ("propensity",),
+    AssumptionWarning,
+    "propensity is at most {value} and does not depend on the position: this looks like the "
+    "probability with which a policy chose the document, not like the probability that a user "
+    "examined the row. Pass examination probabilities, or drop the column to have them estimated.",
+    None,
+)
+
+
+def count_of(n, noun):
+    """A number with its noun: "1 row", "3 rows"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+class Arrays:
+    """Columns of a log in memory, as predicates read them; numbers are floats."""
+
+    def __init__(self, columns):
+        self._columns = columns
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+    __getattr__ = __getitem__
+
+    def missing(self, name):
+        """Where a value is missing."""
+        return pd.isna(self._columns[name])
+
+
+class Expressions:
+    """Columns of a frame as Narwhals expressions; floats must hold null instead of NaN.
+
+    Parameters
+    ----------
+    columns : dict of str to narwhals.Expr
+    """
+
+    def __init__(self, columns):
+        self._columns = columns
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+    __getattr__ = __getitem__
+
+    def missing(self, name):
+        """Where a value is missing."""
+        return self._columns[name].is_null()
+
+
+def find_faults(names, known=()):
+    """Faults that the columns ``names`` allow to look for, less those that ``known`` did."""
+    names, known = set(names), set(known)
+    return [f for f in FAULTS if names.issuperset(f.reads) and not known.issuperset(f.reads)]
+
+
+def check(columns, known=(), called=None):
+    """Look for all faults of columns in memory; raise the first error, warn of what is suspicious.
+
+    Parameters
+    ----------
+    columns : dict of str to ndarray of shape (n_rows,)
+    known : iterable of str, default=()
+        Columns that were checked before, together.
+    called : dict of str to str, default=None
+        What the user calls a column, where it is not its name.
+    """
+    arrays = Arrays(columns)
+    for fault in find_faults(columns, known):
+        with np.errstate(invalid="ignore"):
+            wrong = _wrong(fault, arrays)
+        if wrong is None or not wrong.any():
+            continue
+        row = int(np.argmax(wrong))
+        name = fault.reads[0]
+        value = columns[name][row]
+        column = (called or {}).get(name)
+        fault.report(int(np.count_nonzero(wrong)), value, f"first in row {row}", column)
+
+
+def _wrong(fault, arrays):
+    """Where the fault is; None where -1 is no number among ids, or one of many below 0."""
+    if fault.name.endswith("is -1"):
+        ids = arrays[fault.reads[0]]
+        if ids.dtype.kind not in "if" or ids.min() < -1:
+            return None
+    return fault.wrong(arrays)

@@ -1,0 +1,468 @@
+"""The one reader: from X, clicks and roles to checked rows, for everything that reads a log.
+
+Rows keep the order of X. What more is needed is a view of them: lists and documents as codes here,
+a :class:`~skultr._log._clicklog.ClickLog`, cells, and result pages in the files beside this one.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from scipy.stats import spearmanr
+from sklearn.utils.validation import column_or_1d
+
+from .._sklearn import check_sample_weight
+from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
+from . import _faults
+from ._faults import count_of
+from ._hashing import equal_rows
+from ._roles import (
+    FIT_ROLES,
+    check_container,
+    count_rows,
+    read_column,
+    read_features,
+    read_role,
+    read_scope,
+    without_column,
+)
+from ._segments import as_array, encode, rank_in_segment
+
+__all__ = ["Documents", "Rows", "first_rows", "read", "take_clicks"]
+
+#: Examination of the best position is hardly ever below it; probabilities of actions are.
+_LEAST_EXAMINATION = 0.2
+#: Rank correlation of propensity and position below which they are taken to be unrelated.
+_UNRELATED = 0.1
+#: What a feature's name may say although it is a role or the clicks.
+_LOOKS_LIKE = {
+    "query": "qid",
+    "query_id": "qid",
+    "queryid": "qid",
+    "session_id": "session",
+    "doc_id": "doc",
+    "docid": "doc",
+    "document": "doc",
+    "document_id": "doc",
+    "rank": "position",
+    "pos": "position",
+    "user_id": "user",
+    "click": "y",
+    "clicks": "y",
+    "clicked": "y",
+    "ctr": "y",
+    "click_rate": "y",
+}
+
+
+def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=None, door=None):
+    """Read and check the rows of a log: every fault is found here, by one table of faults.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    y : array-like of shape (n_rows,), default=None
+        Clicks or click rates; None where the reader does not ask for clicks.
+    sample_weight : array-like of shape (n_rows,), default=None
+        Multiplies ``impressions``.
+    roles : dict of str to array-like, default=None
+        Keyword metadata, which wins over columns.
+    reads : iterable of str
+        The roles that are read; others may hold anything. With ``session``, rows are lists, which
+        have at most one row per position.
+    need : dict of str to str, default=None
+        Roles that must be there, and what for. Of the others, ``qid`` and ``position`` have
+        defaults that are warned about.
+    door : str, default=None
+        Who asks; named where a needed role is missing.
+
+    Returns
+    -------
+    rows : Rows
+
+    Raises
+    ------
+    ValueError
+        With what was found, what was expected and what to do.
+    """
+    check_container(X)
+    n_rows = count_rows(X)
+    if not n_rows:
+        _faults.NO_ROWS.report(0, None, None)
+    given = roles or {}
+    scope = read_scope(X, given.get("doc_scope")) if "doc" in reads else "query"
+    values = {role: read_role(X, role, given.get(role)) for role in reads if role != "doc_scope"}
+    values = {role: value for role, value in values.items() if value is not None}
+    for role, purpose in (need or {}).items():
+        if role not in values:
+            _refuse_without(role, purpose, door)
+    rows = Rows(X, n_rows, values, scope)
+    if y is not None:
+        rows.click = _as_clicks(X, y)
+    if sample_weight is not None:
+        rows.sample_weight = check_sample_weight(sample_weight, np.empty((n_rows, 0)))
+    rows.check(reads)
+    return rows
+
+
+def take_clicks(X, y, door):
+    """X and its clicks as numbers; where ``y`` names a column, X comes without it.
+
+    Returns
+    -------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    y : ndarray of shape (n_rows,)
+    name : str or None
+        Of the column that was taken from X.
+    """
+    check_container(X)
+    if y is None:
+        raise ValueError(
+            f"{door} requires y to be passed, but the target y is None: pass the clicks (0 or 1) "
+            "or click rates of the rows."
+        )
+    if isinstance(y, str):
+        return without_column(X, y), _as_clicks(X, read_column(X, y)), y
+    return X, _as_clicks(X, y), None
+
+
+class Rows:
+    """Rows of a log in the order of X, checked; codes are made when they are first asked for.
+
+    Attributes
+    ----------
+    n_rows : int
+    position : ndarray of shape (n_rows,), int
+        From 1; 0 where a row was not shown. The order of the rows in their lists where the log
+        has none.
+    weight : ndarray of shape (n_rows,)
+        Impressions times sample weight.
+    rate : ndarray of shape (n_rows,)
+        Clicks per impression, in [0, 1].
+    shown, served : ndarray of shape (n_rows,), bool
+        Whether the row has a position and weight; and whatever the sample weight.
+    """
+
+    click = None
+    sample_weight = None
+
+    def __init__(self, X, n_rows, values, scope):
+        self._X = X
+        self.n_rows = n_rows
+        self._values = values
+        self._scope = scope
+
+    def __getitem__(self, role):
+        """Values of a role as they were given, None where it is absent."""
+        return self._values.get(role)
+
+    def replace(self, role, values):
+        """The rows with other values of a role, which were not read from X."""
+        rows = Rows(self._X, self.n_rows, {**self._values, role: values}, self._scope)
+        rows.__dict__.update(
+            {name: value for name, value in vars(self).items() if name not in vars(rows)}
+        )
+        known = [name for name in self._columns() if name != role]
+        _faults.check(rows._columns(), known)
+        return rows
+
+    # Checks -------------------------------------------------------------------------------
+    def check(self, reads):
+        """Look for all faults of the columns that were read."""
+        raw = dict(self._values)
+        if self.click is not None:
+            raw["click"] = self.click
+        if self.sample_weight is not None:
+            raw["sample_weight"] = self.sample_weight
+        _faults.check(raw, called={"click": "y"})
+        if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
+            _warn_without_queries()
+        if "position" in reads or "bias" in reads:
+            self._check_shown("session" in reads)
+
+    def _needs_queries(self, reads):
+        """Whether the query matters: lists do, and documents that have names of their own."""
+        return "session" in reads or ("doc" in self._values and self._scope == "query")
+
+    def _check_shown(self, in_lists):
+        if not self.has_places:
+            _warn_without_positions()
+        if self.click is not None and not self.shown.any():
+            _faults.NO_ROW_SHOWN.report(0, None, None)
+        columns = self._columns()
+        _faults.check(columns, set(columns) - {"shown", "served"}, {"click": "y"})
+        if in_lists and self.has_places:
+            self._check_one_row_per_position()
+        if "propensity" in self._values:
+            self._check_propensity()
+        if self.click is not None:
+            self.rate  # noqa: B018 - warns where it has to be scaled
+            if not self.click[self.shown].any():
+                _faults.NO_CLICKS.report(0, None, None)
+
+    def _columns(self):
+        columns = {**self._values, "shown": self.shown, "served": self.served}
+        if self.click is not None:
+            columns["click"] = self.click
+        return columns
+
+    def _check_one_row_per_position(self):
+        rows = np.flatnonzero(self.shown)
+        list_, position = self.list_[rows], self.position[rows]
+        deepest = int(position.max())
+        place = pd.Series(list_ * (deepest + 1) + position) if deepest < 2**20 else None
+        if place is None:
+            place = pd.DataFrame({"list": list_, "position": position})
+        same = place.duplicated().to_numpy()
+        if same.any():
+            row = rows[np.argmax(same)]
+            query = python_value(self.query_ids[self.query[row]])
+            _faults.ONE_ROW_PER_POSITION.report(
+                int(same.sum()), int(self.position[row]), f"query {query!r}, row {row}"
+            )
+
+    def _check_propensity(self):
+        propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
+        largest = float(propensity.max())
+        if largest >= _LEAST_EXAMINATION or position.max() == 1:
+            return
+        constant = propensity.min() == largest
+        if constant or abs(spearmanr(propensity, position).statistic) < _UNRELATED:
+            _faults.ACTION_PROBABILITIES.report(len(propensity), largest, None)
+
+    # What was served ----------------------------------------------------------------------
+    @cached_property
+    def position(self):
+        position, bias = self._values.get("position"), self._values.get("bias")
+        if position is not None:
+            return np.where(np.isnan(position), 0, position).astype(np.int64)
+        shown = np.ones(self.n_rows, dtype=bool) if bias is None else ~np.isnan(bias)
+        # Rows that were not shown stand behind the others.
+        place = rank_in_segment(self.list_, shown.astype(float))
+        return np.where(shown, place, 0)
+
+    @property
+    def has_places(self):
+        """Whether the log says where rows were shown, by position or bias factor."""
+        return "position" in self._values or "bias" in self._values
+
+    @cached_property
+    def impressions(self):
+        """Impressions of each row, 1 by default."""
+        return self._values.get("impressions", np.ones(self.n_rows))
+
+    @cached_property
+    def weight(self):
+        weight = self.impressions
+        return weight if self.sample_weight is None else weight * self.sample_weight
+
+    @cached_property
+    def shown(self):
+        return (self.position > 0) & (self.weight > 0)
+
+    @cached_property
+    def served(self):
+        return (self.position > 0) & (self.impressions > 0)
+
+    @cached_property
+    def rate(self):
+        largest = self.click.max(initial=0.0)
+        if largest > 1:
+            _faults.GRADES.report(0, float(largest), None, "y")
+            return self.click / largest
+        return self.click
+
+    # Codes --------------------------------------------------------------------------------
+    @cached_property
+    def _queries(self):
+        if "qid" not in self._values:
+            return np.zeros(self.n_rows, dtype=np.intp), np.zeros(1, dtype=int)
+        return _encode("qid", self._values["qid"])
+
+    @property
+    def query(self):
+        """Code of the query of each row."""
+        return self._queries[0]
+
+    @property
+    def query_ids(self):
+        """The ids that the codes of queries stand for."""
+        return self._queries[1]
+
+    @cached_property
+    def list_(self):
+        """Code of the (query, session) of each row, in the order of the queries."""
+        if "session" not in self._values:
+            return self.query
+        code, ids = _encode("session", self._values["session"])
+        return encode(self.query * len(ids) + code)[0]
+
+    @cached_property
+    def bias(self):
+        """Code of the bias factor of each row (-1 where not shown), and the factors."""
+        values = self._values.get("bias", self.position)[self.shown]
+        shown_codes, factors = encode(values.astype(np.int64, copy=False))
+        codes = np.full(self.n_rows, -1, dtype=np.intp)
+        codes[self.shown] = shown_codes
+        return codes, factors
+
+    @cached_property
+    def user(self):
+        """Code of the user of each row, and the ids of the users."""
+        if "user" not in self._values:
+            return np.zeros(self.n_rows, dtype=np.intp), np.zeros(1, dtype=int)
+        return _encode("user", self._values["user"])
+
+    def documents(self, features=None, rows=slice(None)):
+        """The document of each row: the pair (query, id), or equal features without ids.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_rows, n_features), default=None
+            Read from X where they are needed and not given.
+        rows : index, default=all
+            The rows whose documents are wanted.
+
+        Returns
+        -------
+        documents : Documents
+        """
+        doc = self._values.get("doc")
+        if doc is None:
+            features = _features_of(self._X) if features is None else features
+            return Documents(*equal_rows(features[rows]), None)
+        code, ids = _encode("doc", doc[rows])
+        ids = pd.Index(ids, name="doc", tupleize_cols=False)
+        if self._scope == "global" or "qid" not in self._values:
+            return Documents(code, first_rows(code, len(ids)), ids)
+        code, pairs = encode(self.query[rows] * len(ids) + code)
+        query, doc = np.divmod(pairs, len(ids))
+        queries = pd.Index(self.query_ids, tupleize_cols=False)
+        index = pd.MultiIndex([queries, ids], [query, doc], names=["qid", "doc"])
+        return Documents(code, first_rows(code, len(pairs)), index)
+
+    def warn_about_features(self, features, names):
+        """Warn of features that are the clicks, or whose name is almost that of a role.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_rows, n_features)
+        names : sequence of shape (n_features,)
+        """
+        for name in names:
+            role = _LOOKS_LIKE.get(str(name).lower())
+            if role is not None and self._values.get(role) is None:
+                _warn_about_name(name, role)
+        for column in _equal_columns(features, self.click):
+            warn_user(
+                f"The feature {names[column]!r} equals y in every row: a model that reads the "
+                "clicks as a feature learns nothing else, and has none when it serves. Drop the "
+                "column, or pass its name as y.",
+                ClickDataWarning,
+            )
+
+
+class Documents(NamedTuple):
+    """Documents of rows.
+
+    Parameters
+    ----------
+    code : ndarray of shape (n_rows,), int
+    first : ndarray of shape (n_docs,), int
+        The first row of each.
+    ids : Index of shape (n_docs,) or None
+        Of (qid, doc), or of doc where the ids are global or there is one query; None where
+        documents are equal rows of features.
+    """
+
+    code: np.ndarray
+    first: np.ndarray
+    ids: pd.Index | None
+
+
+def _encode(role, values):
+    try:
+        return encode(values)
+    except TypeError as error:
+        raise ValueError(
+            f"The role {role!r} holds values that cannot be ids, such as {values[0]!r} "
+            f"({error}); expected numbers, text or other hashable values."
+        ) from error
+
+
+def first_rows(code, n_codes):
+    """The first row of each code."""
+    first = np.empty(n_codes, dtype=np.intp)
+    first[code[::-1]] = np.arange(len(code))[::-1]
+    return first
+
+
+def _features_of(X):
+    features = read_features(X)
+    if sparse.issparse(features):
+        features = features.toarray()
+    return np.asarray(features, dtype=np.float32)
+
+
+def _as_clicks(X, y):
+    """The clicks as numbers, one per row of X."""
+    n_rows = count_rows(X)
+    y = as_array(y)
+    if y.dtype.kind in "mM":
+        raise ValueError(
+            f"y holds {y.dtype} values; expected clicks (0 or 1) or click rates in [0, 1]."
+        )
+    y = column_or_1d(y, warn=True, dtype=np.float64)
+    if len(y) != n_rows:
+        raise ValueError(
+            f"X has {count_of(n_rows, 'row')} and y has {len(y)}; expected a click per row."
+        )
+    return y
+
+
+def _equal_columns(features, y):
+    """Columns that hold the same numbers as y, if these differ at all."""
+    if y is None or not len(y) or y.min() == y.max():
+        return []
+    head = slice(0, 1000)
+    first = y.astype(np.float32)
+    candidates = np.flatnonzero((features[head] == first[head, None]).all(axis=0))
+    return [column for column in candidates if (features[:, column] == first).all()]
+
+
+def _refuse_without(role, purpose, door):
+    raise ValueError(
+        f"X has no column {role!r} and no {role}= was passed: {door} needs it {purpose}. Rename "
+        f"the column of X that holds it to {role!r}; with arrays, pass {role}= (in a search, call "
+        "sklearn.set_config(enable_metadata_routing=True) first)."
+    )
+
+
+def _warn_without_queries():
+    warn_user(
+        "X has no column 'qid' and no qid was passed: all rows are taken as one query. Rename "
+        "your query column to 'qid', or pass qid=.",
+        MissingRoleWarning,
+    )
+
+
+def _warn_without_positions():
+    warn_user(
+        "X has no column 'position' (nor 'bias'), and no position was passed: rankers take the "
+        "order of the rows in each list as the order in which they were shown, and estimators of "
+        "examination take all rows as examined alike. Add the column 'position' (from 1), or pass "
+        "position=.",
+        MissingRoleWarning,
+    )
+
+
+def _warn_about_name(name, role):
+    what = "the clicks" if role == "y" else f"the role {role!r}"
+    remedy = f"pass it as y, or fit(X, {name!r})" if role == "y" else f"rename it to {role!r}"
+    warn_user(
+        f"The column {name!r} is read as a feature, but its name looks like {what}. If it is, "
+        f"{remedy}; otherwise give it another name.",
+        MissingRoleWarning,
+    )
