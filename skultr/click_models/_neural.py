@@ -16,8 +16,7 @@ from .._torch._lists import ListDataset
 from .._torch._losses import LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
-from ..rankers._ranker import BaseRanker
-from ._model import TableClickModel
+from ._model import BaseClickModel, TableClickModel
 from ._sequences import DocumentTable, ExaminationReader, ListReader, SequenceModule
 
 __all__ = ["CACMModel", "NCMModel"]
@@ -74,7 +73,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         return self.relevance == "network"
 
     def _fold(self, log):
-        return BaseRanker._fold(self, log)
+        return BaseClickModel._fold(self, log)
 
     def _encoder(self, log, n_out):
         if self.relevance == "network":
