@@ -17,30 +17,35 @@ __all__ = [
 ]
 
 
-def warn_unless_identifiable(log, network):
+#: What ties components of bias factors together where no document does.
+_TIES = {
+    "network": "What ties them together is only the network, which gives similar features similar "
+    "relevance: the log cannot confirm it.",
+    "start": "The relevance of documents in different components cannot be compared: where "
+    "training starts decides it.",
+    "prior": "The relevance of documents in different components cannot be compared: the prior "
+    "decides it, which takes the mean document of each for the same.",
+}
+
+
+def warn_unless_identifiable(log, tie):
     """Warn where no document ties the bias factors of a log together.
 
     Parameters
     ----------
     log : ClickLog
-    network : bool
-        Whether relevance is a function of the features, which then is all that ties them.
+    tie : {"network", "start", "prior"}
+        What then decides how relevance compares: that it is a function of the features, where the
+        fit starts, or a prior of the documents.
     """
     rows = log.shown
     n_factors = len(log.bias_values)
     n_components, _ = factor_components(log.doc[rows], log.bias[rows], n_factors)
     if n_components == 1:
         return
-    consequence = (
-        "What ties them together is only the network, which gives similar features similar "
-        "relevance: the log cannot confirm it."
-        if network
-        else "The relevance of documents in different components cannot be compared: where "
-        "training starts decides it."
-    )
     warn_user(
         f"The log does not determine relevance: its {n_factors} bias factors fall into "
-        f"{n_components} components, and no document was shown in two of them. {consequence} "
+        f"{n_components} components, and no document was shown in two of them. {_TIES[tie]} "
         "See IdentifiabilityGraph.from_log(X).summary() in skultr.identifiability; repair the log "
         "with IdentifiabilityRepair, or filter NotIdentifiableWarning where you have decided so.",
         NotIdentifiableWarning,

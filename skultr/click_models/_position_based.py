@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._cells import Cells
+from .._log._factors import warn_unless_identifiable
 from .._models._browsing import (
     draw_ubm_clicks,
     pbm_click_probability,
@@ -154,6 +155,11 @@ class PBMModel(ReadsFactors, _ProductModel):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Warns
+    -----
+    NotIdentifiableWarning
+        If the log does not determine relevance.
+
     See Also
     --------
     skultr.rankers.TwoTowerRanker : The same model as a ranker, without a prior.
@@ -183,6 +189,8 @@ class PBMModel(ReadsFactors, _ProductModel):
     _reads_clicks = False
 
     def _fit(self, log, task):
+        # A prior makes an estimate of any log, but is no evidence.
+        warn_unless_identifiable(log, "prior" if self.solver == "em" else "network")
         self._remember_factors(log)
         cells = self._count_cells(log)
         known = self._known_relevance(log, task)
