@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
+from ._log._reader import read
 from ._log._roles import count_rows, is_frame, read_role
-from ._log._segments import encode
 from ._sklearn import safe_indexing
 from .exceptions import ClickDataWarning, warn_user
 
@@ -399,14 +399,11 @@ def _carrier(arrays, qid):
 
 
 def _query_codes(X, groups, qid):
-    given = groups if qid is None else qid
-    ids = read_role(X, "qid", given)
-    if ids is None:
+    rows = read(X, roles={"qid": groups if qid is None else qid}, reads=("qid",))
+    if rows["qid"] is None:
         raise ValueError(
             "X has no column 'qid' and neither groups= nor qid= was passed: there are no queries "
             "to keep whole. Rename the query column of X to 'qid', or pass one of them (in a "
             "search: sklearn.set_config(enable_metadata_routing=True))."
         )
-    if not len(ids):
-        raise ValueError("X has no rows; expected at least one query for each part.")
-    return np.asarray(encode(ids)[0])
+    return rows.query

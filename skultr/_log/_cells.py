@@ -174,9 +174,7 @@ def count_cells(rows, *, user=None, arm=None):
             )
     at = slice(None) if shown.all() else np.flatnonzero(shown)
     bias, bias_values = rows.bias if rows.has_places else _one_factor(rows.n_rows)
-    used, bias = _used_codes(bias[at], len(bias_values))
-    users = None if user is None else user[at]
-    factor, factors = _code_factors(bias, bias_values[used], users)
+    factor, factors = _code_factors(bias[at], bias_values, None if user is None else user[at])
     query = rows.query[at]
     if arm is None:
         unit, first, unit_ids = rows.documents(rows=at)
@@ -198,12 +196,6 @@ def count_cells(rows, *, user=None, arm=None):
     row_factor = np.full(rows.n_rows, -1, dtype=np.intp)
     row_factor[at] = factor
     return exposures, row_factor
-
-
-def _used_codes(code, n_codes):
-    """The codes that occur, and their numbers among them."""
-    used = np.bincount(code, minlength=n_codes) > 0
-    return np.flatnonzero(used), (np.cumsum(used) - 1)[code]
 
 
 def _one_factor(n_rows):

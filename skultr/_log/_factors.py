@@ -6,6 +6,7 @@ import pandas as pd
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._components import factor_components
 from ._reader import read
+from ._roles import read_role
 
 __all__ = [
     "bias_values",
@@ -17,35 +18,30 @@ __all__ = [
 ]
 
 
-#: What ties components of bias factors together where no document does.
-_TIES = {
-    "network": "What ties them together is only the network, which gives similar features similar "
-    "relevance: the log cannot confirm it.",
-    "start": "The relevance of documents in different components cannot be compared: where "
-    "training starts decides it.",
-    "prior": "The relevance of documents in different components cannot be compared: the prior "
-    "decides it, which takes the mean document of each for the same.",
-}
-
-
-def warn_unless_identifiable(log, tie):
+def warn_unless_identifiable(log, network):
     """Warn where no document ties the bias factors of a log together.
 
     Parameters
     ----------
     log : ClickLog
-    tie : {"network", "start", "prior"}
-        What then decides how relevance compares: that it is a function of the features, where the
-        fit starts, or a prior of the documents.
+    network : bool
+        Whether relevance is a function of the features, which then is all that ties them.
     """
     rows = log.shown
     n_factors = len(log.bias_values)
     n_components, _ = factor_components(log.doc[rows], log.bias[rows], n_factors)
     if n_components == 1:
         return
+    consequence = (
+        "What ties them together is only the network, which gives similar features similar "
+        "relevance: the log cannot confirm it."
+        if network
+        else "The relevance of documents in different components cannot be compared: nothing "
+        "decides it but where training starts, or a prior."
+    )
     warn_user(
         f"The log does not determine relevance: its {n_factors} bias factors fall into "
-        f"{n_components} components, and no document was shown in two of them. {_TIES[tie]} "
+        f"{n_components} components, and no document was shown in two of them. {consequence} "
         "See IdentifiabilityGraph.from_log(X).summary() in skultr.identifiability; repair the log "
         "with IdentifiabilityRepair, or filter NotIdentifiableWarning where you have decided so.",
         NotIdentifiableWarning,
@@ -77,12 +73,13 @@ def factor_codes(known, X, bias, position):
 
 def bias_values(X, bias=None, position=None):
     """The bias factor of each row that is shown, NaN where it is not; an error without any."""
-    rows = read(X, roles={"bias": bias, "position": position}, reads=("position", "bias"))
-    if not rows.has_places:
+    roles = {"bias": bias, "position": position}
+    if all(read_role(X, role, value) is None for role, value in roles.items()):
         raise ValueError(
             "X has neither a column 'bias' nor 'position', and neither was passed: expected the "
             "bias factor that each row is shown under, as in fit."
         )
+    rows = read(X, roles=roles, reads=("position", "bias"))
     values = rows.position if rows["bias"] is None else rows["bias"]
     return np.where(rows.position > 0, values, np.nan)
 

@@ -179,21 +179,21 @@ class Rows:
         _faults.check(raw, called={"click": "y"})
         if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
             _warn_without_queries()
-        if "position" in reads or "bias" in reads:
-            self._check_shown("session" in reads)
+        if self.click is not None or not {"position", "bias"}.isdisjoint(reads):
+            self._check_shown(reads)
 
     def _needs_queries(self, reads):
         """Whether the query matters: lists do, and documents that have names of their own."""
         return "session" in reads or ("doc" in self._values and self._scope == "query")
 
-    def _check_shown(self, in_lists):
-        if not self.has_places:
+    def _check_shown(self, reads):
+        if "position" in reads and not self.has_places:
             _warn_without_positions()
         if self.click is not None and not self.shown.any():
             _faults.NO_ROW_SHOWN.report(0, None, None)
         columns = self._columns()
         _faults.check(columns, set(columns) - {"shown", "served"}, {"click": "y"})
-        if in_lists and self.has_places:
+        if "session" in reads and self.has_places:
             self._check_one_row_per_position()
         if "propensity" in self._values:
             self._check_propensity()

@@ -14,7 +14,6 @@ __all__ = [
     "FIT_ROLES",
     "ROLES",
     "check_container",
-    "check_ids",
     "count_rows",
     "feature_columns",
     "is_frame",
@@ -310,14 +309,3 @@ def _numeric_role(role, value):
             f"{example!r}. Convert the column, or rename it if it is not a {role!r}."
         )
     return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-
-
-def check_ids(name, value):
-    """Ids as they are; an error where one is missing."""
-    missing = pd.isna(value)
-    if missing.any():
-        raise ValueError(
-            f"The role {name!r} is missing in {int(missing.sum())} of {len(value)} rows, first "
-            f"in row {int(missing.argmax())}; expected an id in every row. Fill or drop them."
-        )
-    return value

@@ -190,7 +190,7 @@ class PBMModel(ReadsFactors, _ProductModel):
 
     def _fit(self, log, task):
         # A prior makes an estimate of any log, but is no evidence.
-        warn_unless_identifiable(log, "prior" if self.solver == "em" else "network")
+        warn_unless_identifiable(log, network=self.solver == "gradient")
         self._remember_factors(log)
         cells = self._count_cells(log)
         known = self._known_relevance(log, task)

@@ -89,7 +89,7 @@ class ServedLists:
 
     def __init__(self, X, doc, factor, factors):
         shown = factor >= 0
-        roles = {"doc": doc, "bias": np.where(shown, factor, np.nan)}
+        roles = {"doc": doc, "doc_scope": "global", "bias": np.where(shown, factor, np.nan)}
         nothing = np.empty((len(doc), 0), dtype=np.float32)
         self.log = make_click_log(X, nothing, shown.astype(float), roles=roles).fold()
         self.factors = factors

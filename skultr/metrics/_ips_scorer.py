@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._log._reader import read, take_clicks
-from .._log._roles import FIT_ROLES
+from .._log._roles import FIT_ROLES, read_role
 from .._log._segments import offsets_from_sorted, sort_in_segment
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import row_propensities
@@ -210,7 +210,10 @@ class IPSScorer:
         }
         X, y, _ = take_clicks(X, y, "IPSScorer")
         need = {"qid": "to rank the rows of a query against each other"}
-        rows = read(X, y, sample_weight, roles, need=need, door="IPSScorer")
+        reads = set(FIT_ROLES)
+        if read_role(X, "position", position) is None:  # rows without propensities need no place
+            reads -= {"position"}
+        rows = read(X, y, sample_weight, roles, reads=reads, need=need, door="IPSScorer")
         served = _served(rows)
         if not served.clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)

@@ -10,7 +10,8 @@ from sklearn.utils import check_random_state
 
 from .._log._cells import read_exposures
 from .._log._components import factor_components
-from .._log._roles import check_ids, read_column, read_role
+from .._log._faults import check
+from .._log._roles import read_column, read_role
 from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
@@ -76,7 +77,9 @@ class CurvePropensity(BasePropensity):
 
     def _read_users(self, X, roles):
         if self.user != "user":
-            return check_ids(self.user, read_column(X, self.user))
+            users = read_column(X, self.user)
+            check({"user": users}, called={"user": self.user})
+            return users
         users = read_role(X, "user", roles["user"])
         if users is None:
             raise ValueError(

@@ -198,7 +198,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         return np.where(codes >= 0, chance, 0.0)
 
     def _fit(self, log, task):
-        warn_unless_identifiable(log, "network")
+        warn_unless_identifiable(log, network=True)
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
             self._fit_clicks(training, task)

@@ -36,7 +36,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     _network_gives_probabilities = True
 
     def _fit(self, log, task):
-        warn_unless_identifiable(log, "network" if self.relevance == "network" else "start")
+        warn_unless_identifiable(log, network=self.relevance == "network")
         if self.relevance == "network":
             self._fit_network(log, task)
         else:

@@ -131,7 +131,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     }
 
     def _fit(self, log, task):
-        warn_unless_identifiable(log, "network")
+        warn_unless_identifiable(log, network=True)
         rows = log.shown
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
         training, _ = log.tempered(self.traffic_exponent)

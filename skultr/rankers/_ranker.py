@@ -40,6 +40,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     #: Whether candidates that were never shown change the model; by default they may not.
     _learns_from_never_shown = False
 
+    #: Name of the column of clicks, where ``fit`` took it from X: it is no feature.
+    _click_column = None
+
     # Requested by default: GridSearchCV routes the roles of arrays with no set_fit_request.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
     __metadata_request__score = {"qid": True}

@@ -256,7 +256,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         return np.einsum("ij,ij->i", relevance, vectors[codes])
 
     def _fit(self, log, task):
-        warn_unless_identifiable(log, "network")
+        warn_unless_identifiable(log, network=True)
         self._warn_about_rank(len(log.bias_values))
         self._factors = pd.Index(log.bias_values, name="bias")
         training, _ = log.tempered(self.traffic_exponent)
