@@ -5,14 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ._known_factors import ReadsFactors
+from ._known_factors import KnownFactors, count_cells
 from ._model import TableClickModel
-from ._priors import HasPrior, empirical_beta, posterior_mean
+from ._priors import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 
 __all__ = ["DCTRModel", "RDCTRModel"]
 
 
-class _CountingModel(HasPrior, TableClickModel):
+@dataclass(kw_only=True, eq=False, repr=False)
+class _CountingModel(TableClickModel):
+    prior: object = "empirical"
+
+    _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
     _reads_clicks = False
 
     def _draw(self, parameters, position, bias, rng):
@@ -67,7 +71,7 @@ class DCTRModel(_CountingModel):
         n_docs = len(log.features)
         clicks = np.bincount(log.doc[rows], log.clicks[rows], minlength=n_docs)
         shown = np.bincount(log.doc[rows], log.weight[rows], minlength=n_docs)
-        self.prior_ = self._given_prior() or empirical_beta(clicks, shown)
+        self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)
         self._remember_documents(
             log,
             {"relevance": posterior_mean(0.0, 0.0, self.prior_)},
@@ -79,7 +83,7 @@ class DCTRModel(_CountingModel):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RDCTRModel(ReadsFactors, _CountingModel):
+class RDCTRModel(_CountingModel):
     r"""Document click-through rate at each rank.
 
     P(click) of document d at rank k is its click rate there, with the click rates of all
@@ -134,8 +138,8 @@ class RDCTRModel(ReadsFactors, _CountingModel):
     """
 
     def _fit(self, log, task):
-        cells = self._count_cells(log)
-        self._remember_factors(log)
+        cells = count_cells(log)
+        self._factors = KnownFactors.of_log(log)
         self.prior_ = np.array([self._prior_at(cells, k) for k in range(cells.n_factors)])
         mean = self.prior_[:, 0] / self.prior_.sum(axis=1)
         rate = posterior_mean(cells.clicks, cells.weight, self.prior_[cells.factor].T)
@@ -157,7 +161,7 @@ class RDCTRModel(ReadsFactors, _CountingModel):
         self.examination_ = pd.DataFrame(table, index=pd.Index(log.bias_values, name="bias"))
 
     def _prior_at(self, cells, factor):
-        given = self._given_prior()
+        given = given_prior(self.prior)
         at = cells.factor == factor
         return given or empirical_beta(cells.clicks[at], cells.weight[at])
 
@@ -166,7 +170,7 @@ class RDCTRModel(ReadsFactors, _CountingModel):
         return {**self._parameters_at(place), "document": place}
 
     def _probability(self, parameters, position, bias, clicks):
-        factor = self._factor_codes(bias, parameters["relevance"] > 0)
+        factor = self._factors.codes(bias, parameters["relevance"] > 0)
         # Unseen documents have the place -1, and no key below 0 was remembered.
         key = parameters["document"] * len(self.prior_) + factor
         place = np.searchsorted(self._keys, key)
