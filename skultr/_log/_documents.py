@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ._faults import check
 from ._hashing import match_rows
 from ._roles import read_role
 
@@ -64,9 +65,13 @@ class KnownDocuments:
         ValueError
             If the rows do not say which of several documents they hold.
         """
-        doc = None if self.ids is None else read_role(X, "doc", doc)
-        if doc is not None:
-            return self._places_by_ids(doc, read_role(X, "qid", qid))
+        if self.ids is not None:
+            reads = ("doc",) if self.ids.nlevels == 1 else ("qid", "doc")
+            ids = {role: read_role(X, role, {"qid": qid, "doc": doc}[role]) for role in reads}
+            ids = {role: values for role, values in ids.items() if values is not None}
+            check(ids)
+            if "doc" in ids:
+                return self._places_by_ids(ids["doc"], ids.get("qid"))
         if features is None:
             return None, None
         return self._places_by_features(features), range(len(features))

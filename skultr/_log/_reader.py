@@ -87,10 +87,7 @@ def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=Non
     ValueError
         With what was found, what was expected and what to do.
     """
-    check_container(X)
-    n_rows = count_rows(X)
-    if not n_rows:
-        _faults.NO_ROWS.report(0, None, None)
+    n_rows = _check_rows(X)
     given = roles or {}
     scope = read_scope(X, given.get("doc_scope")) if "doc" in reads else "query"
     values = {role: read_role(X, role, given.get(role)) for role in reads if role != "doc_scope"}
@@ -117,7 +114,7 @@ def take_clicks(X, y, door):
     name : str or None
         Of the column that was taken from X.
     """
-    check_container(X)
+    _check_rows(X)
     if y is None:
         raise ValueError(
             f"{door} requires y to be passed, but the target y is None: pass the clicks (0 or 1) "
@@ -382,6 +379,15 @@ class Documents(NamedTuple):
     ids: pd.Index | None
 
 
+def _check_rows(X):
+    """Number of rows of X, which has some."""
+    check_container(X)
+    n_rows = count_rows(X)
+    if not n_rows:
+        _faults.NO_ROWS.report(0, None, None)
+    return n_rows
+
+
 def _encode(role, values):
     try:
         return encode(values)
@@ -417,7 +423,7 @@ def _as_clicks(X, y):
     y = column_or_1d(y, warn=True, dtype=np.float64)
     if len(y) != n_rows:
         raise ValueError(
-            f"X has {count_of(n_rows, 'row')} and y has {len(y)}; expected a click per row."
+            f"X has {count_of(n_rows, 'row')} and y has {len(y)}; expected one click per row."
         )
     return y
 

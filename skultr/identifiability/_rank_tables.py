@@ -7,6 +7,7 @@ import pandas as pd
 
 from .._log._cells import READS, read_exposures
 from .._log._components import factor_components
+from .._log._reader import take_clicks
 from .._log._roles import is_frame, read_column, read_role
 from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, NotIdentifiableError, python_value, warn_user
@@ -72,14 +73,7 @@ def read_table(X, y, rows, bias, n_groups, rng):
             f"X is a {type(X).__name__}; expected the log as a frame (pandas, Polars or "
             "PyArrow) with the columns 'qid' and 'position', and 'doc' or features."
         )
-    if not X.shape[0]:
-        raise ValueError("X has no row; expected a log with clicks.")
-    y = as_array(y)
-    if y.shape != (X.shape[0],):
-        raise ValueError(
-            f"y has shape {y.shape}; expected one click (or click rate) for each row of X, that "
-            f"is ({X.shape[0]},)."
-        )
+    X, y, _ = take_clicks(X, y, "factor_rank")
     if bias is None and read_role(X, "position") is None and read_role(X, "bias") is None:
         raise ValueError(
             "X has neither a column 'position' nor 'bias': there are no click rates to compare. "
@@ -173,7 +167,8 @@ def _check_counts(exposures):
             raise ValueError(
                 f"A document has {values[bad[0]]:g} {name} at one bias factor; expected whole "
                 "numbers, because the noise of a click rate follows from counts. Pass clicks of "
-                "0 or 1 (or clicks / impressions, with the column 'impressions'), unweighted."
+                "0 or 1 (or clicks / impressions, with the column 'impressions'), unweighted; "
+                "grades above 1 are no counts."
             )
     if exposures.weight.max() >= _LARGEST_COUNT:
         raise ValueError(
