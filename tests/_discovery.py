@@ -3,14 +3,16 @@
 import importlib
 import inspect
 import pkgutil
+from inspect import signature
 
 from lightgbm import LGBMRegressor
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 import skultr
 from skultr.rankers import HeckmanRanker, IPSRanker
+from skultr.simulation import User
 
 #: Members that train in no batches, of which the checks of a ranker could not know.
 RANK_MEMBERS = [("ips", IPSRanker(estimator=Ridge())), ("heckman", HeckmanRanker())]
@@ -24,18 +26,29 @@ _ARGUMENTS = {
 }
 
 
-def public_estimators():
-    """Instances of all public estimators, sorted by name."""
+def public_names():
+    """Public functions, classes and constants, by "module.name" without "skultr."."""
     found = {}
-    for info in pkgutil.walk_packages(skultr.__path__, "skultr."):
-        if any(part.startswith("_") for part in info.name.split(".")):
+    below = (info.name for info in pkgutil.walk_packages(skultr.__path__, "skultr."))
+    for home in ("skultr", *below):
+        if any(part.startswith("_") for part in home.split(".")):
             continue
-        module = importlib.import_module(info.name)
+        module = importlib.import_module(home)
         for name in getattr(module, "__all__", ()):
             item = getattr(module, name)
-            if inspect.isclass(item) and issubclass(item, BaseEstimator):
-                found[name] = item
-    return [_instance(found[name]) for name in sorted(found)]
+            if not (name.startswith("_") or inspect.ismodule(item)):
+                found[f"{home}.{name}".removeprefix("skultr.")] = item
+    return found
+
+
+def _public_classes(base):
+    classes = {item for item in public_names().values() if inspect.isclass(item)}
+    return sorted((cls for cls in classes if issubclass(cls, base)), key=lambda cls: cls.__name__)
+
+
+def public_estimators():
+    """Instances of all public estimators, sorted by name."""
+    return [_instance(cls) for cls in _public_classes(BaseEstimator)]
 
 
 def public_rankers():
@@ -55,6 +68,34 @@ def public_click_models():
     from skultr.click_models._model import BaseClickModel
 
     return [model for model in public_estimators() if isinstance(model, BaseClickModel)]
+
+
+def public_propensities():
+    """Instances of all public estimators of examination, for one user and for several."""
+    from skultr.propensity._propensity import BasePropensity
+
+    common = [each for each in public_estimators() if isinstance(each, BasePropensity)]
+    own = [clone(each) for each in common if "user" in each.get_params()]
+    for each in own:
+        settings = {"user": "user", "relevance": "embedding", "arm": "arm"}
+        known = each.get_params()
+        each.set_params(**{name: value for name, value in settings.items() if name in known})
+    return [*common, *own]
+
+
+def public_users():
+    """Instances of all public users, with their defaults."""
+    classes = _public_classes(User)
+    return [cls() for cls in classes if not inspect.isabstract(cls)]
+
+
+def public_metrics():
+    """All public metrics of rankings: functions of relevance, scores and query ids."""
+    return {
+        name.removeprefix("metrics.").removesuffix("_score"): item
+        for name, item in public_names().items()
+        if inspect.isfunction(item) and {"y_score", "qid", "k"} <= {*signature(item).parameters}
+    }
 
 
 def _instance(cls):

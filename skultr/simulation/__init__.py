@@ -1,8 +1,8 @@
 """Click logs with known truth: policies that rank, users who click.
 
 :func:`simulate_clicks` shows documents (of :mod:`skultr.datasets`) to users and returns the log,
-the clicks, and the truth behind them. Nothing here knows an estimator, and no estimator knows
-this folder.
+the clicks, and the truth that they were drawn from. Estimators and this folder never import each
+other.
 """
 
 from .._models._browsing import EYE_TRACKING, TIANGONG_CLICK_MATRIX
@@ -20,6 +20,7 @@ from ._policies import (
     production_scores,
 )
 from ._population import UserPopulation
+from ._protocols import Policy, User
 from ._sequential import CascadeUser, CCMUser, DBNUser, DCMUser, UBMUser
 from ._shift import ShiftedLogs, simulate_shift
 from ._users import (
@@ -42,6 +43,7 @@ __all__ = [
     "MixtureDBNUser",
     "MixturePolicy",
     "PlackettLucePolicy",
+    "Policy",
     "PositionBasedUser",
     "ShiftedLogs",
     "ShufflePolicy",
@@ -50,6 +52,7 @@ __all__ = [
     "TrustBiasUser",
     "UBMUser",
     "UniformPolicy",
+    "User",
     "UserPopulation",
     "hidden_signal_scores",
     "make_disconnected_log",

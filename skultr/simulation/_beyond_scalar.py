@@ -1,12 +1,13 @@
-"""Users whose clicks are not examination times relevance: no one number a position explains them.
+"""Users whose P(click) is not examination times relevance, which most methods assume."""
 
-Both fit in with the other users of :func:`simulate_clicks`; they are apart because what they
-break is what most of unbiased learning to rank assumes.
-"""
+from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._models._browsing import (
     TIANGONG_CLICK_MATRIX,
@@ -14,6 +15,8 @@ from .._models._browsing import (
     trust_affine,
     trust_click_probability,
 )
+from ._given import are_probabilities, as_floats, curve_at, cut
+from ._protocols import Floats, Ints, User
 from ._users import PositionBasedUser
 
 __all__ = ["ClickMatrixUser", "TrustBiasUser"]
@@ -21,16 +24,16 @@ __all__ = ["ClickMatrixUser", "TrustBiasUser"]
 
 @dataclass(frozen=True, eq=False)
 class TrustBiasUser(PositionBasedUser):
-    """A user who trusts the ranking: what stands high is clicked more than it deserves.
+    """A user who trusts the ranking: irrelevant documents at the top are clicked as well.
 
-    Position k is examined with probability θ_k. What is examined and relevant is clicked with
-    probability ε⁺_k, and what is examined and *not* relevant with ε⁻_k, which is high at the top
-    of the page. With relevance r, P(click) = θ_k (ε⁺_k r + ε⁻_k (1 − r)) = α_k r + β_k: an affine
-    function of relevance at each position. Because of β_k no examination curve makes the click
-    rates of positions proportional, and a model that divides by one is misspecified.
+    Position k is examined with probability θ_k. An examined document is clicked with probability
+    ε⁺_k if it is relevant and ε⁻_k if it is not; ε⁻ is large at the top of the page. With
+    relevance r, P(click) = θ_k (ε⁺_k r + ε⁻_k (1 − r)) = α_k r + β_k: an affine function of
+    relevance at each position. Because of β_k the click rates of two positions are not
+    proportional, and a model that divides by an examination probability is misspecified.
 
     The truth of :func:`simulate_clicks` has ``alpha`` and ``beta``, of shape (n_positions,);
-    its ``examination`` is θ. The study by Chen et al. takes relevance from 0 to 1, which is
+    its ``examination`` is θ. The study by Chen et al. uses relevance from 0 to 1, which is
     ``simulate_clicks(noise=0.0)``.
 
     Parameters
@@ -39,8 +42,8 @@ class TrustBiasUser(PositionBasedUser):
 default='eye-tracking'
         θ, P(examined) by position; see :class:`PositionBasedUser`.
     trust_positive : array-like of shape (n_positions,) or float, default=None
-        ε⁺, P(clicked | examined, relevant) by position, or one number for all. By default
-        1 − (k + 1) / 100 at position k: 0.98, 0.97, 0.96, ...
+        ε⁺, P(clicked | examined, relevant) by position, or one number for all positions. By
+        default 1 − (k + 1) / 100 at position k: 0.98, 0.97, 0.96, ...
     trust_negative : array-like of shape (n_positions,) or float, default=None
         ε⁻, P(clicked | examined, not relevant), at most ε⁺. By default 0.65 / k: 0.65, 0.325,
         0.217, ...
@@ -49,7 +52,7 @@ default='eye-tracking'
     ------
     ValueError
         If a probability lies outside [0, 1], ε⁻ lies above ε⁺, or a curve is not known as deep as
-        the lists. The default ε⁺ ends at position 98, behind which it would fall below ε⁻.
+        the lists. The default ε⁺ ends at position 98; at later positions it would be below ε⁻.
 
     Notes
     -----
@@ -75,7 +78,7 @@ default='eye-tracking'
     >>> alpha.round(3), beta.round(3)
     (array([0.224, 0.393, 0.357, 0.268]), array([0.442, 0.198, 0.104, 0.055]))
 
-    What is irrelevant is clicked more often at the top than what is relevant further down:
+    An irrelevant document at the top is clicked more often than a relevant one at position 4:
 
     >>> clicks = TrustBiasUser().click(
     ...     np.tile([0.0, 0.0, 0.0, 1.0], (100_000, 1)), np.random.default_rng(0)
@@ -84,33 +87,27 @@ default='eye-tracking'
     [0.44, 0.2, 0.1, 0.32]
     """
 
-    trust_positive: object = None
-    trust_negative: object = None
+    trust_positive: ArrayLike | None = None
+    trust_negative: ArrayLike | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("trust_positive", "trust_negative"):
             self._check_trust(name)
-        given = (self.trust_positive, self.trust_negative)
-        # As deep as both are known: what the user is asked for later may be shorter.
-        depth = min([len(curve) for curve in given if np.ndim(curve)], default=1)
-        self._trust_at(depth)
+        given = [as_floats(curve) for curve in (self.trust_positive, self.trust_negative)]
+        # Compared as deep as both curves are known: the lists may be shorter.
+        self._trust_at(min([len(curve) for curve in given if curve.ndim], default=1))
 
-    def _check_trust(self, name):
+    def _check_trust(self, name: str) -> None:
         given = getattr(self, name)
-        if given is None:
-            return
-        try:
-            curve = np.array(given, dtype=float)
-        except (TypeError, ValueError):
-            curve = np.empty(0)
-        if curve.ndim > 1 or not curve.size or not ((curve >= 0) & (curve <= 1)).all():
+        curve = as_floats(given)
+        if given is not None and (curve.ndim > 1 or not are_probabilities(curve)):
             raise ValueError(
-                f"{name} must be one probability in [0, 1] a position, one for all positions, or "
-                f"None for the default curve; got {given!r}."
+                f"{name} must be one probability in [0, 1] per position, one for all positions, "
+                f"or None for the default curve; got {given!r}."
             )
 
-    def affine_at(self, n_positions):
+    def affine_at(self, n_positions: int) -> tuple[Floats, Floats]:
         """α and β at positions 1, ..., ``n_positions``, where P(click) = α_k r + β_k.
 
         Parameters
@@ -128,108 +125,71 @@ default='eye-tracking'
         """
         return trust_affine(self.examination_at(n_positions), *self._trust_at(n_positions))
 
-    def truth_at(self, n_positions):
-        """What the truth of :func:`simulate_clicks` says about this user.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        truth : dict of str to ndarray
-            ``alpha`` and ``beta``; see :meth:`affine_at`.
-        """
+    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
+        """``alpha`` and ``beta`` of :meth:`affine_at`; see :meth:`User.truth_at`."""
         alpha, beta = self.affine_at(n_positions)
         return {"alpha": alpha, "beta": beta}
 
-    def click(self, relevance_probability, rng):
-        """Draw the clicks of sessions.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(relevant) of what each position shows. Where it shows nothing, any number may stand,
-            and the click that is drawn there means nothing.
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        clicks : ndarray of shape (n_sessions, n_positions), bool
-        """
+    def click_probability(self, relevance_probability: Floats) -> Floats:
+        """P(click) = α_k r + β_k at each position; see :meth:`User.click_probability`."""
         n_positions = relevance_probability.shape[1]
-        probability = trust_click_probability(
+        return trust_click_probability(
             relevance_probability, self.examination_at(n_positions), *self._trust_at(n_positions)
         )
-        return rng.random(probability.shape) < probability
 
-    def _trust_at(self, n_positions):
+    def _trust_at(self, n_positions: int) -> tuple[Floats, Floats]:
         """ε⁺ and ε⁻ at positions 1, ..., n_positions."""
         position = np.arange(1, n_positions + 1)
-        positive = self._trust_curve("trust_positive", 1 - (position + 1) / 100)
-        negative = self._trust_curve("trust_negative", 0.65 / position)
+        positive, negative = 1 - (position + 1) / 100, 0.65 / position
+        if self.trust_positive is not None:
+            positive = curve_at("trust_positive", self.trust_positive, n_positions)
+        if self.trust_negative is not None:
+            negative = curve_at("trust_negative", self.trust_negative, n_positions)
         below = positive < negative
         if below.any():
             k = int(below.argmax())
             raise ValueError(
                 f"At position {k + 1} trust_positive is {positive[k]:g} and trust_negative "
-                f"{negative[k]:g}; expected trust_positive to be at least trust_negative, or what "
-                "is not relevant would be clicked more than what is. Pass both curves, or show "
-                "fewer positions."
+                f"{negative[k]:g}; expected trust_positive to be at least trust_negative, or "
+                "irrelevant documents would be clicked more often than relevant ones. Pass both "
+                "curves, or show fewer positions."
             )
         return positive, negative
 
-    def _trust_curve(self, name, default):
-        """A curve as deep as its default."""
-        given = getattr(self, name)
-        if given is None:
-            return default
-        curve = np.array(given, dtype=float)
-        if not curve.ndim:
-            return np.full(len(default), curve)
-        if len(default) > len(curve):
-            raise ValueError(
-                f"{name} is given for {len(curve)} positions, but the lists have n_positions="
-                f"{len(default)}. Pass a probability for each, or one number for all; or show "
-                "fewer positions."
-            )
-        return curve[: len(default)]
-
 
 @dataclass(frozen=True, eq=False)
-class ClickMatrixUser:
-    """A user whose P(click) is read off a table of grades and positions.
+class ClickMatrixUser(User):
+    """A user whose P(click) comes from a table of grades and positions.
 
-    No assumption joins grade and position: each pair has a click rate of its own, for example one
-    that was counted on a real log. If the table has rank one, this is a user of the examination
-    hypothesis; the table of TianGong-ST has rank five, so that a model with one number a position
-    cannot be right about it.
+    No assumption connects grade and position: each pair has its own click rate, for example the
+    rate counted on a real log. If the table has rank one, P(click) is examination times
+    relevance; the table of TianGong-ST has rank five, so that a model with one number per
+    position is misspecified.
 
-    This user reads the *grades* of :func:`simulate_clicks`, from 0, in place of the relevance
-    probabilities: ``noise``, ``max_grade`` and ``gain`` have no effect on the clicks (the grades
-    must lie within ``max_grade`` all the same), and ``truth.relevance_probability``, which they
-    make, is not what this user clicks by. The truth has ``click_matrix``, of shape
-    (n_grades, n_positions).
+    This user reads the *grades* of the documents, from 0, in place of the relevance
+    probabilities. ``noise``, ``max_grade`` and ``gain`` of :func:`simulate_clicks`, and
+    ``truth.relevance_probability``, therefore have no effect on the clicks (but the grades must
+    not exceed ``max_grade``). The truth has ``click_matrix``, of shape (n_grades, n_positions).
 
     Parameters
     ----------
     matrix : 'tiangong' or array-like of shape (n_grades, n_positions), default='tiangong'
-        P(click) of a document of grade 0, 1, ... at position 1, 2, ... The string stands for
+        P(click) of a document of grade 0, 1, ... at position 1, 2, ... The string means
         :data:`TIANGONG_CLICK_MATRIX` (5 grades, 10 positions).
 
     Raises
     ------
     ValueError
         If the matrix does not hold probabilities, or is 0 everywhere; in :func:`simulate_clicks`
-        also if a grade is not the number of one of its rows, or the lists are longer than its
-        rows.
+        also if the matrix has no row for a grade, or fewer columns than the lists have
+        positions.
 
     Notes
     -----
     On TianGong-ST the click rate does not rise with the grade at most positions (at the first:
-    0.59, 0.50, 0.54, 0.61, 0.74). The best predictor of clicks is then not a ranker that orders by
-    grade, and clicks at a single position order the grades wrongly although no position bias
-    stands between them.
+    0.59, 0.50, 0.54, 0.61, 0.74). A ranker that orders by grade is then not the best predictor of
+    clicks, and the clicks at a single position order the grades wrongly, although they have no
+    position bias.
 
     References
     ----------
@@ -248,19 +208,23 @@ class ClickMatrixUser:
     array([1.   , 0.208, 0.168, 0.072, 0.037])
     """
 
-    matrix: object = "tiangong"
+    matrix: ArrayLike = "tiangong"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         matrix = self._matrix()
-        fits = matrix.ndim == 2 and matrix.size
-        if not fits or not ((matrix >= 0) & (matrix <= 1)).all() or not matrix.any():
+        table = matrix.ndim == 2 and bool(matrix.size)
+        if not table or not are_probabilities(matrix) or not matrix.any():
             raise ValueError(
                 "matrix must be 'tiangong' or a table of shape (n_grades, n_positions) of "
                 "probabilities in [0, 1] that are not all 0; got "
-                + (f"the shape {matrix.shape} with other values." if fits else f"{self.matrix!r}.")
+                + (
+                    f"the shape {matrix.shape} with other values."
+                    if table
+                    else f"{self.matrix!r}."
+                )
             )
 
-    def click_matrix_at(self, n_positions):
+    def click_matrix_at(self, n_positions: int) -> Floats:
         """P(click) by grade at positions 1, ..., ``n_positions``.
 
         Parameters
@@ -276,15 +240,14 @@ class ClickMatrixUser:
         ValueError
             If the matrix has fewer positions.
         """
-        return self._shown(self._matrix(), n_positions)
+        return self._cut(self._matrix(), n_positions)
 
-    def examination_at(self, n_positions):
-        """What a model with one number a position would see, at best.
+    def examination_at(self, n_positions: int) -> Floats:
+        """Position factor of the best approximation of rank one, relative to its largest value.
 
-        The position factor of the matrix's best approximation of rank one (in least squares, all
-        grades alike), relative to its largest value: the first position's, for TianGong-ST. If
-        the matrix has rank one this *is* the examination, up to its scale. Otherwise there is
-        none, and this is a point of comparison, not a truth.
+        The approximation is that in least squares, with equal weight for all grades and
+        positions of the whole matrix. If the matrix has rank one, this *is* the examination, up
+        to its scale. Otherwise there is no examination, and this is a reference, not a truth.
 
         Parameters
         ----------
@@ -293,7 +256,6 @@ class ClickMatrixUser:
         Returns
         -------
         examination : ndarray of shape (n_positions,)
-            The first values of the curve for the whole matrix, whatever is shown.
 
         Raises
         ------
@@ -302,28 +264,18 @@ class ClickMatrixUser:
         """
         # The leading singular vector of a matrix without negative values has one sign.
         curve = np.abs(np.linalg.svd(self._matrix(), full_matrices=False)[2][0])
-        return self._shown(curve / curve.max(), n_positions)
+        return self._cut(curve / curve.max(), n_positions)
 
-    def truth_at(self, n_positions):
-        """What the truth of :func:`simulate_clicks` says about this user.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        truth : dict of str to ndarray
-            ``click_matrix``; see :meth:`click_matrix_at`.
-        """
+    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
+        """``click_matrix`` of :meth:`click_matrix_at`; see :meth:`User.truth_at`."""
         return {"click_matrix": self.click_matrix_at(n_positions)}
 
-    def read_grades(self, grade):
-        """Rows of the matrix that the grades of documents stand for.
+    def read_grades(self, grade: ArrayLike) -> Ints:
+        """Rows of the matrix that belong to the grades of documents.
 
         Parameters
         ----------
-        grade : ndarray of shape (n_documents,)
+        grade : array-like of shape (n_documents,)
 
         Returns
         -------
@@ -345,38 +297,15 @@ class ClickMatrixUser:
             )
         return grade.astype(np.int64)
 
-    def click(self, grade, rng):
-        """Draw the clicks of sessions.
+    def click_probability(self, grade: Ints) -> Floats:
+        """P(click) by position; 0 where the grade is -1. See :meth:`User.click_probability`."""
+        return matrix_click_probability(grade, self.click_matrix_at(grade.shape[1]))
 
-        Parameters
-        ----------
-        grade : ndarray of shape (n_sessions, n_positions), int
-            Grade of what each position shows; -1 where it shows nothing.
-        rng : numpy.random.Generator
+    def _cut(self, values: Floats, n_positions: int) -> Floats:
+        return cut("The click matrix", values, n_positions, "a matrix with more columns")
 
-        Returns
-        -------
-        clicks : ndarray of shape (n_sessions, n_positions), bool
-        """
-        probability = matrix_click_probability(grade, self.click_matrix_at(grade.shape[1]))
-        return rng.random(probability.shape) < probability
-
-    def _shown(self, values, n_positions):
-        """The columns of the first n_positions."""
-        known = values.shape[-1]
-        if n_positions > known:
-            raise ValueError(
-                f"The click matrix is given for {known} positions, but the lists have "
-                f"n_positions={n_positions}. Pass matrix= with a column for each, or show fewer "
-                "positions."
-            )
-        return values[..., :n_positions]
-
-    def _matrix(self):
+    def _matrix(self) -> Floats:
         if isinstance(self.matrix, str):
-            # Any other string becomes a table that no check lets pass.
+            # Every other string becomes a table that the check refuses.
             return np.array(TIANGONG_CLICK_MATRIX if self.matrix == "tiangong" else [[]])
-        try:
-            return np.array(self.matrix, dtype=float)
-        except (TypeError, ValueError):
-            return np.empty(0)
+        return as_floats(self.matrix)

@@ -1,16 +1,21 @@
-"""Click logs that no click can cure: bias factors in a chosen number of components."""
+"""Click logs whose bias factors have a chosen number of connected components."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from numbers import Integral
 from operator import index
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils import Bunch, check_random_state
 
 from .._log._components import factor_components
 from .._models._browsing import pbm_click_probability
 from .._sklearn import Interval, validate_params
 from ._generate import SimulatedLog
+from ._protocols import Ints
 from ._users import PositionBasedUser, relevance_probability
 
 __all__ = ["make_disconnected_log"]
@@ -21,7 +26,7 @@ _OF_THE_PAPER = {
     3: ((1, 2, 3, 4), (5, 6, 7), (8, 9, 10)),
     4: ((1, 2, 3), (4, 5, 6), (7, 8), (9, 10)),
 }
-#: Times that documents are dealt again until their positions hang together.
+#: Draws of pages at most until their positions are connected.
 _MAX_DEALS = 1_000
 
 
@@ -41,24 +46,24 @@ _MAX_DEALS = 1_000
     prefer_skip_nested_validation=True,
 )
 def make_disconnected_log(
-    n_components=2,
+    n_components: int = 2,
     *,
-    n_documents=10_000,
-    n_queries=1_150,
-    n_positions=10,
-    components=None,
-    n_impressions=1_000_000,
-    examination="eye-tracking",
-    noise=0.1,
-    max_grade=4,
-    random_state=None,
-):
-    """A click log whose positions fall into the given number of components.
+    n_documents: int = 10_000,
+    n_queries: int = 1_150,
+    n_positions: int = 10,
+    components: Sequence[Sequence[int]] | None = None,
+    n_impressions: int | None = 1_000_000,
+    examination: ArrayLike = "eye-tracking",
+    noise: float = 0.1,
+    max_grade: int = 4,
+    random_state: int | np.random.RandomState | None = None,
+) -> SimulatedLog:
+    """A click log whose positions have the given number of connected components.
 
-    Two positions are linked where a document was shown at both. Only within a component can
-    clicks tell relevance from examination: with more than one, all examinations of a component
-    may be halved and the relevance of its documents doubled, and the clicks stay the same. One
-    component is the control: there, relevance is determined up to one common factor.
+    Two positions are linked if a document was shown at both. Clicks separate relevance from
+    examination only within a component: with more than one, all examinations of a component may
+    be halved and the relevance of its documents doubled without a change of any click rate. With
+    one component relevance is determined up to one common factor.
 
     The defaults are the fully synthetic study of Chen et al. (2024): documents of five grades,
     each known by its id alone, result pages of ten, position-based users.
@@ -66,23 +71,23 @@ def make_disconnected_log(
     Parameters
     ----------
     n_components : int, default=2
-        Number of components. With ten positions, 2 to 4 stand for the components of the paper:
+        Number of components. With ten positions, 2 to 4 mean the components of the paper:
         {1-4}, {5-10}; {1-4}, {5-7}, {8-10}; {1-3}, {4-6}, {7, 8}, {9, 10}. Otherwise the
         positions are cut into runs whose lengths differ by at most 1.
     n_documents : int, default=10_000
         Each is shown at least once, and belongs to one component. Components share the documents
         in proportion to their positions.
     n_queries : int, default=1_150
-        Result pages, one a query. Fewer slots (queries times positions) than documents are an
-        error: it is documents that recur which link positions.
+        Result pages, one per query. Fewer slots (queries times positions) than documents are an
+        error, because only documents that recur link positions.
     n_positions : int, default=10
         Documents on each page.
     components : sequence of sequences of int, default=None
-        The positions (from 1) of each component, in place of ``n_components`` and
-        ``n_positions``, which are then ignored. Each position must be in exactly one component.
+        The positions (from 1) of each component; replaces ``n_components`` and ``n_positions``.
+        Each position must be in exactly one component.
     n_impressions : int or None, default=1_000_000
-        How often each page is served, that is, each (document, position) row seen. None for
-        infinitely often: the clicks are then their probabilities.
+        Impressions of each page, and so of each row. None means infinitely many: the click rates
+        are then the click probabilities.
     examination : 'eye-tracking', array-like of shape (n_positions,) or float, \
 default='eye-tracking'
         P(examined) by position, as in :class:`PositionBasedUser`.
@@ -91,16 +96,16 @@ default='eye-tracking'
     max_grade : int, default=4
         Grades are uniform over 0, ..., ``max_grade``; see :func:`relevance_probability`.
     random_state : int, RandomState instance or None, default=None
-        Pass an int for the same log in every call. Grades, pages and clicks have streams of
-        their own: with the same int, another ``n_impressions`` is the same log with more clicks,
-        and another ``n_components`` has the same grades.
+        Pass an int to get the same log in every call. Grades, pages and clicks have separate
+        random streams: with the same int, another ``n_impressions`` gives the same pages, and
+        another ``n_components`` the same grades.
 
     Returns
     -------
     X : pandas.DataFrame of shape (n_queries * n_positions, 5)
-        The log, one row a document on a page, sorted by query and position: ``qid``, ``doc``,
+        The log, one row per document on a page, sorted by query and position: ``qid``, ``doc``,
         ``position`` (from 1), ``impressions`` and ``relevance`` (the grade, which no model reads
-        in ``fit``). No features: a document has its id.
+        in ``fit``). There are no features.
     clicks : ndarray of shape (n_queries * n_positions,)
         Click rate of each row.
     truth : Bunch
@@ -113,7 +118,7 @@ default='eye-tracking'
     ------
     ValueError
         If ``components`` is not a partition of the positions, or the documents are too few to
-        fill a page or too many to link the positions.
+        fill a page, or too many for any to recur and link the positions.
 
     See Also
     --------
@@ -164,7 +169,7 @@ default='eye-tracking'
     return SimulatedLog(X, of_clicks.binomial(n_impressions, probability) / n_impressions, truth)
 
 
-def _log_frame(doc, grade, n_impressions):
+def _log_frame(doc: Ints, grade: Ints, n_impressions: int) -> pd.DataFrame:
     n_queries, n_positions = doc.shape
     return pd.DataFrame(
         {
@@ -192,7 +197,7 @@ def _default_components(n_components, n_positions):
 
 
 def _check_components(components):
-    """The components as a tuple of tuples of int; an error unless they cut up 1, ..., n."""
+    """The components as a tuple of tuples of int; an error unless they partition 1, ..., n."""
     try:
         found = tuple(tuple(sorted(map(index, part))) for part in components)
     except TypeError:
@@ -218,7 +223,7 @@ def _fill_pages(components, n_documents, n_queries, rng):
     shares = _share(n_documents, sizes)
     for part, n_own in zip(components, shares, strict=True):
         _check_room(part, int(n_own), n_queries, n_documents)
-    # Shuffled, so that neither the id nor the order of the ids says to which component it belongs.
+    # Shuffled, so that ids and their order do not depend on the component.
     documents = np.split(rng.permutation(n_documents), np.cumsum(shares)[:-1])
     pages = np.empty((n_queries, sizes.sum()), dtype=np.int64)
     for part, own in zip(components, documents, strict=True):
@@ -227,7 +232,7 @@ def _fill_pages(components, n_documents, n_queries, rng):
 
 
 def _share(n_documents, sizes):
-    """Documents of each component, in proportion to its positions (largest remainders)."""
+    """Number of documents per component, in proportion to its positions (largest remainders)."""
     exact = n_documents * sizes / sizes.sum()
     shares = np.floor(exact).astype(np.int64)
     missing = n_documents - shares.sum()
@@ -242,7 +247,7 @@ def _check_room(part, n_own, n_queries, n_documents):
     if n_own < width:
         raise ValueError(
             f"{where} has {n_own} of n_documents={n_documents} documents, but a page shows "
-            f"{width} different ones there. Pass more documents."
+            f"{width} different documents there. Pass more documents."
         )
     if n_own > n_slots - (width - 1):
         raise ValueError(
@@ -254,7 +259,7 @@ def _check_room(part, n_own, n_queries, n_documents):
 
 
 def _connected_pages(documents, n_queries, part, rng):
-    """Pages of one component whose positions hang together."""
+    """Pages of one component whose positions are connected."""
     factor = np.tile(np.arange(len(part)), n_queries)
     for _ in range(_MAX_DEALS):
         dealt = _deal(len(documents), n_queries, len(part), rng)
@@ -269,12 +274,14 @@ def _connected_pages(documents, n_queries, part, rng):
 
 
 def _deal(n_documents, n_queries, width, rng):
-    """Deal documents to pages like shuffled decks, one after another: (n_queries, width).
+    """Documents of each page, (n_queries, width): shuffled decks, dealt one after another.
 
-    Every document is shown equally often, to within one, and no page shows one twice: where a
-    page takes the end of a deck and the beginning of the next, the cards on it are put back.
+    The impressions of two documents differ by at most one, and no page shows a document twice:
+    where a page takes the end of a deck and the beginning of the next, documents that the page
+    already shows are moved behind the others.
     """
-    n_slots, decks, dealt = n_queries * width, [], 0
+    n_slots, dealt = n_queries * width, 0
+    decks: list[Ints] = []
     while dealt < n_slots:
         deck = rng.permutation(n_documents)
         if begun := dealt % width:
@@ -284,5 +291,5 @@ def _deal(n_documents, n_queries, width, rng):
         decks.append(deck)
         dealt += n_documents
     pages = np.concatenate(decks)[:n_slots].reshape(n_queries, width)
-    # The first pages hold the first deck: shuffled, a query's number says nothing about it.
+    # Shuffled, because the first pages hold the first deck.
     return rng.permutation(pages)

@@ -1,12 +1,17 @@
-"""Policies that experiment: swaps and shuffles on purpose, several rankers side by side."""
+"""Policies that experiment (swaps, shuffles), and several rankers that share the traffic."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from ._given import as_floats
 from ._policies import DeterministicPolicy
+from ._protocols import Floats, Ints, Policy
 
 __all__ = ["MixturePolicy", "ShufflePolicy", "SwapPolicy"]
 
@@ -15,24 +20,24 @@ _CHUNK = 65_536
 
 
 @dataclass(frozen=True)
-class SwapPolicy:
-    """Documents by falling score, but in some sessions two of them may change places.
+class SwapPolicy(Policy):
+    """Documents by falling score, but in some sessions two of them may be exchanged.
 
-    The experiment that measures examination at little cost to the users: the same documents are
-    seen at both positions of a pair, equally often, so that their click rates differ by the
-    examination alone. In each session of the experiment one pair of positions is drawn, and the
-    documents at the two change places with probability 1/2.
+    This experiment measures examination at little cost to the users: the same documents are
+    shown at both positions of a pair, equally often, so that the click rates differ by the
+    examination alone. Each session of the experiment draws one pair of positions, and exchanges
+    the documents at the two with probability 1/2.
 
-    With this policy the log of :func:`simulate_clicks` has a column ``arm``: on the two rows of
-    the pair its deeper position, *whether or not they changed places*, and NaN on all other rows.
-    It says what was left to chance. The column has no role: it is for estimators that read the
-    experiment, and a ranker would take it for a feature of the document.
+    With this policy the log of :func:`simulate_clicks` has a column ``arm``: the deeper position
+    of the pair on its two rows, *whether or not they were exchanged*, and NaN on all other rows.
+    The column has no role. It is for estimators that read the experiment; a ranker would take it
+    for a feature of the document.
 
     Parameters
     ----------
     swaps : {'pivot', 'adjacent'}, default='pivot'
         Pairs to draw from. 'pivot': the first position and position k; 'adjacent': positions
-        k - 1 and k. k is uniform over 2, ..., n of the n documents shown, so that a list of one
+        k - 1 and k. With n documents shown, k is uniform over 2, ..., n, so that a list of one
         document is never part of the experiment.
     share : float in [0, 1], default=1.0
         Probability that a session is part of the experiment.
@@ -61,53 +66,38 @@ class SwapPolicy:
            [ 3., nan,  3.],
            [ 2.,  2., nan]], dtype=float32)
 
-    In the second session the first and the third document could have changed places, and did not.
+    In the second session the first and the third document could have been exchanged, but were not.
     """
 
     swaps: str = "pivot"
     share: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.swaps not in ("pivot", "adjacent"):
             raise ValueError(f"swaps must be 'pivot' or 'adjacent', got {self.swaps!r}.")
         _check_share(self.share)
 
-    def rank(self, scores, offsets, query, n_positions, rng):
-        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_documents,)
-        offsets : ndarray of shape (n_queries + 1,)
-        query : ndarray of shape (n_sessions,), int
-        n_positions : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        rows : ndarray of shape (n_sessions, n_positions), int32
-        """
+    def rank(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> Ints:
+        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
 
-    def rank_with_arms(self, scores, offsets, query, n_positions, rng):
-        """What each session shows, and what of it was left to chance.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_documents,)
-        offsets : ndarray of shape (n_queries + 1,)
-        query : ndarray of shape (n_sessions,), int
-        n_positions : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        rows : ndarray of shape (n_sessions, n_positions), int32
-            -1 behind the end of a list that is shorter.
-        arm : ndarray of shape (n_sessions, n_positions), float32
-            Deeper position of the pair on its two rows, else NaN.
-        """
-        rows = DeterministicPolicy().rank(scores, offsets, query, n_positions)
+    def rank_with_arms(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        """Rows shown, and the deeper position of the pair; see :meth:`Policy.rank_with_arms`."""
+        rows = DeterministicPolicy().rank(scores, offsets, query, n_positions, rng)
         session = _draw_experiment(rows, self.share, rng)
         length = np.count_nonzero(rows[session] >= 0, axis=1)
         deeper = rng.integers(2, length, endpoint=True)
@@ -123,15 +113,15 @@ class SwapPolicy:
 
 
 @dataclass(frozen=True)
-class ShufflePolicy:
-    """Documents by falling score, but in some sessions those shown come in random order.
+class ShufflePolicy(Policy):
+    """Documents by falling score, but some sessions show them in random order.
 
-    Examination is then proportional to the click rate by position, among lists of one length. It
-    costs users more than swaps do, and unlike :class:`UniformPolicy` it shows the documents that
-    score best.
+    Among shuffled lists of one length, examination is proportional to the click rate by position.
+    A shuffle costs users more than a swap; unlike :class:`UniformPolicy` it shows the documents
+    with the best scores.
 
     With this policy the log of :func:`simulate_clicks` has a column ``arm``: 0 on all rows of a
-    shuffled list, NaN on lists left alone. See :class:`SwapPolicy` for what it is for. A list of
+    shuffled list, NaN on the other lists; see :class:`SwapPolicy`. A list of
     one document is never part of the experiment.
 
     Parameters
@@ -163,45 +153,30 @@ class ShufflePolicy:
 
     share: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_share(self.share)
 
-    def rank(self, scores, offsets, query, n_positions, rng):
-        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_documents,)
-        offsets : ndarray of shape (n_queries + 1,)
-        query : ndarray of shape (n_sessions,), int
-        n_positions : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        rows : ndarray of shape (n_sessions, n_positions), int32
-        """
+    def rank(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> Ints:
+        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
 
-    def rank_with_arms(self, scores, offsets, query, n_positions, rng):
-        """What each session shows, and what of it was left to chance.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_documents,)
-        offsets : ndarray of shape (n_queries + 1,)
-        query : ndarray of shape (n_sessions,), int
-        n_positions : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        rows : ndarray of shape (n_sessions, n_positions), int32
-            -1 behind the end of a list that is shorter.
-        arm : ndarray of shape (n_sessions, n_positions), float32
-            0 on shuffled rows, else NaN.
-        """
-        rows = DeterministicPolicy().rank(scores, offsets, query, n_positions)
+    def rank_with_arms(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        """Rows shown, and 0 on shuffled rows; see :meth:`Policy.rank_with_arms`."""
+        rows = DeterministicPolicy().rank(scores, offsets, query, n_positions, rng)
         session = _draw_experiment(rows, self.share, rng)
         arm = np.full(rows.shape, np.nan, dtype=np.float32)
         for start in range(0, len(session), _CHUNK):
@@ -214,16 +189,17 @@ class ShufflePolicy:
 
 
 @dataclass(frozen=True, eq=False)
-class MixturePolicy:
-    """Several rankers share the traffic: each session is ranked by one of them.
+class MixturePolicy(Policy):
+    """Several rankers share the traffic: one of them ranks each session.
 
-    A log of an A/B test, or of a product whose ranker was replaced now and then. Where rankers
-    disagree, a document is seen at several positions, and the disagreement is not the user's
-    doing: that is what intervention harvesting lives on.
+    The log is that of an A/B test, or of a product whose ranker was replaced from time to time.
+    Where rankers disagree, a document is shown at several positions for a reason that does not
+    depend on the user, which intervention harvesting needs.
 
-    Pass :func:`simulate_clicks` ``scores`` of shape (n_documents, n_rankers), a column a ranker;
-    every ranker shows documents by falling score. :func:`production_scores` with several seeds
-    (and, for rankers of different quality, several ``fraction``) makes different rankers.
+    Pass ``scores`` of shape (n_documents, n_rankers) to :func:`simulate_clicks`, one column per
+    ranker; every ranker shows documents by falling score. :func:`production_scores` with several
+    seeds (and several values of ``fraction``, for rankers of different quality) makes different
+    rankers.
 
     Parameters
     ----------
@@ -256,53 +232,46 @@ class MixturePolicy:
     True
     """
 
-    #: Tells :func:`simulate_clicks` that ``rank`` takes scores with a column a ranker.
     several_rankers: ClassVar[bool] = True
 
-    weights: object = None
+    weights: ArrayLike | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.weights is None:
             return
-        found = np.asarray(self.weights, dtype=float)
+        found = as_floats(self.weights)
         if found.ndim != 1 or not (np.isfinite(found) & (found >= 0)).all() or not found.any():
             raise ValueError(
                 "weights must be the shares of the rankers in the traffic, one finite number of "
-                f"at least 0 a ranker and not all 0; got {self.weights!r}."
+                f"at least 0 per ranker and not all 0; got {self.weights!r}."
             )
 
-    def rank(self, scores, offsets, query, n_positions, rng):
-        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_documents, n_rankers)
-        offsets : ndarray of shape (n_queries + 1,)
-        query : ndarray of shape (n_sessions,), int
-        n_positions : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        rows : ndarray of shape (n_sessions, n_positions), int32
-        """
+    def rank(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> Ints:
+        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         n_rankers = scores.shape[1]
-        shares = np.ones(n_rankers) if self.weights is None else np.array(self.weights, float)
+        shares = np.ones(n_rankers) if self.weights is None else as_floats(self.weights)
         if len(shares) != n_rankers:
             raise ValueError(
                 f"MixturePolicy has {len(shares)} weights, but scores has {n_rankers} columns; "
-                "expected one weight a ranker."
+                "expected one weight per ranker."
             )
         ranker = rng.choice(n_rankers, size=len(query), p=shares / shares.sum())
         queries = np.arange(len(offsets) - 1)
         lists = [
-            DeterministicPolicy().rank(column, offsets, queries, n_positions)
+            DeterministicPolicy().rank(column, offsets, queries, n_positions, rng)
             for column in scores.T
         ]
         return np.stack(lists)[ranker, query]
 
 
-def _check_share(share):
+def _check_share(share: float) -> None:
     if not (isinstance(share, Real) and 0 <= share <= 1):
         raise ValueError(
             f"share must be a number in [0, 1], the share of the sessions that are part of the "
@@ -310,7 +279,7 @@ def _check_share(share):
         )
 
 
-def _draw_experiment(rows, share, rng):
-    """Sessions that are part of the experiment; a list of one document has nothing to exchange."""
+def _draw_experiment(rows: Ints, share: float, rng: np.random.Generator) -> Ints:
+    """Sessions that are part of the experiment, each with at least two documents."""
     drawn = rng.random(len(rows)) < share
     return np.flatnonzero(drawn & (np.count_nonzero(rows >= 0, axis=1) >= 2))

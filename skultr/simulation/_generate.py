@@ -1,23 +1,28 @@
 """Click logs with their truth: documents, a policy that ranks them, users who click."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from narwhals.stable.v2.typing import IntoDataFrame
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Bunch, check_random_state
 
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad
-from .._sklearn import HasMethods, Interval, validate_params
+from .._sklearn import Interval, validate_params
 from ._policies import DeterministicPolicy, production_scores
 from ._population import draw_sessions
+from ._protocols import Policy, User, check_instance
 from ._users import PositionBasedUser, relevance_probability
 
 __all__ = ["SimulatedLog", "simulate_clicks"]
 
-#: Sessions that click at a time, so that probabilities are never held for the whole log.
+#: Sessions per draw of clicks, so that memory does not hold the probabilities of a whole log.
 _CHUNK = 65_536
 
 
@@ -27,15 +32,15 @@ class SimulatedLog(NamedTuple):
     Parameters
     ----------
     X : pandas.DataFrame
-        The log, one row an impression.
+        The log, one row per impression.
     clicks : ndarray of shape (n_impressions,), int8
         1 where the user clicked.
     truth : Bunch
-        What no log knows; see :func:`simulate_clicks`.
+        What the log was drawn from; see :func:`simulate_clicks`.
     """
 
     X: pd.DataFrame
-    clicks: np.ndarray
+    clicks: NDArray[Any]
     truth: Bunch
 
 
@@ -44,9 +49,9 @@ class SimulatedLog(NamedTuple):
         "documents": "no_validation",
         "n_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both")],
         "n_positions": [Interval(Integral, 1, None, closed="left")],
-        "policy": [HasMethods(["rank"]), None],
+        "policy": "no_validation",
         "scores": ["array-like", None],
-        "user": [HasMethods(["click", "examination_at"]), None],
+        "user": "no_validation",
         "noise": "no_validation",
         "max_grade": "no_validation",
         "gain": "no_validation",
@@ -58,42 +63,44 @@ class SimulatedLog(NamedTuple):
     prefer_skip_nested_validation=True,
 )
 def simulate_clicks(
-    documents,
+    documents: IntoDataFrame,
     *,
-    n_sessions=100_000,
-    n_positions=10,
-    policy=None,
-    scores=None,
-    user=None,
-    noise=0.1,
-    max_grade=4,
-    gain="exponential",
-    query_weights=None,
-    candidates=False,
-    features=True,
-    random_state=None,
-):
+    n_sessions: int = 100_000,
+    n_positions: int = 10,
+    policy: Policy | None = None,
+    scores: ArrayLike | None = None,
+    user: User | None = None,
+    noise: float = 0.1,
+    max_grade: float = 4,
+    gain: str = "exponential",
+    query_weights: Mapping[Any, float] | pd.Series | ArrayLike | None = None,
+    candidates: bool = False,
+    features: bool = True,
+    random_state: int | np.random.RandomState | None = None,
+) -> SimulatedLog:
     """Show documents to simulated users and log what they click.
 
     Each session draws a query, the policy ranks its documents by the production scores, and the
-    user sees the first ``n_positions`` and clicks. The truth comes along, so that an estimate
-    can be compared with what it estimates.
+    user sees the first ``n_positions`` and clicks. The truth is returned as well, so that
+    estimates can be compared with it.
 
     Parameters
     ----------
     documents : frame of shape (n_documents, n_columns)
-        One row a query-document pair with the roles ``qid``, ``doc`` (unique) and ``relevance``,
-        and the features, such as :func:`skultr.datasets.make_ltr` returns.
+        One row per query-document pair, with the roles ``qid``, ``doc`` (unique) and
+        ``relevance``, and the features, such as :func:`skultr.datasets.make_ltr` returns.
     n_sessions : int, default=100_000
     n_positions : int, default=10
-        Documents shown in a session; all of them where a query has fewer.
-    policy : policy, default=None
-        Who ranks; by default ``DeterministicPolicy()``.
+        Documents shown per session; all documents of a query that has fewer.
+    policy : Policy, default=None
+        The policy that ranks; by default ``DeterministicPolicy()``. See :class:`Policy` for your
+        own.
     scores : array-like of shape (n_documents,) or (n_documents, n_rankers), default=None
-        What the policy ranks by; by default those of :func:`production_scores`, a ranker trained
-        on the labels of 1 % of the queries. Several columns are for :class:`MixturePolicy`.
-    user : user, default=None
-        Who clicks; by default ``PositionBasedUser()``. See Notes for your own.
+        Scores that the policy ranks by; by default those of :func:`production_scores`, a ranker
+        trained on the labels of 1 % of the queries. Several columns are for
+        :class:`MixturePolicy`.
+    user : User, default=None
+        The user who clicks; by default ``PositionBasedUser()``. See :class:`User` for your own.
     noise : float in [0, 1], default=0.1
         Probability that an examined document of grade 0 is found relevant.
     max_grade : float, default=4
@@ -102,24 +109,24 @@ def simulate_clicks(
         How relevance grows with the grade; see :func:`relevance_probability`.
     query_weights : mapping, Series or array-like of shape (n_queries,), default=None
         How often each query is asked, in any unit: by query id, or in the sorted order of the
-        query ids. By default all are asked equally often. The weights that the users of a
-        :class:`UserPopulation` have for queries are multiplied by them.
+        query ids. By default all queries are asked equally often. They multiply the query weights
+        of the users of a :class:`UserPopulation`.
     candidates : bool, default=False
         Whether the log also has the documents of the query that a session did not show, as rows
-        without a position (NaN) or click behind those that it did.
+        without a position (NaN) and without a click behind the shown rows.
     features : bool, default=True
         Whether the log carries the relevance and the features of each impression. Without them
         a log of a million sessions is small: reduce it with
         ``aggregate_clicks(X.assign(click=clicks), documents)``, which joins them afterwards.
     random_state : int, RandomState instance or None, default=None
-        Pass an int for the same log in every call. Queries, rankings and clicks have streams of
-        their own: with the same int, another user meets the same sessions (and another
-        :class:`UserPopulation` of the same size and habits).
+        Pass an int to get the same log in every call. Queries, rankings and clicks have separate
+        random streams: with the same int, another user gets the same sessions (and so does
+        another :class:`UserPopulation` with the same ``user_weights`` and query weights).
 
     Returns
     -------
     X : pandas.DataFrame
-        The log, one row an impression, sorted by session and position: ``session`` (int, from
+        The log, one row per impression, sorted by session and position: ``session`` (int, from
         0); ``user`` (int, from 0) if there are several; ``qid``, ``doc``, ``position`` (int, from
         1; float with NaN where a candidate was not shown); ``arm`` (float32) if the policy
         experiments, see :class:`SwapPolicy`; ``context`` (int, from 0) if the user has contexts;
@@ -130,7 +137,7 @@ def simulate_clicks(
     truth : Bunch
         ``examination``, ndarray of shape (n_positions,): P(examined) by position;
         ``relevance_probability``, ndarray of shape (n_documents,): P(found relevant | examined)
-        of each row of ``documents`` (of no effect on a :class:`ClickMatrixUser`); ``scores``,
+        of each row of ``documents`` (without effect on a :class:`ClickMatrixUser`); ``scores``,
         ndarray of shape (n_documents,) or (n_documents, n_rankers): what the policy ranked by.
 
         If the user has contexts, also ``context_vectors``, ndarray of shape
@@ -142,9 +149,8 @@ def simulate_clicks(
         (n_users,), is P(user) and ``query_weights``, ndarray of shape (n_users, n_queries),
         P(query | user) in the sorted order of the query ids.
 
-        If clicks are not examination times relevance, also what they are: ``alpha`` and ``beta``
-        of a :class:`TrustBiasUser`, ``click_matrix`` of a :class:`ClickMatrixUser`, what
-        :class:`DBNUser`, :class:`UBMUser` and their like go by (see there).
+        The parameters of users whose P(click) is not examination times relevance, such as
+        ``alpha`` and ``beta`` of a :class:`TrustBiasUser`; see each user.
 
     Raises
     ------
@@ -153,33 +159,14 @@ def simulate_clicks(
         document ids recur, the examination is not known as deep as ``n_positions``, or the
         weights or scores do not fit the documents. If a feature is called ``context`` and the
         user has contexts, or ``arm`` and the policy experiments.
+    TypeError
+        If ``policy`` or ``user`` does not derive from :class:`Policy` or :class:`User`.
 
     Notes
     -----
-    A policy is any object with the method ``rank``, as :class:`DeterministicPolicy` describes it.
-    One that experiments also has ``rank_with_arms``, see :class:`SwapPolicy`; one that takes
-    ``scores`` of several rankers has an attribute ``several_rankers = True``.
-
-    A user is any object with the methods ``examination_at(n_positions)`` and
-    ``click(relevance_probability, rng)``, as :class:`PositionBasedUser` describes them. One with
-    contexts has three things more: ``draw_contexts(shown, rng)``, called once for all sessions,
-    whose draws then come as a third argument of ``click``; ``context_vectors``; and
-    ``examination_table(n_positions)``. See :class:`ContextualPositionBasedUser`. Several users in
-    one have ``user_weights``, ``examination_table(n_positions)`` and
-    ``draw_query_weights(query_weights, rng)``, and ``click`` gets the user of each session as its
-    third argument. See :class:`UserPopulation`.
-
-    A user who does not go by the relevance probability has ``read_grades(grade)``, called once
-    with the grades of all documents; ``click`` then gets what it returned in their place, and -1
-    where nothing is shown. See :class:`ClickMatrixUser`. One who must know where nothing is shown
-    has ``marks_empty = True``, and gets -1 there instead of 0. See :class:`CarouselUser`. What
-    ``truth_at(n_positions)`` of a user returns, a mapping, joins the truth, and so does what
-    ``document_truth(relevance_probability)`` returns, arrays of shape (n_documents,). See
-    :class:`DBNUser`.
-
-    The columns ``context`` and ``arm`` have no role: name them where they are read, as
-    ``bias=["position", "context"]``, or drop them, or a ranker takes them for features of the
-    document.
+    The columns ``context`` and ``arm`` have no role. Name them where they are read, as in
+    ``bias=["position", "context"]``, or drop them; otherwise a ranker takes them for features of
+    the document.
 
     Examples
     --------
@@ -196,12 +183,12 @@ def simulate_clicks(
     """
     policy = DeterministicPolicy() if policy is None else policy
     user = PositionBasedUser() if user is None else user
+    check_instance("policy", policy, Policy)
+    check_instance("user", user, User)
     seeds = check_random_state(random_state).randint(2**31 - 1, size=5)
     of_queries, of_policy, of_user = np.random.default_rng(seeds[1:]).spawn(3)
     roles = _read_documents(documents)
-    if hasattr(policy, "rank_with_arms"):
-        _check_free(documents, "arm", "a policy that experiments")
-    if hasattr(user, "draw_contexts"):
+    if user.context_vectors is not None:
         _check_free(documents, "context", "a user with contexts")
     if scores is None:
         scores = production_scores(documents, random_state=int(seeds[0]))
@@ -217,13 +204,16 @@ def simulate_clicks(
         user, query_ids, query_weights, n_sessions, of_queries
     )
     shown, arm = _rank(policy, code, truth.scores, query, n_positions, of_policy)
+    if arm is not None:
+        _check_free(documents, "arm", "a policy that experiments")
     context = None
-    if hasattr(user, "draw_contexts"):
-        # A stream of its own, so that contexts and clicks may be drawn in any order.
+    if user.context_vectors is not None:
+        # A separate stream, so that contexts and clicks may be drawn in any order.
         context = _draw_contexts(user, shown, of_user.spawn(1)[0])
         truth.context_vectors = np.asarray(user.context_vectors)
     truth.update(of_population)
-    truth.update(_truth_of_user(user, n_positions, truth.relevance_probability))
+    truth.update(user.truth_at(n_positions))
+    truth.update(user.document_truth(truth.relevance_probability))
     if who is not None or context is not None:
         truth.examination_table = np.asarray(user.examination_table(n_positions))
     judged = _judge(user, truth.relevance_probability, roles["relevance"])
@@ -246,7 +236,7 @@ def _read_documents(documents):
         if roles[role] is None:
             raise ValueError(
                 f"documents has no column {role!r}; expected the roles 'qid', 'doc' and "
-                "'relevance', one row a query-document pair. Rename the column that holds it."
+                "'relevance', one row per query-document pair. Rename the column that holds it."
             )
     if not len(roles["doc"]):
         raise ValueError("documents is empty; expected at least one row.")
@@ -254,30 +244,31 @@ def _read_documents(documents):
     if missing.any():
         raise ValueError(
             f"relevance is missing in {int(missing.sum())} of {len(missing)} rows of documents, "
-            f"first in row {int(missing.argmax())}; users cannot judge them. Drop these rows."
+            f"first in row {int(missing.argmax())}; expected a grade in every row. Drop these "
+            "rows."
         )
     recurs = pd.Series(roles["doc"]).duplicated()
     if recurs.any():
         raise ValueError(
             f"The doc {roles['doc'][int(recurs.argmax())]!r} stands in several rows of documents; "
-            "expected one row a doc. 'doc' names a query-document pair: make it unique by query."
+            "expected one row per doc. Make ids that recur under other queries unique."
         )
     return roles
 
 
 def _check_scores(scores, n_documents, policy):
     scores = np.asarray(scores, dtype=float)
-    several = getattr(policy, "several_rankers", False)
+    several = policy.several_rankers
     if scores.ndim != (2 if several else 1):
         raise ValueError(
             f"scores has the shape {scores.shape}, but {type(policy).__name__} ranks by "
             + (
-                "those of several rankers: pass scores= with a column a ranker, such as "
+                "those of several rankers: pass scores= with one column per ranker, such as "
                 "numpy.column_stack([production_scores(documents, random_state=seed) for seed in "
                 "range(3)])."
                 if several
                 else f"one ranker: expected ({n_documents},). Pass one column, or "
-                "policy=MixturePolicy(), which shares the sessions among the rankers."
+                "policy=MixturePolicy(), which divides the sessions among the rankers."
             )
         )
     fits = len(scores) == n_documents and scores.size
@@ -325,12 +316,12 @@ def _query_probabilities(query_ids, weights):
 # Sessions
 # --------------------------------------------------------------------------------------
 def _draw_sessions(user, query_ids, query_weights, n_sessions, rng):
-    """User (or None) and query code of each session, and the truth about who asks what."""
-    if not hasattr(user, "draw_query_weights"):
+    """User (or None) and query code of each session, and the truth about users and queries."""
+    if user.user_weights is None:
         return None, _draw_queries(query_ids, query_weights, n_sessions, rng), {}
     base = _query_probabilities(query_ids, query_weights)
     user_weights = np.asarray(user.user_weights)
-    # A stream of its own, so that the same users come in the same order, whatever they ask.
+    # A separate stream, so that the sequence of users does not depend on what they ask.
     habits = np.asarray(user.draw_query_weights(base, rng.spawn(1)[0]))
     if habits.shape != (len(user_weights), len(base)):
         raise ValueError(
@@ -356,12 +347,9 @@ def _rank(policy, code, scores, query, n_positions, rng):
     """
     order = np.argsort(code, kind="stable").astype(np.int32)
     offsets = offsets_from_sorted(code[order])
-    # No list is longer than the largest query: do not carry columns that are empty everywhere.
+    # No list is longer than the largest query, so that wider arrays would have empty columns.
     width = min(n_positions, int(np.diff(offsets).max()))
-    if hasattr(policy, "rank_with_arms"):
-        place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
-    else:
-        place, arm = policy.rank(scores[order], offsets, query, width, rng), None
+    place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
     if place.shape != (len(query), width):
         raise ValueError(
             f"The policy returned the shape {place.shape}; expected one row of documents for "
@@ -385,21 +373,12 @@ def _draw_contexts(user, shown, rng):
     return context
 
 
-def _truth_of_user(user, n_positions, relevance):
-    """What the user goes by that is neither examination nor relevance."""
-    truth = {}
-    if hasattr(user, "truth_at"):
-        truth |= user.truth_at(n_positions)
-    if hasattr(user, "document_truth"):
-        truth |= user.document_truth(relevance)
-    return truth
-
-
 def _judge(user, relevance, grade):
-    """What the user judges each document by, and in the end, where -1 points, an empty place."""
-    if not hasattr(user, "read_grades"):
-        return np.append(relevance, -1.0 if getattr(user, "marks_empty", False) else 0.0)
-    read = np.asarray(user.read_grades(grade))
+    """What the user judges each document by; the last value is that of an empty place, -1."""
+    read = user.read_grades(grade)
+    if read is None:
+        return np.append(relevance, -1.0 if user.marks_empty else 0.0)
+    read = np.asarray(read)
     if read.shape != grade.shape:
         raise ValueError(
             f"The user's read_grades returned the shape {read.shape}; expected one value for each "
@@ -411,15 +390,15 @@ def _judge(user, relevance, grade):
 def _click(user, shown, judged, rng, *about):
     """Clicks of the rows that were shown, session by session.
 
-    ``about`` is what the user's ``click`` gets to know of each session, None for nothing.
+    ``about`` holds the user of each session and the context of each impression, or None.
     """
-    about = [values for values in about if values is not None]
+    known = [values for values in about if values is not None]
     clicks = np.empty(int(np.count_nonzero(shown >= 0)), dtype=np.int8)
     start = 0
     for first in range(0, len(shown), _CHUNK):
         rows = shown[first : first + _CHUNK]
         there = rows >= 0
-        of_chunk = [values[first : first + _CHUNK] for values in about]
+        of_chunk = [values[first : first + _CHUNK] for values in known]
         drawn = user.click(judged[rows], rng, *of_chunk)[there]
         clicks[start : start + len(drawn)] = drawn
         start += len(drawn)
@@ -445,7 +424,7 @@ def _not_shown(code, query, shown):
 
 
 def _with_candidates(rows, clicks, hidden):
-    """Rows of what was shown and, behind them, of what was not: no position, no click."""
+    """Shown rows and, behind them, those that were not shown: no position, no click."""
     there = rows["row"] >= 0
     clicked = np.zeros(there.shape, dtype=clicks.dtype)
     clicked[there] = clicks
@@ -460,7 +439,7 @@ def _with_candidates(rows, clicks, hidden):
 
 
 def _log_frame(documents, roles, rows, who, features):
-    """The log, from rectangles (n_sessions, n_columns) of what each row is and stands at."""
+    """The log as a frame, from columns of shape (n_sessions, n_columns)."""
     there = rows["row"] >= 0
     row = rows["row"][there]
     lengths = there.sum(axis=1)

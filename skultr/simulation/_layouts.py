@@ -1,17 +1,23 @@
-"""Users of pages that are not one list read from the top: the click models know none of them.
+"""Users of pages that are not one list read from the top, which no click model describes.
 
-They are what click models meet in practice: all of them are wrong about these users, and the
-question is which of them is wrong in a way that survives another ranking.
+Click models are misspecified on their logs. They serve to compare which misspecified model still
+predicts clicks on another ranking.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._models._browsing import chain_click_probability, draw_chain_clicks, power_law_examination
-from ._sequential import DBNUser, check_probability
+from ._given import check_probability
+from ._protocols import Bools, Floats
+from ._sequential import DBNUser
 
 __all__ = ["CarouselUser", "MixtureDBNUser"]
 
@@ -20,23 +26,23 @@ __all__ = ["CarouselUser", "MixtureDBNUser"]
 class MixtureDBNUser(DBNUser):
     """A user who reads down the list in some sessions and up the list in others.
 
-    Both ways the user is :class:`DBNUser`; who reads up begins with the last document shown. It
-    stands for pages whose results lie side by side. The truth of :func:`simulate_clicks` has what
-    that of :class:`DBNUser` has, and ``top_down``.
+    The user is a :class:`DBNUser` in both directions; reading up begins with the last document
+    shown. It is a model of pages whose results lie side by side. The truth of
+    :func:`simulate_clicks` has the entries of :class:`DBNUser`, and ``top_down``.
 
     Parameters
     ----------
     continuation : float in [0, 1], default=0.9
         P(goes on | not satisfied).
     satisfaction : float in [0, 1], default=0.5
-        P(satisfied | clicked) over the relevance probability.
+        P(satisfied | clicked) divided by the relevance probability.
     top_down : float in [0, 1], default=0.7
         Share of the sessions that are read from the top.
 
     Raises
     ------
     ValueError
-        If one of them is no probability.
+        If a parameter is no probability.
 
     References
     ----------
@@ -54,79 +60,37 @@ class MixtureDBNUser(DBNUser):
 
     top_down: float = 0.7
 
-    #: Tells :func:`simulate_clicks` to mark where nothing is shown: who reads up must know.
+    #: Reading up must begin with the last document shown.
     marks_empty: ClassVar[bool] = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_probability("top_down", self.top_down)
 
-    def examination_at(self, n_positions):
-        """P(examined) at positions 1, ..., ``n_positions`` as long as nothing is clicked.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        examination : ndarray of shape (n_positions,)
-            That of both ways to read, by their shares.
-        """
+    def examination_at(self, n_positions: int) -> Floats:
+        """P(examined) by position where nothing is clicked, averaged over both directions."""
         down = super().examination_at(n_positions)
         return self.top_down * down + (1 - self.top_down) * down[::-1]
 
-    def truth_at(self, n_positions):
-        """What the truth of :func:`simulate_clicks` says about this user.
-
-        Parameters
-        ----------
-        n_positions : int
-            Not used.
-
-        Returns
-        -------
-        truth : dict
-            ``continuation`` and ``top_down``.
-        """
+    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
+        """``continuation`` and ``top_down``; see :meth:`User.truth_at`."""
         return {**super().truth_at(n_positions), "top_down": self.top_down}
 
-    def click_probability(self, relevance_probability):
-        """P(click) at each position before any click is seen.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(clicked | examined) of what each position shows; -1 where it shows nothing.
-
-        Returns
-        -------
-        probability : ndarray of shape (n_sessions, n_positions)
-        """
+    def click_probability(self, relevance_probability: Floats) -> Floats:
+        """P(click) by position before any click is known; see :meth:`User.click_probability`."""
         down = chain_click_probability(*self._chain(relevance_probability))
         up = chain_click_probability(*self._chain(relevance_probability[:, ::-1]))[:, ::-1]
         return self.top_down * down + (1 - self.top_down) * up
 
-    def click(self, relevance_probability, rng):
-        """Draw the clicks of sessions.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(clicked | examined) of what each position shows; -1 where it shows nothing.
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        clicks : ndarray of shape (n_sessions, n_positions), bool
-        """
+    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
+        """Draw the clicks of sessions; see :meth:`User.click`."""
         down = rng.random((len(relevance_probability), 1)) < self.top_down
         as_read = np.where(down, relevance_probability, relevance_probability[:, ::-1])
         clicks = draw_chain_clicks(*self._chain(as_read), rng)
         return np.where(down, clicks, clicks[:, ::-1])
 
-    def _chain(self, relevance_probability):
-        """Attraction and continuation, where empty places are passed over at no cost."""
+    def _chain(self, relevance_probability: Floats) -> tuple[Floats, ArrayLike, ArrayLike]:
+        """Attraction and P(goes on); the user always goes on from an empty place."""
         there = relevance_probability >= 0
         attraction = np.where(there, relevance_probability, 0.0)
         after_skip, after_click = self._going_on(attraction)
@@ -135,28 +99,28 @@ class MixtureDBNUser(DBNUser):
 
 @dataclass(frozen=True, eq=False)
 class CarouselUser(DBNUser):
-    """A user of a page of carousels: chooses one row of documents, and reads along it.
+    """A user of a page of carousels: chooses one row of documents and reads along it.
 
     The page has rows of ``n_columns`` documents: positions 1, ..., 5 are the first row, and so
     on. The user chooses one row, with a probability proportional to (1/row)^η times the mean
-    relevance probability of what it shows, and is :class:`DBNUser` inside. Everything else is
-    not looked at.
+    relevance probability of its documents, and is a :class:`DBNUser` inside. The other rows are
+    not examined.
 
-    Show as many positions as the page has places: ``simulate_clicks(n_positions=25)``, of
-    documents with 25 and more a query. The truth of :func:`simulate_clicks` has what that of
-    :class:`DBNUser` has, and ``row_examination``, (1/row)^η of shape (n_rows,). Its
-    ``examination`` is that of a page whose rows are all as relevant and without anything to click.
+    Show as many positions as the page has places: ``simulate_clicks(n_positions=25)``, with at
+    least 25 documents per query. The truth of :func:`simulate_clicks` has the entries of
+    :class:`DBNUser`, and ``row_examination``, (1/row)^η of shape (n_rows,). Its ``examination``
+    is that of a page whose rows are equally relevant and where nothing is clicked.
 
     Parameters
     ----------
     continuation : float in [0, 1], default=0.9
         P(goes on along the row | not satisfied).
     satisfaction : float in [0, 1], default=0.5
-        P(satisfied | clicked) over the relevance probability.
+        P(satisfied | clicked) divided by the relevance probability.
     n_columns : int, default=5
-        Documents in a row.
+        Documents per row.
     eta : float, default=1.0
-        η, how much less a lower row is looked at.
+        η, the exponent by which the choice of a row falls with its number.
 
     Raises
     ------
@@ -166,8 +130,8 @@ class CarouselUser(DBNUser):
 
     Notes
     -----
-    The source chooses a row "according to a PBM" and does not say what the user does who would
-    choose none, or two. Here exactly one is chosen, by the shares of the PBM's probabilities.
+    The source chooses a row "according to a PBM" and leaves open what happens if that gives no
+    row, or two. Here exactly one row is chosen, in proportion to the probabilities of the PBM.
 
     References
     ----------
@@ -179,7 +143,8 @@ class CarouselUser(DBNUser):
 
     Examples
     --------
-    Two rows of two. The second is as relevant as the first, and chosen in a third of the sessions:
+    Two rows of two documents. The second row is as relevant as the first, and chosen in a third
+    of the sessions:
 
     >>> import numpy as np
     >>> from skultr.simulation import CarouselUser
@@ -191,47 +156,28 @@ class CarouselUser(DBNUser):
     n_columns: int = 5
     eta: float = 1.0
 
-    #: Tells :func:`simulate_clicks` to mark where nothing is shown: no part of a row's mean.
+    #: Empty places do not count in the mean relevance of a row.
     marks_empty: ClassVar[bool] = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not (isinstance(self.n_columns, Integral) and self.n_columns >= 1):
             raise ValueError(f"n_columns must be a whole number from 1, got {self.n_columns!r}.")
         if not (np.isscalar(self.eta) and np.isreal(self.eta) and 0 <= self.eta < np.inf):
             raise ValueError(f"eta must be a finite number of at least 0, got {self.eta!r}.")
 
-    def examination_at(self, n_positions):
-        """P(examined) of a page whose rows are all as relevant, as long as nothing is clicked.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        examination : ndarray of shape (n_positions,)
-        """
+    def examination_at(self, n_positions: int) -> Floats:
+        """P(examined) of a page whose rows are equally relevant, where nothing is clicked."""
         chosen = self._row_examination(n_positions)
         along = self.continuation ** np.arange(self.n_columns)
         return np.outer(chosen / chosen.sum(), along).ravel()[:n_positions]
 
-    def truth_at(self, n_positions):
-        """What the truth of :func:`simulate_clicks` says about this user.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        truth : dict
-            ``continuation`` and ``row_examination``, of shape (n_rows,).
-        """
+    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
+        """``continuation`` and ``row_examination``; see :meth:`User.truth_at`."""
         rows = self._row_examination(n_positions)
         return {**super().truth_at(n_positions), "row_examination": rows}
 
-    def choice_probability(self, relevance_probability):
+    def choice_probability(self, relevance_probability: Floats) -> Floats:
         """P(chosen) of each row of the page.
 
         Parameters
@@ -252,37 +198,16 @@ class CarouselUser(DBNUser):
         total = share.sum(axis=1, keepdims=True)
         return np.divide(share, total, out=np.zeros_like(share), where=total > 0)
 
-    def click_probability(self, relevance_probability):
-        """P(click) at each position before any click is seen.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(clicked | examined) of what each position shows; -1 where it shows nothing.
-
-        Returns
-        -------
-        probability : ndarray of shape (n_sessions, n_positions)
-        """
+    def click_probability(self, relevance_probability: Floats) -> Floats:
+        """P(click) by position before any click is known; see :meth:`User.click_probability`."""
         page = np.maximum(self._page(relevance_probability), 0.0)
         rows = page.reshape(-1, self.n_columns)
         within = chain_click_probability(rows, *self._going_on(rows)).reshape(page.shape)
         chosen = self.choice_probability(relevance_probability)[:, :, None] * within
         return chosen.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
 
-    def click(self, relevance_probability, rng):
-        """Draw the clicks of sessions.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(clicked | examined) of what each position shows; -1 where it shows nothing.
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        clicks : ndarray of shape (n_sessions, n_positions), bool
-        """
+    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
+        """Draw the clicks of sessions; see :meth:`User.click`."""
         page = np.maximum(self._page(relevance_probability), 0.0)
         cumulated = self.choice_probability(relevance_probability).cumsum(axis=1)
         drawn = rng.random((len(page), 1)) * cumulated[:, -1:]
@@ -293,13 +218,13 @@ class CarouselUser(DBNUser):
         clicks[session, row] = draw_chain_clicks(chosen, *self._going_on(chosen), rng)
         return clicks.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
 
-    def _n_rows(self, n_positions):
+    def _n_rows(self, n_positions: int) -> int:
         return -(-n_positions // self.n_columns)
 
-    def _row_examination(self, n_positions):
+    def _row_examination(self, n_positions: int) -> Floats:
         return power_law_examination(self._n_rows(n_positions), self.eta)
 
-    def _page(self, relevance_probability):
+    def _page(self, relevance_probability: Floats) -> Floats:
         """Sessions as pages, (n_sessions, n_rows, n_columns); -1 where nothing is shown."""
         n_sessions, n_positions = relevance_probability.shape
         places = self._n_rows(n_positions) * self.n_columns

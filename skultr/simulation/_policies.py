@@ -1,16 +1,15 @@
-"""Logging policies: who ranked the documents that the users of a log saw.
+"""The production ranker's scores, and logging policies that turn scores into result pages."""
 
-A policy has one method, ``rank(scores, offsets, query, n_positions, rng)``: given a score a
-document, where the documents of each query begin, and the query of each session, it returns the
-rows of the documents that each session shows. Your own class with that method works as well.
-"""
+from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
 from lightgbm import LGBMRanker
-from sklearn.base import clone
+from narwhals.stable.v2.typing import IntoDataFrame
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
@@ -19,6 +18,7 @@ from sklearn.utils import check_random_state
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad, sort_in_segment
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
+from ._protocols import Floats, Ints, Policy
 
 __all__ = [
     "DeterministicPolicy",
@@ -47,17 +47,22 @@ _CHUNK = 2**20
     prefer_skip_nested_validation=True,
 )
 def production_scores(
-    documents, *, fraction=0.01, estimator=None, candidates=None, random_state=None
-):
-    """Scores of a production ranker: trained on the labels of a few of the queries.
+    documents: IntoDataFrame,
+    *,
+    fraction: float = 0.01,
+    estimator: BaseEstimator | str | None = None,
+    candidates: IntoDataFrame | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> Floats:
+    """Scores of a production ranker, trained on the labels of a few queries.
 
-    It stands for the ranker that served the users while the log was written: clearly better than
-    chance, clearly worse than what the clicks can teach.
+    The ranker that served the users while the log was written: clearly better than chance, and
+    clearly worse than a ranker that learns from the clicks can be.
 
-    The ranker has *seen* the labels of the queries it was trained on, so its ranking is better
-    there. With 1 % of the queries that is immaterial for a log; but do not report these scores
-    as the quality of a production ranker on queries that include its own, and hold your test
-    queries out of ``documents`` if no label of theirs may reach the log.
+    The ranker ranks the queries that it was trained on better than others. With 1 % of the
+    queries that does not matter for a log. But do not report the quality of these scores on
+    queries that include the training queries, and leave your test queries out of ``documents`` if
+    their labels must not influence the log.
 
     Parameters
     ----------
@@ -65,12 +70,12 @@ def production_scores(
         Roles ``qid`` and ``relevance``; every column without a role is a feature.
     fraction : float in (0, 1], default=0.01
         Share of the queries, drawn at random, whose labels the ranker is trained on. At least
-        one query is drawn, and as many as it takes until one of them has two different grades.
+        one query is drawn, and more until one of them has two different grades.
     estimator : regressor, lightgbm.LGBMRanker or 'lambdamart', default=None
         Cloned and fitted to the grades. By default ridge regression on quantiles of the
-        features, which the tails of raw counts cannot upset. ``'lambdamart'`` is LightGBM's
-        ranker with 100 trees of 31 leaves and learning rate 0.1, in one thread; it needs whole
-        grades, and its scores are in units of its own.
+        features, which are robust to the tails of raw counts. ``'lambdamart'`` is LightGBM's
+        ranker with 100 trees of 31 leaves and learning rate 0.1, in one thread; it needs grades
+        that are whole numbers, and its scores have no unit.
     candidates : frame with the same features, default=None
         Documents to score instead of ``documents``, such as those of held-out queries.
     random_state : int, RandomState instance or None, default=None
@@ -78,7 +83,7 @@ def production_scores(
     Returns
     -------
     scores : ndarray of shape (n_documents,) or (n_candidates,)
-        Higher is ranked higher; with the default estimator in units of the grades.
+        Higher is ranked higher. Unit, with the default estimator: grades.
 
     Raises
     ------
@@ -105,11 +110,11 @@ def production_scores(
     features = read_features(documents)
     chosen = _draw_training_queries(query, relevance, fraction, random_state)
     rows = np.flatnonzero(np.isin(query, chosen))
-    estimator = _production_estimator(estimator, len(rows))
-    _seed(estimator, random_state)
-    _fit_estimator(estimator, features, relevance, query, rows)
+    learner = _production_estimator(estimator, len(rows))
+    _seed(learner, random_state)
+    _fit_estimator(learner, features, relevance, query, rows)
     scored = features if candidates is None else read_features(candidates)
-    return np.asarray(estimator.predict(scored), dtype=float)
+    return np.asarray(learner.predict(scored), dtype=np.float64)
 
 
 @validate_params(
@@ -122,28 +127,36 @@ def production_scores(
     },
     prefer_skip_nested_validation=True,
 )
-def hidden_signal_scores(scores, relevance, *, strength=1.0, correlation=0.5, random_state=None):
-    """Scores of a ranker that also used a signal which no feature shows.
+def hidden_signal_scores(
+    scores: ArrayLike,
+    relevance: ArrayLike,
+    *,
+    strength: float = 1.0,
+    correlation: float = 0.5,
+    random_state: int | np.random.RandomState | None = None,
+) -> Floats:
+    """Scores of a ranker that also used a signal which is not among the features.
 
-    What such a ranker left out differs from what it showed in ways that the features do not tell:
-    the world in which selection bias does harm.
+    The documents that such a ranker showed and those that it did not show then differ in ways
+    that the features do not explain, which is when selection bias does harm.
 
     Parameters
     ----------
     scores : array-like of shape (n_documents,)
-        What the ranker makes of the features, such as :func:`production_scores`.
+        Scores from the features, such as :func:`production_scores`.
     relevance : array-like of shape (n_documents,)
         Grades.
     strength : float, default=1.0
-        Standard deviation of the signal, in those of the scores; 0 ranks by the scores alone.
+        Standard deviation of the signal, in standard deviations of the scores; 0 ranks by the
+        scores alone.
     correlation : float in [-1, 1], default=0.5
-        Of the signal with relevance over all documents.
+        Correlation of the signal with relevance over all documents.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
     scores : ndarray of shape (n_documents,)
-        In standard deviations of ``scores``.
+        Unit: standard deviations of ``scores``.
 
     Raises
     ------
@@ -160,19 +173,19 @@ def hidden_signal_scores(scores, relevance, *, strength=1.0, correlation=0.5, ra
     (4000,)
     """
     values = []
-    for name, column in (("scores", scores), ("relevance", relevance)):
-        column = np.asarray(column, dtype=float)
+    for name, given in (("scores", scores), ("relevance", relevance)):
+        column = np.asarray(given, dtype=float)
         spread = np.ptp(column) if column.size else 0.0
-        if column.ndim != 1 or len(column) != len(relevance) or not spread > 0:
+        if column.ndim != 1 or column.shape != np.shape(relevance) or not spread > 0:
             raise ValueError(
                 f"{name} has the shape {column.shape} and the range {spread:g}; expected one "
-                f"number a document, {(len(relevance),)}, that are not all the same."
+                f"number per document, {np.shape(relevance)}, that are not all the same."
             )
         values.append((column - column.mean()) / column.std())
-    scores, grade = values
-    noise = check_random_state(random_state).standard_normal(len(scores))
+    score, grade = values
+    noise = check_random_state(random_state).standard_normal(len(score))
     signal = correlation * grade + np.sqrt(1 - correlation**2) * noise
-    return scores + strength * signal
+    return score + strength * signal
 
 
 @validate_params(
@@ -183,25 +196,30 @@ def hidden_signal_scores(scores, relevance, *, strength=1.0, correlation=0.5, ra
     },
     prefer_skip_nested_validation=True,
 )
-def noisy_oracle_scores(documents, *, variance=0.5, random_state=None):
+def noisy_oracle_scores(
+    documents: IntoDataFrame,
+    *,
+    variance: float = 0.5,
+    random_state: int | np.random.RandomState | None = None,
+) -> Floats:
     """Scores of a nearly perfect production ranker: the grades plus Gaussian noise.
 
-    Each document draws its noise once, so that the ranker errs on the same documents all the
-    time. On its log, position and relevance nearly coincide: the hardest case for telling what
-    users like from what they were shown.
+    Each document draws its noise once, so that the ranker is wrong about the same documents in
+    every session. On its log, position and relevance nearly coincide: the hardest case for
+    separating relevance from examination.
 
     Parameters
     ----------
     documents : frame of shape (n_documents, n_columns)
         Role ``relevance``.
     variance : float, default=0.5
-        Of the noise, in squared grades.
+        Variance of the noise, in squared grades.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
     scores : ndarray of shape (n_documents,)
-        In units of the grades.
+        Unit: grades.
 
     Raises
     ------
@@ -232,7 +250,7 @@ def _required(documents, role):
     if values is None:
         raise ValueError(
             f"documents has no column {role!r}; expected the roles 'qid', 'doc' and 'relevance' "
-            "and the features, one row a query-document pair. Rename the column that holds it."
+            "and the features, one row per query-document pair. Rename the column that holds it."
         )
     if not len(values):
         raise ValueError("documents is empty; expected at least one row.")
@@ -275,13 +293,13 @@ def _fit_estimator(estimator, features, relevance, query, rows):
     if not isinstance(estimator, LGBMRanker):
         estimator.fit(features.iloc[rows], relevance[rows])
         return
-    rows = rows[np.argsort(query[rows], kind="stable")]  # a query's documents must be neighbours
+    rows = rows[np.argsort(query[rows], kind="stable")]  # LightGBM wants queries in one block
     group = np.diff(offsets_from_sorted(query[rows]))
     estimator.fit(features.iloc[rows], relevance[rows].astype(int), group=group)
 
 
 def _seed(estimator, random_state):
-    """Seed what the user left to chance, also inside a pipeline."""
+    """Set every ``random_state`` that is None, also inside a pipeline."""
     for name, value in sorted(estimator.get_params().items()):
         if name.split("__")[-1] == "random_state" and value is None:
             estimator.set_params(**{name: random_state.randint(2**31 - 1)})
@@ -291,11 +309,11 @@ def _seed(estimator, random_state):
 # Policies
 # --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class DeterministicPolicy:
+class DeterministicPolicy(Policy):
     """Every session of a query shows the same list: documents by falling score.
 
     Ties keep the order of the rows. Such a log confounds position and relevance: each document
-    is only ever seen at one position.
+    is shown at one position only.
 
     Examples
     --------
@@ -308,25 +326,15 @@ class DeterministicPolicy:
            [ 1,  2]], dtype=int32)
     """
 
-    def rank(self, scores, offsets, query, n_positions, rng=None):
-        """Rows of the documents that each session shows.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_documents,)
-        offsets : ndarray of shape (n_queries + 1,)
-            Where the documents of each query begin.
-        query : ndarray of shape (n_sessions,), int
-            Query of each session, from 0.
-        n_positions : int
-        rng : numpy.random.Generator, default=None
-            Not used.
-
-        Returns
-        -------
-        rows : ndarray of shape (n_sessions, n_positions), int32
-            -1 behind the end of a list that is shorter.
-        """
+    def rank(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator | None = None,
+    ) -> Ints:
+        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         code = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         order = sort_in_segment(code, scores).astype(np.int32)
         place = pad(offsets, n_positions)
@@ -335,18 +343,18 @@ class DeterministicPolicy:
 
 
 @dataclass(frozen=True)
-class PlackettLucePolicy:
-    """Every session draws its ranking: the better documents are likely, not certain, to lead.
+class PlackettLucePolicy(Policy):
+    """Every session draws its ranking: better documents probably stand higher.
 
-    The document at each position is drawn from those left with probability proportional to
-    exp(score / temperature) (Plackett 1975; Luce 1959). Drawn by the Gumbel trick: sorting by
-    score / temperature + Gumbel noise has exactly this distribution (Yellott 1977).
+    The document at each position is drawn from those that remain, with probability proportional
+    to exp(score / temperature) (Plackett 1975; Luce 1959). Sorting by score / temperature +
+    Gumbel noise has exactly this distribution (Yellott 1977).
 
     Parameters
     ----------
     temperature : float, default=0.1
-        In units of the scores, which are taken as they are: near 0 the policy is deterministic,
-        large values make it uniform. :func:`production_scores` are in units of grades.
+        In units of the scores, which are not scaled: near 0 the policy is deterministic, with
+        large values uniform. The unit of :func:`production_scores` are grades.
 
     Examples
     --------
@@ -362,36 +370,30 @@ class PlackettLucePolicy:
 
     temperature: float = 0.1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not (isinstance(self.temperature, Real) and 0 < self.temperature < np.inf):
             raise ValueError(
                 f"temperature must be a finite number above 0, got {self.temperature!r}. For "
                 "temperature 0 use DeterministicPolicy()."
             )
 
-    def rank(self, scores, offsets, query, n_positions, rng):
-        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_documents,)
-        offsets : ndarray of shape (n_queries + 1,)
-        query : ndarray of shape (n_sessions,), int
-        n_positions : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        rows : ndarray of shape (n_sessions, n_positions), int32
-        """
+    def rank(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> Ints:
+        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         return _draw_rankings(scores / self.temperature, offsets, query, n_positions, rng)
 
 
 @dataclass(frozen=True)
-class UniformPolicy:
+class UniformPolicy(Policy):
     """Every session draws its documents and their order uniformly at random.
 
-    The log of a randomisation experiment: positions say nothing about relevance.
+    The log is that of a randomised experiment: position and relevance are independent.
 
     Examples
     --------
@@ -403,27 +405,20 @@ class UniformPolicy:
     (3, 4)
     """
 
-    def rank(self, scores, offsets, query, n_positions, rng):
-        """Rows of the documents that each session shows; see :class:`DeterministicPolicy`.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_documents,)
-            Not used, but for their number.
-        offsets : ndarray of shape (n_queries + 1,)
-        query : ndarray of shape (n_sessions,), int
-        n_positions : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        rows : ndarray of shape (n_sessions, n_positions), int32
-        """
+    def rank(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> Ints:
+        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         return _draw_rankings(np.zeros(len(scores)), offsets, query, n_positions, rng)
 
 
 def _draw_rankings(utilities, offsets, query, n_positions, rng):
-    """Plackett-Luce draws, the longest lists first so that a chunk is hardly padded."""
+    """Plackett-Luce rankings, drawn in chunks, longest lists first to need little padding."""
     rows = np.full((len(query), n_positions), -1, dtype=np.int32)
     lengths = np.diff(offsets)[query]
     order = np.argsort(-lengths, kind="stable")
@@ -437,10 +432,10 @@ def _draw_rankings(utilities, offsets, query, n_positions, rng):
 
 
 def _race(utilities, first, lengths, n_positions, rng):
-    """The ``n_positions`` winners of each session, in order.
+    """Rows of the first ``n_positions`` documents of each session, in order of arrival.
 
-    Log arrival times: an exponential with rate exp(utility) arrives first with Plackett-Luce's
-    probability, and log(exponential) - utility is minus a Gumbel draw plus the utility.
+    Document i arrives at T_i ~ Exp(rate exp(u_i)), and is first with the probability of
+    Plackett-Luce, exp(u_i) / sum_j exp(u_j). log T_i = log E_i - u_i with E_i ~ Exp(1).
     """
     column = np.arange(lengths.max())
     inside = column < lengths[:, None]

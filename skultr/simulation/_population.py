@@ -1,11 +1,16 @@
-"""Users who differ: each with an examination and with queries of their own."""
+"""Users who differ: each has an examination curve and a query distribution."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._models._browsing import pbm_click_probability, power_law_examination
+from ._given import are_probabilities, as_floats, check_seed, cut
+from ._protocols import Bools, Floats, Ints, User, draw_clicks
 
 __all__ = ["UserPopulation", "draw_sessions"]
 
@@ -21,13 +26,13 @@ _OF_THE_PAPER = {
 
 
 @dataclass(frozen=True, eq=False)
-class UserPopulation:
-    """Position-based users, each with an examination curve and a query distribution of their own.
+class UserPopulation(User):
+    """Position-based users, each with an examination curve and a query distribution.
 
     Users who ask different queries *and* look at result pages differently confound examination
-    with the query: one examination curve for all, however well it is known, then leaves a bias in
-    the relevance of each query (personalised bias). A user stands for one person or for a cluster
-    of people who behave alike. What is relevant is the same for all of them.
+    with the query. One examination curve for all users, however well it is known, then leaves a
+    bias in the relevance of each query (personalised bias). A user is one person or a cluster of
+    people who behave alike. Relevance is the same for all users.
 
     With this user the log of :func:`simulate_clicks` has the role column ``user``, numbered from
     0. The truth has ``examination_table``, ``user_weights`` and ``query_weights``, and its
@@ -36,26 +41,26 @@ class UserPopulation:
     Parameters
     ----------
     etas : {5, 10, 20} or array-like of shape (n_users,), default=10
-        User u examines position k with probability (1/k)^η_u. A number of users stands for the
+        User u examines position k with probability (1/k)^η_u. A number of users means the
         exponents of the paper, such as 2.5, 2, 1, 0.8, 0 for 5 users.
     decay : float, default=1.25
-        Each user has on average so many times the sessions of the next one: with the exponents of
-        the paper, most sessions are of users who hardly look beyond the top. 1: as many each.
-    unasked : float in [0, 1) or None, default=0.5
+        Ratio of the expected sessions of a user to those of the next user. With the exponents of
+        the paper, users who hardly look beyond the top have most sessions. With 1 all users have
+        equally many.
+    never_asked : float in [0, 1) or None, default=0.5
         Share of the queries that a user never asks, drawn for each user and rounded down. The
-        weights of the others are uniform over (0, 1], times the ``query_weights`` of
-        :func:`simulate_clicks`. None: all users ask alike, by ``query_weights`` alone, so that
-        search is not personalised.
+        weights of the other queries are uniform over (0, 1], times the ``query_weights`` of
+        :func:`simulate_clicks`. None: all users ask alike, by ``query_weights`` alone.
     examination : array-like of shape (n_users, n_positions), default=None
-        P(examined) by user and position, in place of ``etas``, which is then ignored.
+        P(examined) by user and position; replaces ``etas``.
     random_state : int, default=None
-        Seed of who asks what. By default the ``random_state`` of :func:`simulate_clicks` decides;
-        pass an int to keep the same users in several logs.
+        Seed of the queries that each user asks. By default the ``random_state`` of
+        :func:`simulate_clicks` decides; pass an int to keep the same users in several logs.
 
     Attributes
     ----------
     user_weights : ndarray of shape (n_users,)
-        P(user), the expected share of each in the sessions.
+        P(user), the expected share of each user in the sessions.
 
     References
     ----------
@@ -89,13 +94,14 @@ class UserPopulation:
     >>> propensity = truth.examination_table[X["user"], X["position"] - 1]
     """
 
-    etas: object = 10
+    etas: ArrayLike = 10
     decay: float = 1.25
-    unasked: float | None = 0.5
-    examination: object = None
-    random_state: object = None
+    never_asked: float | None = 0.5
+    examination: ArrayLike | None = None
+    random_state: int | None = None
+    user_weights: Floats = field(init=False, repr=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.examination is None:
             self._check_etas()
         else:
@@ -103,147 +109,117 @@ class UserPopulation:
         if not (isinstance(self.decay, Real) and 0 < self.decay < np.inf):
             raise ValueError(f"decay must be a finite number above 0, got {self.decay!r}.")
         if not (
-            self.unasked is None or (isinstance(self.unasked, Real) and 0 <= self.unasked < 1)
+            self.never_asked is None
+            or (isinstance(self.never_asked, Real) and 0 <= self.never_asked < 1)
         ):
             raise ValueError(
-                f"unasked must be a share in [0, 1), or None if all users ask alike; got "
-                f"{self.unasked!r}."
+                f"never_asked must be a share in [0, 1), or None if all users ask alike; got "
+                f"{self.never_asked!r}."
             )
-        if not (self.random_state is None or isinstance(self.random_state, Integral)):
-            raise ValueError(f"random_state must be an int or None, got {self.random_state!r}.")
+        check_seed(self.random_state)
+        object.__setattr__(self, "user_weights", self._weights())
 
-    def _check_etas(self):
+    def _check_etas(self) -> None:
         found = self._exponents()
-        # A lone number is refused unless it stands for a set of the paper.
+        # A single number is refused unless it means a set of exponents of the paper.
         if found.ndim != 1 or not len(found) or not ((found >= 0) & (found < np.inf)).all():
             raise ValueError(
                 "etas must be 5, 10 or 20, the users of the paper, or one exponent of at least 0 "
-                f"a user; got {self.etas!r}."
+                f"per user; got {self.etas!r}."
             )
 
-    def _check_examination(self):
-        found = _as_floats(self.examination)
-        if found.ndim != 2 or not found.size or not ((found >= 0) & (found <= 1)).all():
+    def _check_examination(self) -> None:
+        found = as_floats(self.examination)
+        if found.ndim != 2 or not are_probabilities(found):
             raise ValueError(
                 "examination must be a table of shape (n_users, n_positions) of probabilities in "
                 f"[0, 1]; got the shape {found.shape}"
                 + (" with other values." if found.ndim == 2 and found.size else ".")
             )
 
-    def _exponents(self):
+    def _exponents(self) -> Floats:
         if isinstance(self.etas, Integral) and self.etas in _OF_THE_PAPER:
-            return np.array(_OF_THE_PAPER[self.etas], dtype=float)
-        return _as_floats(self.etas)
+            return np.array(_OF_THE_PAPER[int(self.etas)], dtype=float)
+        return as_floats(self.etas)
 
-    @property
-    def user_weights(self):
-        """P(user), the expected share of each user in the sessions."""
-        n_users = len(self._exponents() if self.examination is None else self.examination)
+    def _weights(self) -> Floats:
+        given = self._exponents() if self.examination is None else as_floats(self.examination)
+        n_users = len(given)
         # Relative to the most active user, so that nothing overflows with thousands of users.
         exponent = np.arange(n_users) if self.decay >= 1 else np.arange(n_users) - (n_users - 1)
         weights = float(self.decay) ** -exponent
         return weights / weights.sum()
 
-    def examination_table(self, n_positions):
-        """P(examined) by each user at positions 1, ..., ``n_positions``.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        examination : ndarray of shape (n_users, n_positions)
-
-        Raises
-        ------
-        ValueError
-            If the examination is known for fewer positions.
-        """
+    def examination_table(self, n_positions: int) -> Floats:
+        """P(examined) by each user and position; see :meth:`User.examination_table`."""
         if self.examination is None:
             return power_law_examination(n_positions, self._exponents()[:, None])
-        table = _as_floats(self.examination)
-        if n_positions > table.shape[1]:
-            raise ValueError(
-                f"The examination is given for {table.shape[1]} positions, but the lists have "
-                f"n_positions={n_positions}. Pass examination= with a column for each, or etas=, "
-                "the exponents of power laws; or show fewer positions."
-            )
-        return table[:, :n_positions]
+        table = as_floats(self.examination)
+        return cut("The examination", table, n_positions, "etas=, the exponents of power laws")
 
-    def examination_at(self, n_positions):
-        """P(examined) at positions 1, ..., ``n_positions``, the mean over the sessions.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        examination : ndarray of shape (n_positions,)
-        """
+    def examination_at(self, n_positions: int) -> Floats:
+        """P(examined) by position, the mean over the sessions; see :meth:`User.examination_at`."""
         return self.user_weights @ self.examination_table(n_positions)
 
-    def draw_query_weights(self, query_weights, rng):
-        """Draw what each user asks: P(query | user).
+    def draw_query_weights(self, query_weights: Floats, rng: np.random.Generator) -> Floats:
+        """Draw which queries each user asks; see :meth:`User.draw_query_weights`.
 
-        Parameters
-        ----------
-        query_weights : ndarray of shape (n_queries,)
-            P(query) if all users asked alike.
-        rng : numpy.random.Generator
-            Not used if the population has a ``random_state`` of its own.
-
-        Returns
-        -------
-        query_weights : ndarray of shape (n_users, n_queries)
-            Each row has the sum 1.
+        ``rng`` is not used if the population has a ``random_state``.
         """
-        n_users = len(self.user_weights)
-        if self.unasked is None:
-            return np.tile(query_weights, (n_users, 1))
+        if self.never_asked is None:
+            return super().draw_query_weights(query_weights, rng)
         if self.random_state is not None:
             rng = np.random.default_rng(self.random_state)
-        # A query that nobody asks must not count as one of those that a user leaves out.
+        # A query that nobody asks must not count among the queries that a user never asks.
         asked = np.flatnonzero(query_weights)
-        weights = 1 - rng.random((n_users, len(asked)))
-        n_unasked = int(self.unasked * len(asked))
-        left_out = rng.random(weights.shape).argsort(axis=1)[:, :n_unasked]
+        weights = 1 - rng.random((len(self.user_weights), len(asked)))
+        n_left_out = int(self.never_asked * len(asked))
+        left_out = rng.random(weights.shape).argsort(axis=1)[:, :n_left_out]
         np.put_along_axis(weights, left_out, 0.0, axis=1)
-        table = np.zeros((n_users, len(query_weights)))
+        table = np.zeros((len(weights), len(query_weights)))
         table[:, asked] = weights * query_weights[asked]
         return table / table.sum(axis=1, keepdims=True)
 
-    def click(self, relevance_probability, rng, user):
-        """Draw the clicks of sessions.
+    def click_probability(self, relevance_probability: Floats, user: Ints | None = None) -> Floats:
+        """P(click) at each position of a user's page; see :meth:`User.click_probability`.
 
         Parameters
         ----------
         relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(found relevant | examined) of what each position shows; 0 where it shows nothing.
-        rng : numpy.random.Generator
-        user : ndarray of shape (n_sessions,), int
-            User of each session, from 0.
+        user : ndarray of shape (n_sessions,), int, default=None
+            User of each session, from 0. None: the mean over users.
 
         Returns
         -------
-        clicks : ndarray of shape (n_sessions, n_positions), bool
+        probability : ndarray of shape (n_sessions, n_positions)
         """
-        examination = self.examination_table(relevance_probability.shape[1])[user]
-        probability = pbm_click_probability(relevance_probability, examination)
-        return rng.random(probability.shape) < probability
+        n_positions = relevance_probability.shape[1]
+        if user is None:
+            examination = self.examination_at(n_positions)
+        else:
+            examination = self.examination_table(n_positions)[user]
+        return pbm_click_probability(relevance_probability, examination)
+
+    def click(
+        self,
+        relevance_probability: Floats,
+        rng: np.random.Generator,
+        user: Ints | None = None,
+    ) -> Bools:
+        """Draw clicks with the probabilities of :meth:`click_probability`.
+
+        Without ``user`` each session draws its user by P(user).
+        """
+        if user is None:
+            n_users = len(self.user_weights)
+            user = rng.choice(n_users, size=len(relevance_probability), p=self.user_weights)
+        return draw_clicks(self.click_probability(relevance_probability, user), rng)
 
 
-def _as_floats(values):
-    """An array of floats; an empty one, which no check lets pass, where they are no numbers."""
-    try:
-        return np.array(values, dtype=float)
-    except (TypeError, ValueError):
-        return np.empty(0)
-
-
-def draw_sessions(user_weights, query_weights, n_sessions, rng):
-    """Draw who asks what: a user by P(user), then a query by P(query | user).
+def draw_sessions(
+    user_weights: Floats, query_weights: Floats, n_sessions: int, rng: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """Draw the user of each session by P(user), then its query by P(query | user).
 
     Parameters
     ----------
@@ -259,7 +235,7 @@ def draw_sessions(user_weights, query_weights, n_sessions, rng):
     n_users, n_queries = query_weights.shape
     user = rng.choice(n_users, size=n_sessions, p=user_weights)
     cumulated = query_weights.cumsum(axis=1)
-    # The rows of the table end to end are one rising scale: user u owns the part [u, u + 1).
+    # The rows of the table one after another increase: user u has the interval [u, u + 1).
     scale = (cumulated / cumulated[:, -1:] + np.arange(n_users)[:, None]).ravel()
     drawn = np.minimum(user + rng.random(n_sessions), np.nextafter(user + 1.0, 0))
     place = scale.searchsorted(drawn, side="right")

@@ -1,13 +1,17 @@
-"""Users who read down the list: what they see next depends on what they clicked above.
+"""Users who read down the list: what they examine next depends on what they clicked above.
 
-They are the users that the click models of :mod:`skultr.click_models` describe, one a model, and
-draw from the same formulas (:mod:`skultr._models._browsing`).
+Each is the user of one click model of :mod:`skultr.click_models`, and both use the same formulas
+(:mod:`skultr._models._browsing`).
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._models._browsing import (
     chain_click_probability,
@@ -15,64 +19,41 @@ from .._models._browsing import (
     draw_ubm_clicks,
     ubm_click_probability,
 )
+from ._given import are_probabilities, as_floats, check_probability, curve_at, cut
+from ._protocols import Bools, Floats, User
 
 __all__ = ["CCMUser", "CascadeUser", "DBNUser", "DCMUser", "UBMUser"]
 
 
-class SequentialUser:
-    """A user who reads down, clicks what attracts, and goes on with a probability.
+class SequentialUser(User):
+    """A user who reads down, clicks what attracts, and may stop after each row.
 
-    Subclasses write ``_going_on(relevance_probability)``: the probabilities to go on to the next
-    position after a skip and after a click, which broadcast against the relevance.
+    Subclasses write ``_going_on(relevance_probability)``: the probabilities of going on to the
+    next position after a skip and after a click, both of a shape that broadcasts to that of the
+    relevance.
     """
 
-    def examination_at(self, n_positions):
-        """P(examined) at positions 1, ..., ``n_positions`` as long as nothing is clicked.
+    def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
+        raise NotImplementedError
 
-        The examination of a user who reads down is no curve: it depends on what stands above.
-        This is that of a list without anything to click.
+    def examination_at(self, n_positions: int) -> Floats:
+        """P(examined) by position on a page where nothing is clicked.
 
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        examination : ndarray of shape (n_positions,)
+        A user who reads down has no examination curve: examination depends on what stands above.
+        See :meth:`User.examination_at`.
         """
         nothing = np.zeros((1, n_positions))
         after_skip = np.broadcast_to(self._going_on(nothing)[0], nothing.shape)[0]
         return np.append(1.0, np.cumprod(after_skip[:-1]))
 
-    def click_probability(self, relevance_probability):
-        """P(click) at each position before any click is seen.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(clicked | examined) of what each position shows; 0 where it shows nothing.
-
-        Returns
-        -------
-        probability : ndarray of shape (n_sessions, n_positions)
-        """
+    def click_probability(self, relevance_probability: Floats) -> Floats:
+        """P(click) by position before any click is known; see :meth:`User.click_probability`."""
         return chain_click_probability(
             relevance_probability, *self._going_on(relevance_probability)
         )
 
-    def click(self, relevance_probability, rng):
-        """Draw the clicks of sessions.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(clicked | examined) of what each position shows; 0 where it shows nothing.
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        clicks : ndarray of shape (n_sessions, n_positions), bool
-        """
+    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
+        """Draw the clicks of sessions; see :meth:`User.click`."""
         return draw_chain_clicks(
             relevance_probability, *self._going_on(relevance_probability), rng
         )
@@ -82,26 +63,27 @@ class SequentialUser:
 class DBNUser(SequentialUser):
     """The user of the dynamic Bayesian network: reads down until satisfied or tired.
 
-    An examined document is clicked with its attraction R, its relevance probability. What is
-    clicked satisfies with probability S = ``satisfaction`` R, and a satisfied user leaves. One
-    who is not goes on to the next position with probability γ, clicked or not.
+    An examined document is clicked with probability R, its attraction, which is its relevance
+    probability. A clicked document satisfies with probability S = ``satisfaction`` R, and a
+    satisfied user leaves. A user who is not satisfied goes on to the next position with
+    probability γ, after a click and after a skip.
 
     The truth of :func:`simulate_clicks` has ``continuation`` (γ), and ``attraction`` and
-    ``satisfaction``, of shape (n_documents,); its ``examination`` is γ^(k − 1), that of a list
-    without anything to click.
+    ``satisfaction``, of shape (n_documents,); its ``examination`` is γ^(k − 1), the examination
+    of a page where nothing is clicked.
 
     Parameters
     ----------
     continuation : float in [0, 1], default=0.9
         γ, P(goes on | not satisfied). With 1 this is the user of the simplified DBN.
     satisfaction : float in [0, 1], default=0.5
-        S / R: how satisfying the best document is. Deffayet et al. take half, so that a need
-        sometimes takes more than one click even on a perfect page.
+        S / R: P(satisfied | clicked) of a document with R = 1. Deffayet et al. use 0.5, so that
+        a user sometimes needs more than one click even on a perfect page.
 
     Raises
     ------
     ValueError
-        If one of them is no probability.
+        If a parameter is no probability.
 
     References
     ----------
@@ -126,43 +108,22 @@ class DBNUser(SequentialUser):
     continuation: float = 0.9
     satisfaction: float = 0.5
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_probability("continuation", self.continuation)
         check_probability("satisfaction", self.satisfaction)
 
-    def truth_at(self, n_positions):
-        """What the truth of :func:`simulate_clicks` says about this user.
-
-        Parameters
-        ----------
-        n_positions : int
-            Not used.
-
-        Returns
-        -------
-        truth : dict
-            ``continuation``.
-        """
+    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
+        """``continuation``; see :meth:`User.truth_at`."""
         return {"continuation": self.continuation}
 
-    def document_truth(self, relevance_probability):
-        """What the truth of :func:`simulate_clicks` says about documents.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_documents,)
-
-        Returns
-        -------
-        truth : dict of str to ndarray of shape (n_documents,)
-            ``attraction`` and ``satisfaction``.
-        """
+    def document_truth(self, relevance_probability: Floats) -> Mapping[str, Floats]:
+        """``attraction`` and ``satisfaction``; see :meth:`User.document_truth`."""
         return {
             "attraction": relevance_probability,
             "satisfaction": self.satisfaction * relevance_probability,
         }
 
-    def _going_on(self, relevance_probability):
+    def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
         unsatisfied = 1 - self.satisfaction * relevance_probability
         return self.continuation, self.continuation * unsatisfied
 
@@ -171,8 +132,8 @@ class DBNUser(SequentialUser):
 class CascadeUser(SequentialUser):
     """A user who reads down to the first click and leaves.
 
-    The truth of :func:`simulate_clicks` has the ``examination`` of a list without anything to
-    click: 1 everywhere.
+    The ``examination`` in the truth of :func:`simulate_clicks` is 1 everywhere, the examination
+    of a page where nothing is clicked.
 
     References
     ----------
@@ -187,7 +148,7 @@ class CascadeUser(SequentialUser):
     array([[0.5  , 0.25 , 0.125]])
     """
 
-    def _going_on(self, relevance_probability):
+    def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
         return 1.0, 0.0
 
 
@@ -201,7 +162,7 @@ class DCMUser(SequentialUser):
     Parameters
     ----------
     continuation : float in [0, 1] or array-like of shape (n_positions,), default=0.5
-        λ, P(goes on | clicked) by position, or one number for all. With 0 this is
+        λ, P(goes on | clicked) by position, or one number for all positions. With 0 this is
         :class:`CascadeUser`.
 
     Raises
@@ -221,37 +182,31 @@ class DCMUser(SequentialUser):
     array([[0.5 , 0.4 , 0.24]])
     """
 
-    continuation: object = 0.5
+    continuation: ArrayLike = 0.5
 
-    def __post_init__(self):
-        _check_curve("continuation", self.continuation)
+    def __post_init__(self) -> None:
+        curve = as_floats(self.continuation)
+        if curve.ndim > 1 or not are_probabilities(curve):
+            raise ValueError(
+                "continuation must be one probability in [0, 1] per position, or one for all "
+                f"positions; got {self.continuation!r}."
+            )
 
-    def truth_at(self, n_positions):
-        """What the truth of :func:`simulate_clicks` says about this user.
+    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
+        """``continuation``, λ of shape (n_positions,); see :meth:`User.truth_at`."""
+        return {"continuation": curve_at("continuation", self.continuation, n_positions)}
 
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        truth : dict of str to ndarray
-            ``continuation``, of shape (n_positions,).
-        """
-        return {"continuation": _curve_at("continuation", self.continuation, n_positions)}
-
-    def _going_on(self, relevance_probability):
+    def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
         n_positions = relevance_probability.shape[1]
-        return 1.0, _curve_at("continuation", self.continuation, n_positions)
+        return 1.0, curve_at("continuation", self.continuation, n_positions)
 
 
 @dataclass(frozen=True, eq=False)
 class CCMUser(SequentialUser):
-    """The user of the click chain model: a click tells them whether to read on.
+    """The user of the click chain model: reading on after a click depends on what was found.
 
     An examined document is clicked with its relevance probability r. The user goes on with
-    probability τ₁ after a skip, and after a click with τ₂ (1 − r) + τ₃ r: a good find ends the
-    search sooner.
+    probability τ₁ after a skip, and with probability τ₂ (1 − r) + τ₃ r after a click.
 
     The truth of :func:`simulate_clicks` has ``continuation``, the array (τ₁, τ₂, τ₃).
 
@@ -260,12 +215,12 @@ class CCMUser(SequentialUser):
     after_skip : float in [0, 1], default=0.9
         τ₁.
     after_irrelevant, after_relevant : float in [0, 1], default=0.8 and 0.4
-        τ₂ and τ₃, P(goes on) after a click on what is not, or is, relevant.
+        τ₂ and τ₃, P(goes on) after a click on an irrelevant and on a relevant document.
 
     Raises
     ------
     ValueError
-        If one of them is no probability.
+        If a parameter is no probability.
 
     References
     ----------
@@ -284,49 +239,38 @@ class CCMUser(SequentialUser):
     after_irrelevant: float = 0.8
     after_relevant: float = 0.4
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("after_skip", "after_irrelevant", "after_relevant"):
             check_probability(name, getattr(self, name))
 
-    def truth_at(self, n_positions):
-        """What the truth of :func:`simulate_clicks` says about this user.
-
-        Parameters
-        ----------
-        n_positions : int
-            Not used.
-
-        Returns
-        -------
-        truth : dict of str to ndarray
-            ``continuation``, of shape (3,).
-        """
+    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
+        """``continuation``, the array (τ₁, τ₂, τ₃); see :meth:`User.truth_at`."""
         tau = [self.after_skip, self.after_irrelevant, self.after_relevant]
         return {"continuation": np.array(tau)}
 
-    def _going_on(self, relevance_probability):
+    def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
         r = relevance_probability
         return self.after_skip, self.after_irrelevant * (1 - r) + self.after_relevant * r
 
 
 @dataclass(frozen=True, eq=False)
-class UBMUser:
+class UBMUser(User):
     """The user of the user browsing model: examination by position and by the last click above.
 
-    Position k is examined with a probability that depends on k and on the rank r of the last
-    click above it (0: none). By default it is (1 / (k − r))^η, the power law counted from the
-    last click: attention falls with every skip, and a click brings it back.
+    Position k is examined with a probability that depends on k and on the position r of the last
+    click above it (0: no click). By default it is (1 / (k − r))^η, a power law of the distance
+    to the last click.
 
     The truth of :func:`simulate_clicks` has ``examination_after``, of shape
-    (n_positions, n_positions): row k − 1, column r; its ``examination`` is the column 0, that of
-    a list without a click.
+    (n_positions, n_positions): row k − 1, column r; its ``examination`` is column 0, the
+    examination of a page where nothing is clicked.
 
     Parameters
     ----------
     examination : float or array-like, default=1.0
-        η; or a table of shape (n_positions, n_positions) with P(examined) of position k after the
-        last click at r in row k − 1 and column r (columns from k on are not read); or a curve of
-        shape (n_positions,) for a user without memory, who is :class:`PositionBasedUser`.
+        η; or a table of shape (n_positions, n_positions), whose row k − 1 and column r hold
+        P(examined) at position k after the last click at r (columns from k on are not read); or
+        a curve of shape (n_positions,), which makes this user a :class:`PositionBasedUser`.
 
     Raises
     ------
@@ -351,25 +295,24 @@ class UBMUser:
     array([[0.5  , 0.375]])
     """
 
-    examination: object = 1.0
+    examination: ArrayLike = 1.0
 
-    def __post_init__(self):
-        given = _as_array(self.examination)
+    def __post_init__(self) -> None:
+        given = as_floats(self.examination)
         if not given.ndim:
-            good = 0 <= given < np.inf
+            good = bool(0 <= given < np.inf)
         else:
             square = given.ndim == 1 or (given.ndim == 2 and given.shape[0] == given.shape[1])
-            # Infinities above the diagonal are as good as anything: nobody reads them.
-            read = given if given.ndim == 1 else np.tril(given)
-            good = square and given.size and ((read >= 0) & (read <= 1)).all()
+            # Values above the diagonal are not read.
+            good = square and are_probabilities(given if given.ndim == 1 else np.tril(given))
         if not good:
             raise ValueError(
                 "examination must be a number of at least 0, the exponent of a power law; or "
-                "probabilities in [0, 1], one a position or a square table of positions and last "
-                f"clicks; got {self.examination!r}."
+                "probabilities in [0, 1], one per position or a square table of positions and "
+                f"last clicks; got {self.examination!r}."
             )
 
-    def examination_after(self, n_positions):
+    def examination_after(self, n_positions: int) -> Floats:
         """P(examined) by position and last click above.
 
         Parameters
@@ -387,114 +330,30 @@ class UBMUser:
         ValueError
             If the examination is known for fewer positions.
         """
-        given = _as_array(self.examination)
-        if given.ndim and n_positions > len(given):
-            raise _too_short("examination", len(given), n_positions)
-        if given.ndim:
-            table = given[:n_positions, None] if given.ndim == 1 else given[:n_positions]
-            table = np.broadcast_to(table, (n_positions, table.shape[1]))[:, :n_positions]
-            table = np.broadcast_to(table, (n_positions, n_positions))
-            return np.where(np.tri(n_positions, dtype=bool), table, 0.0)
+        given = as_floats(self.examination)
         position, last = np.ogrid[1 : n_positions + 1, :n_positions]
-        distance = np.maximum(position - last, 1)
-        return np.where(last < position, distance ** -float(given), 0.0)
+        if given.ndim == 0:
+            table = np.maximum(position - last, 1) ** -float(given)
+        elif given.ndim == 1:
+            table = cut("examination", given, n_positions)[:, None]
+        else:
+            table = cut("examination", given, n_positions)[:n_positions]
+        return np.where(last < position, table, 0.0)
 
-    def examination_at(self, n_positions):
-        """P(examined) at positions 1, ..., ``n_positions`` as long as nothing is clicked.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        examination : ndarray of shape (n_positions,)
-        """
+    def examination_at(self, n_positions: int) -> Floats:
+        """P(examined) by position where nothing is clicked; see :meth:`User.examination_at`."""
         return self.examination_after(n_positions)[:, 0]
 
-    def truth_at(self, n_positions):
-        """What the truth of :func:`simulate_clicks` says about this user.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        truth : dict of str to ndarray
-            ``examination_after``.
-        """
+    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
+        """``examination_after``; see :meth:`User.truth_at`."""
         return {"examination_after": self.examination_after(n_positions)}
 
-    def click_probability(self, relevance_probability):
-        """P(click) at each position before any click is seen.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(clicked | examined) of what each position shows; 0 where it shows nothing.
-
-        Returns
-        -------
-        probability : ndarray of shape (n_sessions, n_positions)
-        """
+    def click_probability(self, relevance_probability: Floats) -> Floats:
+        """P(click) by position before any click is known; see :meth:`User.click_probability`."""
         examination = self.examination_after(relevance_probability.shape[1])
         return ubm_click_probability(relevance_probability, examination)
 
-    def click(self, relevance_probability, rng):
-        """Draw the clicks of sessions.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(clicked | examined) of what each position shows; 0 where it shows nothing.
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        clicks : ndarray of shape (n_sessions, n_positions), bool
-        """
+    def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
+        """Draw the clicks of sessions; see :meth:`User.click`."""
         examination = self.examination_after(relevance_probability.shape[1])
         return draw_ubm_clicks(relevance_probability, examination, rng)
-
-
-# --------------------------------------------------------------------------------------
-# What the user gave
-# --------------------------------------------------------------------------------------
-def check_probability(name, value):
-    """Refuse what is no probability."""
-    if isinstance(value, bool) or not (isinstance(value, Real) and 0 <= value <= 1):
-        raise ValueError(f"{name} must be a number in [0, 1], got {value!r}.")
-
-
-def _as_array(given):
-    """Numbers as an array; what is not numbers as an array that no check lets pass."""
-    try:
-        return np.array(given, dtype=float)
-    except (TypeError, ValueError):
-        return np.empty(0)
-
-
-def _check_curve(name, given):
-    curve = _as_array(given)
-    if curve.ndim > 1 or not curve.size or not ((curve >= 0) & (curve <= 1)).all():
-        raise ValueError(
-            f"{name} must be one probability in [0, 1] a position, or one for all positions; got "
-            f"{given!r}."
-        )
-
-
-def _curve_at(name, given, n_positions):
-    curve = _as_array(given)
-    if not curve.ndim:
-        return np.full(n_positions, curve)
-    if n_positions > len(curve):
-        raise _too_short(name, len(curve), n_positions)
-    return curve[:n_positions]
-
-
-def _too_short(name, known, n_positions):
-    return ValueError(
-        f"{name} is given for {known} positions, but the lists have n_positions={n_positions}. "
-        "Pass a value for each, or one number; or show fewer positions."
-    )

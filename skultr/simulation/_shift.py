@@ -1,27 +1,32 @@
-"""Logs of one policy to learn from, and of the same and another one to test on."""
+"""A training log of one policy, and test logs of the same policy and of another one."""
+
+from __future__ import annotations
 
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from .._sklearn import HasMethods, Interval, validate_params
+from .._sklearn import Interval, validate_params
 from ._generate import SimulatedLog, simulate_clicks
 from ._policies import PlackettLucePolicy, UniformPolicy, production_scores
+from ._protocols import Policy, check_instance
 
 __all__ = ["ShiftedLogs", "simulate_shift"]
 
 
 class ShiftedLogs(NamedTuple):
-    """A log to learn from and two to test on: ``train, same, shifted = simulate_shift(...)``.
+    """A training log and two test logs: ``train, same, shifted = simulate_shift(...)``.
 
     Each is a :class:`SimulatedLog`, ``X, clicks, truth``.
 
     Parameters
     ----------
     train : SimulatedLog
-        The log that a click model is fitted to.
+        The log to fit a click model to.
     in_distribution : SimulatedLog
         New sessions of the same policy.
     out_of_distribution : SimulatedLog
@@ -38,57 +43,57 @@ class ShiftedLogs(NamedTuple):
         "documents": "no_validation",
         "n_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both")],
         "n_test_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both"), None],
-        "policy": [HasMethods(["rank"]), None],
+        "policy": "no_validation",
         "scores": ["array-like", None],
-        "test_policy": [HasMethods(["rank"]), None],
+        "test_policy": "no_validation",
         "test_scores": ["array-like", None],
         "random_state": ["random_state"],
     },
     prefer_skip_nested_validation=True,
 )
 def simulate_shift(
-    documents,
+    documents: IntoDataFrame,
     *,
-    n_sessions=100_000,
-    n_test_sessions=None,
-    policy=None,
-    scores=None,
-    test_policy=None,
-    test_scores=None,
-    random_state=None,
-    **simulate_params,
-):
-    """Simulate a log to learn from, and test logs in and out of its distribution.
+    n_sessions: int = 100_000,
+    n_test_sessions: int | None = None,
+    policy: Policy | None = None,
+    scores: ArrayLike | None = None,
+    test_policy: Policy | None = None,
+    test_scores: ArrayLike | None = None,
+    random_state: int | np.random.RandomState | None = None,
+    **simulate_params: Any,
+) -> ShiftedLogs:
+    """Simulate a training log, and test logs in and out of its distribution.
 
-    A click model is chosen on a log of the policy that is in production, to be used for rankings
-    that another policy will show. This gives both: how well a model predicts the clicks on
-    ``in_distribution`` is what a practitioner can see, how well on ``out_of_distribution`` is
-    what they need and cannot see. All logs show the same documents to the same kind of user.
+    A click model is chosen on a log of the policy in production, and used for rankings of another
+    policy. How well a model predicts the clicks of ``in_distribution`` is what a practitioner can
+    measure; how well it predicts those of ``out_of_distribution`` is what they need and cannot
+    measure. All logs show the same documents to the same kind of user.
 
     Parameters
     ----------
     documents : frame of shape (n_documents, n_columns)
         As for :func:`simulate_clicks`.
     n_sessions : int, default=100_000
-        Of the log to learn from.
+        Sessions of the training log.
     n_test_sessions : int, default=None
-        Of each test log. By default a fifth of ``n_sessions``, and at least one.
-    policy : policy, default=None
-        Who ranks in ``train`` and ``in_distribution``; by default
+        Sessions of each test log. By default a fifth of ``n_sessions``, and at least one.
+    policy : Policy, default=None
+        The policy of ``train`` and ``in_distribution``; by default
         ``PlackettLucePolicy(temperature=0.1)``. A :class:`DeterministicPolicy` shows each
-        document at one position, from which no model can tell examination and relevance apart.
+        document at one position, so that no model can separate examination and relevance.
     scores : array-like of shape (n_documents,) or (n_documents, n_rankers), default=None
-        What ``policy`` ranks by; by default those of :func:`production_scores`. See also
+        Scores that ``policy`` ranks by; by default those of :func:`production_scores`. See also
         :func:`noisy_oracle_scores`.
-    test_policy : policy, default=None
-        Who ranks in ``out_of_distribution``; by default ``UniformPolicy()``, or
+    test_policy : Policy, default=None
+        The policy of ``out_of_distribution``; by default ``UniformPolicy()``, or
         ``PlackettLucePolicy(temperature=0.1)`` with ``test_scores``.
     test_scores : array-like of shape (n_documents,) or (n_documents, n_rankers), default=None
-        What ``test_policy`` ranks by; by default ``scores``.
+        Scores that ``test_policy`` ranks by; by default ``scores``.
     random_state : int, RandomState instance or None, default=None
-        Pass an int for the same logs in every call. The logs are independent of each other.
+        Pass an int to get the same logs in every call. The logs are independent of each other.
     **simulate_params : dict
-        What :func:`simulate_clicks` takes beside these: ``n_positions``, ``user``, ``noise``,
+        Further parameters of :func:`simulate_clicks`: ``n_positions``, ``user``, ``noise``,
         ``max_grade``, ``gain``, ``query_weights``, ``features``.
 
     Returns
@@ -101,7 +106,9 @@ def simulate_shift(
     Raises
     ------
     ValueError
-        As :func:`simulate_clicks`.
+        As from :func:`simulate_clicks`.
+    TypeError
+        If a policy does not derive from :class:`Policy`.
 
     References
     ----------
@@ -123,17 +130,19 @@ def simulate_shift(
     >>> len(train.X), len(same.X), len(shifted.X)
     (50000, 10000, 10000)
 
-    The ranking of the train log follows the relevance, that of the shifted log does not:
+    In the training log the ranking correlates with relevance, in the shifted log it does not:
 
     >>> [round(float(log.X["relevance"].corr(log.X["position"])), 1) for log in (train, shifted)]
     [-0.5, 0.0]
     """
     seeds = check_random_state(random_state).randint(2**31 - 1, size=4).tolist()
-    if scores is None:
-        scores = production_scores(documents, random_state=seeds[0])
     policy = PlackettLucePolicy() if policy is None else policy
     if test_policy is None:
         test_policy = UniformPolicy() if test_scores is None else PlackettLucePolicy()
+    check_instance("policy", policy, Policy)
+    check_instance("test_policy", test_policy, Policy)
+    if scores is None:
+        scores = production_scores(documents, random_state=seeds[0])
     if test_scores is None:
         test_scores = _scores_for(test_policy, policy, scores)
     n_test = max(n_sessions // 5, 1) if n_test_sessions is None else n_test_sessions
@@ -157,7 +166,8 @@ def simulate_shift(
     )
 
 
-def _scores_for(test_policy, policy, scores):
-    """Scores of the train log for the test policy: of several rankers, their mean for one."""
-    both = [getattr(who, "several_rankers", False) for who in (test_policy, policy)]
-    return np.mean(scores, axis=1) if both == [False, True] else scores
+def _scores_for(test_policy: Policy, policy: Policy, scores: ArrayLike) -> ArrayLike:
+    """Scores of the training log for the test policy; the mean of several rankers for one."""
+    if policy.several_rankers and not test_policy.several_rankers:
+        return np.mean(np.asarray(scores, dtype=float), axis=1)
+    return scores

@@ -1,9 +1,12 @@
-"""Users as samplers: from shown documents with known relevance to clicks."""
+"""Users who examine each position with a probability of its own."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._models._browsing import (
     EYE_TRACKING,
@@ -11,17 +14,26 @@ from .._models._browsing import (
     pbm_click_probability,
     power_law_examination,
 )
+from ._given import are_probabilities, as_floats, check_seed, cut
+from ._protocols import Bools, Floats, Ints, User, draw_clicks
 
 __all__ = ["ContextualPositionBasedUser", "PositionBasedUser", "relevance_probability"]
 
 
-def relevance_probability(grade, *, noise=0.1, max_grade=4, gain="exponential"):
-    """P(found relevant | examined) of a document of a grade.
+def relevance_probability(
+    grade: ArrayLike,
+    *,
+    noise: float = 0.1,
+    max_grade: float = 4,
+    gain: str = "exponential",
+) -> Floats:
+    """P(found relevant | examined) of documents, from their grades.
 
-    ε + (1 − ε) (2^y − 1) / (2^y_max − 1): the best grade is always found relevant, and the worst
-    with probability ε. With the defaults: 0.1, 0.16, 0.28, 0.52, 1. With linear gain
-    ε + (1 − ε) y / y_max: 0.1, 0.325, 0.55, 0.775, 1. With binary gain ε below the upper half of
-    the scale, else 1: 0.1, 0.1, 0.1, 1, 1.
+    With grade y, click noise ε and best grade y_max:
+
+    - exponential gain: ε + (1 − ε) (2^y − 1) / (2^y_max − 1), by default 0.1, 0.16, 0.28, 0.52, 1;
+    - linear gain: ε + (1 − ε) y / y_max, by default 0.1, 0.325, 0.55, 0.775, 1;
+    - binary gain: 1 if y > y_max / 2, else ε, by default 0.1, 0.1, 0.1, 1, 1.
 
     Parameters
     ----------
@@ -30,11 +42,11 @@ def relevance_probability(grade, *, noise=0.1, max_grade=4, gain="exponential"):
     noise : float in [0, 1], default=0.1
         ε, the click noise.
     max_grade : float, default=4
-        The best grade of the scale (of the scale, not of the documents at hand).
+        The best grade of the scale, which the documents at hand need not reach.
     gain : {'exponential', 'linear', 'binary'}, default='exponential'
-        How relevance grows with the grade. Studies of personalised bias take the linear one
-        (Niu et al., equation 12), those of selection bias the binary one: grades 3 and 4 of 4
-        are relevant (Joachims et al. 2017).
+        How relevance grows with the grade. Studies of personalised bias use the linear gain
+        (Niu et al., equation 12); studies of selection bias use the binary gain, with which
+        grades 3 and 4 of 4 are relevant (Joachims et al. 2017).
 
     Returns
     -------
@@ -81,21 +93,21 @@ def relevance_probability(grade, *, noise=0.1, max_grade=4, gain="exponential"):
 
 
 @dataclass(frozen=True, eq=False)
-class PositionBasedUser:
+class PositionBasedUser(User):
     """A user who examines each position with a probability of its own.
 
-    The user clicks what they examine and find relevant; the two are independent of each other
-    and of the rest of the list. That is what position-based models assume, so that they are well
-    specified on such a log: users whose attention depends on what they clicked before, or who
-    trust the ranking, are another world.
+    The user clicks what they examine and find relevant: P(click) = o_k r, with examination o_k
+    at position k and relevance probability r. Both events are independent of each other and of
+    the rest of the list. Position-based models assume exactly this, so that they are well
+    specified on such a log.
 
     Parameters
     ----------
     examination : 'eye-tracking', array-like of shape (n_positions,) or float, \
 default='eye-tracking'
-        P(examined) at positions 1, 2, ... The string stands for :data:`EYE_TRACKING` (ten
-        positions); a number η for the power law (1/k)^η at any depth. A curve that is given by
-        position must reach as deep as the lists: nothing is assumed beyond its end.
+        P(examined) at positions 1, 2, ... The string means :data:`EYE_TRACKING` (ten
+        positions); a number η means the power law (1/k)^η at any depth. A curve that is given
+        by position must reach as deep as the lists: nothing is assumed beyond its end.
 
     References
     ----------
@@ -113,73 +125,41 @@ default='eye-tracking'
     [0.2, 0.4]
     """
 
-    examination: object = "eye-tracking"
+    examination: ArrayLike = "eye-tracking"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         curve = self._curve()
         if isinstance(curve, float):
-            bad = not 0 <= curve < np.inf
+            good = 0 <= curve < np.inf
         else:
-            bad = curve.ndim != 1 or not len(curve) or not ((curve >= 0) & (curve <= 1)).all()
-        if bad:
+            good = curve.ndim == 1 and are_probabilities(curve)
+        if not good:
             raise ValueError(
-                "examination must be 'eye-tracking', one probability in [0, 1] a position, or a "
+                "examination must be 'eye-tracking', one probability in [0, 1] per position, or a "
                 f"number of at least 0, the exponent of a power law; got {self.examination!r}."
             )
 
-    def examination_at(self, n_positions):
-        """P(examined) at positions 1, ..., ``n_positions``.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        examination : ndarray of shape (n_positions,)
-
-        Raises
-        ------
-        ValueError
-            If the examination is known for fewer positions.
-        """
+    def examination_at(self, n_positions: int) -> Floats:
+        """P(examined) at positions 1, ..., ``n_positions``; see :meth:`User.examination_at`."""
         curve = self._curve()
         if isinstance(curve, float):
             return power_law_examination(n_positions, curve)
-        if n_positions > len(curve):
-            raise ValueError(
-                f"The examination is given for {len(curve)} positions, but the lists have "
-                f"n_positions={n_positions}. Pass examination= with a probability for each, or a "
-                "number, the exponent of a power law; or show fewer positions."
-            )
-        return curve[:n_positions]
+        return cut("The examination", curve, n_positions, "the exponent of a power law")
 
-    def click(self, relevance_probability, rng):
-        """Draw the clicks of sessions.
-
-        Parameters
-        ----------
-        relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(found relevant | examined) of what each position shows; 0 where it shows nothing.
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        clicks : ndarray of shape (n_sessions, n_positions), bool
-        """
+    def click_probability(self, relevance_probability: Floats) -> Floats:
+        """P(click) = o_k r at each position; see :meth:`User.click_probability`."""
         examination = self.examination_at(relevance_probability.shape[1])
-        probability = pbm_click_probability(relevance_probability, examination)
-        return rng.random(probability.shape) < probability
+        return pbm_click_probability(relevance_probability, examination)
 
-    def _curve(self):
+    def _curve(self) -> float | Floats:
         """The exponent of the power law as a float, or the curve as an array."""
         if isinstance(self.examination, str):
-            # Any other string becomes an array that no check lets pass.
+            # Every other string becomes an array that the check refuses.
             known = self.examination == "eye-tracking"
-            return np.array(EYE_TRACKING if known else [np.nan])
+            return np.array(EYE_TRACKING if known else [])
         if isinstance(self.examination, Real):
             return float(self.examination)
-        return np.array(self.examination, dtype=float)
+        return as_floats(self.examination)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,12 +167,12 @@ class ContextualPositionBasedUser(PositionBasedUser):
     """A user whose examination of a position depends on the context of the impression.
 
     The context is what surrounds a result: the device, the kind of result page, a picture beside
-    the text. Each of ``n_contexts`` context types has a vector v, and position k is examined with
+    the text. Each of ``n_contexts`` contexts has a vector v, and position k is examined with
     probability o_k^max(w · v + 1, 0): in some contexts users look further down than in others.
     Relevance does not depend on the context.
 
-    With this user the log of :func:`simulate_clicks` has a column ``context``, the type of each
-    impression, and the bias factor is the pair of position and context.
+    With this user the log of :func:`simulate_clicks` has a column ``context``, the context of
+    each impression, and the bias factor is the pair of position and context.
 
     Parameters
     ----------
@@ -201,25 +181,25 @@ default='eye-tracking'
         o_k, P(examined) by position in the neutral context w · v = 0; see
         :class:`PositionBasedUser`.
     n_contexts : int, default=5000
-        Number of context types, all equally likely.
+        Number of contexts, all equally likely.
     n_features : int, default=10
         Length of the vectors v and w.
     scale : float, default=0.35
-        Standard deviation of the elements of v, which are normal around 0.
+        Standard deviation of the elements of v, which are normal with mean 0.
     eta : float, default=1.0
-        The elements of w are uniform over [-eta, eta]; 0 makes the context without effect.
+        The elements of w are uniform over [-eta, eta]; with 0 the context has no effect.
     assign : {'impression', 'document'}, default='impression'
-        Whether each impression draws its context, or each document (of a query) has one for
-        good, as in Chen et al. (2024). Then a document that keeps its position is seen under a
-        single bias factor, and links nothing.
+        Whether each impression draws a context, or each document of a query draws one and keeps
+        it, as in Chen et al. (2024). Then a document that keeps its position is shown under a
+        single bias factor and links nothing.
     random_state : int or None, default=None
-        Seed of v and w, which are drawn when the user is made. Which impression has which context
-        is up to the ``random_state`` of :func:`simulate_clicks`.
+        Seed of v and w, which are drawn when the user is made. The ``random_state`` of
+        :func:`simulate_clicks` decides which impression has which context.
 
     Attributes
     ----------
     context_vectors : ndarray of shape (n_contexts, n_features)
-        v of each context type.
+        v of each context.
     weights : ndarray of shape (n_features,)
         w.
 
@@ -255,84 +235,72 @@ default='eye-tracking'
     scale: float = 0.35
     eta: float = 1.0
     assign: str = "impression"
-    random_state: object = None
+    random_state: int | None = None
+    context_vectors: Floats = field(init=False, repr=False)
+    weights: Floats = field(init=False, repr=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         self._check()
-        # Drawn once, here: without a seed, every look at them would find other vectors.
+        # Drawn here, once: without a seed, each look at them would find other vectors.
         of_vectors, of_weights = np.random.default_rng(self.random_state).spawn(2)
         vectors = of_vectors.normal(0, self.scale, (self.n_contexts, self.n_features))
         weights = of_weights.uniform(-self.eta, self.eta, self.n_features)
         object.__setattr__(self, "context_vectors", vectors)
         object.__setattr__(self, "weights", weights)
 
-    def _check(self):
+    def _check(self) -> None:
         for name in ("n_contexts", "n_features"):
             value = getattr(self, name)
-            if not (isinstance(value, Integral) and 1 <= value < 2**31):
+            if not (isinstance(value, Integral) and 1 <= int(value) < 2**31):
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
         for name in ("scale", "eta"):
             value = getattr(self, name)
-            if not (isinstance(value, Real) and 0 <= value < np.inf):
+            if not (isinstance(value, Real) and 0 <= float(value) < np.inf):
                 raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}.")
         if self.assign not in ("impression", "document"):
             raise ValueError(f"assign must be 'impression' or 'document', got {self.assign!r}.")
-        if not (self.random_state is None or isinstance(self.random_state, Integral)):
-            raise ValueError(f"random_state must be an int or None, got {self.random_state!r}.")
+        check_seed(self.random_state)
 
-    def examination_table(self, n_positions):
-        """P(examined) in each context type at positions 1, ..., ``n_positions``.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        examination : ndarray of shape (n_contexts, n_positions)
-        """
+    def examination_table(self, n_positions: int) -> Floats:
+        """P(examined) in each context, by position; see :meth:`User.examination_table`."""
         effect = self.context_vectors @ self.weights
         return contextual_examination(self.examination_at(n_positions), effect)
 
-    def draw_contexts(self, shown, rng):
-        """Draw the context type of each impression.
-
-        Parameters
-        ----------
-        shown : ndarray of shape (n_sessions, n_positions), int
-            Number of the document at each position, -1 where there is none.
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        context : ndarray of shape (n_sessions, n_positions), int32
-            From 0; a context also stands where there is no document.
-        """
+    def draw_contexts(self, shown: Ints, rng: np.random.Generator) -> Ints:
+        """Draw the context of each impression; see :meth:`User.draw_contexts`."""
         if self.assign == "impression":
-            return rng.integers(self.n_contexts, size=shown.shape, dtype=np.int32)
+            return super().draw_contexts(shown, rng)
         n_documents = int(shown.max(initial=-1)) + 1
         of_document = rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)
         return of_document[shown]
 
-    def click(self, relevance_probability, rng, context=None):
-        """Draw the clicks of sessions.
+    def click_probability(
+        self, relevance_probability: Floats, context: Ints | None = None
+    ) -> Floats:
+        """P(click) at each position in its context; see :meth:`User.click_probability`.
 
         Parameters
         ----------
         relevance_probability : ndarray of shape (n_sessions, n_positions)
-            P(found relevant | examined) of what each position shows; 0 where it shows nothing.
-        rng : numpy.random.Generator
         context : ndarray of shape (n_sessions, n_positions), int, default=None
-            Context type of each impression; by default all are in the neutral context.
+            Context of each impression. None is the neutral context everywhere.
 
         Returns
         -------
-        clicks : ndarray of shape (n_sessions, n_positions), bool
+        probability : ndarray of shape (n_sessions, n_positions)
         """
         if context is None:
-            return super().click(relevance_probability, rng)
+            return super().click_probability(relevance_probability)
         n_positions = relevance_probability.shape[1]
         examination = self.examination_table(n_positions)[context, np.arange(n_positions)]
-        probability = pbm_click_probability(relevance_probability, examination)
-        return rng.random(probability.shape) < probability
+        return pbm_click_probability(relevance_probability, examination)
+
+    def click(
+        self,
+        relevance_probability: Floats,
+        rng: np.random.Generator,
+        context: Ints | None = None,
+    ) -> Bools:
+        """Draw clicks with the probabilities of :meth:`click_probability`."""
+        return draw_clicks(self.click_probability(relevance_probability, context), rng)

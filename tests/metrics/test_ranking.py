@@ -22,16 +22,10 @@ from skultr.metrics import (
     precision_score,
     reciprocal_rank_score,
 )
+from tests._discovery import public_metrics
 
 err_4 = partial(err_score, max_grade=4)
-METRICS = {
-    "ndcg": ndcg_score,
-    "dcg": dcg_score,
-    "err": err_4,
-    "ap": average_precision_score,
-    "rr": reciprocal_rank_score,
-    "precision": precision_score,
-}
+METRICS = {**public_metrics(), "err": err_4}
 WITHOUT_DCG = {name: metric for name, metric in METRICS.items() if name != "dcg"}
 
 

@@ -44,7 +44,7 @@ def personal():
         n_sessions=40_000,
         n_positions=5,
         policy=PlackettLucePolicy(),
-        user=UserPopulation(etas=[2.0, 1.0, 0.0], unasked=None),
+        user=UserPopulation(etas=[2.0, 1.0, 0.0], never_asked=None),
         features=False,
         random_state=0,
     )
@@ -91,7 +91,7 @@ def test_curves_of_users(personal):
 @pytest.mark.parametrize("n_sessions", [1, 30])
 def test_users_of_few_sessions_do_not_ruin_the_estimate(relevance, n_sessions):
     documents = make_ltr(n_queries=100, n_features=10, random_state=0)
-    population = UserPopulation(etas=np.repeat([1.5, 1.0, 0.5], 100), decay=1.0, unasked=None)
+    population = UserPopulation(etas=np.repeat([1.5, 1.0, 0.5], 100), decay=1.0, never_asked=None)
     X, clicks, truth = simulate_clicks(
         documents,
         n_sessions=300 * n_sessions,

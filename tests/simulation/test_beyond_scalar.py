@@ -10,11 +10,13 @@ from skultr.simulation import (
     DeterministicPolicy,
     MixturePolicy,
     PlackettLucePolicy,
+    Policy,
     PositionBasedUser,
     ShufflePolicy,
     SwapPolicy,
     TrustBiasUser,
     UniformPolicy,
+    User,
     _generate,
     simulate_clicks,
 )
@@ -287,9 +289,12 @@ def test_matrix_ends_where_it_is_known(documents):
 
 
 def test_own_user_who_reads_grades(documents):
-    class Picky:
+    class Picky(User):
         def examination_at(self, n_positions):
             return np.ones(n_positions)
+
+        def click_probability(self, judged):
+            return np.maximum(judged, 0.0)
 
         def read_grades(self, grade):
             return grade == 4
@@ -319,7 +324,7 @@ def test_empty_places_are_never_relevant():
             np.testing.assert_array_equal(relevance_probability, [[1.0, 0.1], [1.0, 0.0]])
             return super().click(relevance_probability, rng)
 
-    class InTurn:
+    class InTurn(Policy):
         def rank(self, scores, offsets, query, n_positions, rng):
             return np.array([[1, 0], [1, -1]])
 

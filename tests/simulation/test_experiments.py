@@ -239,8 +239,8 @@ def test_other_policies_refuse_several_rankers(documents, policy):
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        (None, "pass scores= with a column a ranker"),
-        (np.zeros(7), "pass scores= with a column a ranker"),
+        (None, "pass scores= with one column per ranker"),
+        (np.zeros(7), "pass scores= with one column per ranker"),
         (np.zeros((3, 2)), r"and each ranker, got the shape \(3, 2\)"),
         (np.zeros((0, 2)), r"got the shape \(0, 2\)"),
         (np.inf, "missing or infinite values"),

@@ -9,6 +9,7 @@ from skultr.simulation import (
     ContextualPositionBasedUser,
     DeterministicPolicy,
     PlackettLucePolicy,
+    Policy,
     PositionBasedUser,
     UniformPolicy,
     _generate,
@@ -221,7 +222,7 @@ def test_chunks_leave_no_seam(documents, monkeypatch):
     np.testing.assert_array_equal(parts.clicks, whole.clicks)
 
 
-class FixedPolicy:
+class FixedPolicy(Policy):
     def __init__(self, rows):
         self.rows = rows
 
@@ -242,6 +243,52 @@ def test_own_policy_is_read_not_written(documents):
         simulate_clicks(documents, n_sessions=5, policy=FixedPolicy(rows))
 
 
+class Duck:
+    """All methods of a user and of a policy, without the optional ones of the base classes."""
+
+    examination_at = PositionBasedUser.examination_at
+    click = PositionBasedUser.click
+    rank = DeterministicPolicy.rank
+
+
+@pytest.mark.parametrize("name", ["user", "policy"])
+@pytest.mark.parametrize(("given", "found"), [(Duck(), "Duck"), (Duck, "the class Duck")])
+def test_users_and_policies_derive_from_the_base_classes(documents, name, given, found):
+    base = {"user": "User", "policy": "Policy"}[name]
+    message = rf"{name} is {found}; .*derived from skultr\.simulation\.{base}"
+    with pytest.raises(TypeError, match=message):
+        simulate_clicks(documents, n_sessions=1, **{name: given})
+
+
+def test_defaults_of_contexts_and_of_several_users(documents):
+    class Two(PositionBasedUser):
+        def examination_table(self, n_positions):
+            return np.tile(self.examination_at(n_positions), (2, 1))
+
+        def click(self, relevance_probability, rng, about):
+            assert set(np.unique(about)) == {0, 1}
+            return super().click(relevance_probability, rng)
+
+    class InTwoContexts(Two):
+        context_vectors = np.array([[0.0], [1.0]])
+
+    class TwoUsers(Two):
+        user_weights = np.array([0.5, 0.5])
+
+    X, _, truth = simulate_clicks(documents, n_sessions=500, user=InTwoContexts(), random_state=0)
+    # Each of 5,000 impressions draws one of two contexts.
+    assert abs(X["context"].mean() - 0.5) < 5 * 0.5 / np.sqrt(len(X))
+    assert truth.examination_table.shape == (2, 10)
+    X, _, truth = simulate_clicks(documents, n_sessions=500, user=TwoUsers(), random_state=0)
+    np.testing.assert_array_equal(truth.query_weights[0], truth.query_weights[1])
+
+    class WithoutTable(PositionBasedUser):
+        user_weights = np.array([1.0])
+
+    with pytest.raises(NotImplementedError, match="no examination_table"):
+        simulate_clicks(documents, n_sessions=1, user=WithoutTable())
+
+
 @pytest.mark.parametrize("role", ["qid", "doc", "relevance"])
 def test_missing_role(documents, role):
     with pytest.raises(ValueError, match=f"no column '{role}'"):
@@ -254,8 +301,6 @@ def test_missing_role(documents, role):
         ({"n_sessions": 0}, "n_sessions"),
         ({"n_positions": 0}, "n_positions"),
         ({"n_positions": 11}, "given for 10 positions"),
-        ({"policy": "deterministic"}, "policy"),
-        ({"user": object()}, "user"),
         ({"noise": 2}, "noise"),
         ({"max_grade": 2}, "max_grade"),
         ({"gain": "log"}, "gain must be 'exponential', 'linear' or 'binary'"),

@@ -174,5 +174,5 @@ def test_production_scores_bad_input():
     ("scores", "relevance"), [([], []), ([1.0, 2.0], [1, 1]), ([1.0], [0, 1])], ids=str
 )
 def test_hidden_signal_of_nothing(scores, relevance):
-    with pytest.raises(ValueError, match="expected one number a document"):
+    with pytest.raises(ValueError, match="expected one number per document"):
         hidden_signal_scores(scores, relevance)

@@ -80,9 +80,9 @@ def test_thousands_of_users_do_not_overflow(decay):
         ({"etas": "all"}, "etas must be"),
         ({"decay": 0}, "decay"),
         ({"decay": np.inf}, "decay"),
-        ({"unasked": 1}, "unasked"),
-        ({"unasked": -0.1}, "unasked"),
-        ({"unasked": "half"}, "unasked"),
+        ({"never_asked": 1}, "never_asked"),
+        ({"never_asked": -0.1}, "never_asked"),
+        ({"never_asked": "half"}, "never_asked"),
         ({"random_state": 0.5}, "random_state"),
         ({"examination": [0.5, 0.2]}, r"shape \(2,\)"),
         ({"examination": [[0.5, 1.2]]}, r"shape \(1, 2\) with other values"),
@@ -98,15 +98,15 @@ def test_bad_population(arguments, message):
 # --------------------------------------------------------------------------------------
 # Who asks what
 # --------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("unasked", "n_zero"), [(0.5, 30), (0, 0), (0.99, 59), (0.12, 7)])
-def test_share_of_queries_never_asked(unasked, n_zero):
-    users = UserPopulation(20, unasked=unasked)
+@pytest.mark.parametrize(("never_asked", "n_zero"), [(0.5, 30), (0, 0), (0.99, 59), (0.12, 7)])
+def test_share_of_queries_never_asked(never_asked, n_zero):
+    users = UserPopulation(20, never_asked=never_asked)
     table = users.draw_query_weights(np.full(60, 1 / 60), np.random.default_rng(0))
     np.testing.assert_allclose(table.sum(axis=1), 1)
     assert ((table == 0).sum(axis=1) == n_zero).all()
-    if unasked < 0.9:  # no two users ask alike
+    if never_asked < 0.9:  # no two users ask alike
         assert len(np.unique(table.round(12), axis=0)) == 20
-    if unasked == 0.5:  # which queries is chance: 20 users, each leaves one out with 1/2
+    if never_asked == 0.5:  # which queries is chance: 20 users, each leaves one out with 1/2
         left_out = (table == 0).sum(axis=0)
         assert 2 < left_out.min() < left_out.max() < 18
 
@@ -121,10 +121,10 @@ def test_weights_of_the_queries_asked_are_uniform():
 def test_base_weights_multiply():
     base = np.array([0.0, 0.5, 0.2, 0.3])
     rng = np.random.default_rng
-    alike = UserPopulation(5, unasked=None).draw_query_weights(base, rng(0))
+    alike = UserPopulation(5, never_asked=None).draw_query_weights(base, rng(0))
     np.testing.assert_array_equal(alike, np.tile(base, (5, 1)))
-    plain = UserPopulation(5, unasked=0.4).draw_query_weights(np.full(3, 1 / 3), rng(0))
-    weighted = UserPopulation(5, unasked=0.4).draw_query_weights(base, rng(0))
+    plain = UserPopulation(5, never_asked=0.4).draw_query_weights(np.full(3, 1 / 3), rng(0))
+    weighted = UserPopulation(5, never_asked=0.4).draw_query_weights(base, rng(0))
     assert (weighted[:, 0] == 0).all()
     assert ((weighted == 0).sum(axis=1) == 2).all()  # nobody's query is not one left out
     expected = plain * base[1:]
@@ -212,8 +212,10 @@ def test_other_examination_same_sessions(documents):
 
 def test_other_habits_same_users(documents):
     sessions = [
-        users_of_sessions(simulate(documents, UserPopulation(unasked=unasked, random_state=own)).X)
-        for unasked, own in [(0.5, None), (None, None), (0.2, 1)]
+        users_of_sessions(
+            simulate(documents, UserPopulation(never_asked=never_asked, random_state=own)).X
+        )
+        for never_asked, own in [(0.5, None), (None, None), (0.2, 1)]
     ]
     for other in sessions[1:]:
         pd.testing.assert_series_equal(sessions[0]["user"], other["user"])
@@ -222,7 +224,7 @@ def test_other_habits_same_users(documents):
 
 def test_click_rates_match_the_table():
     documents = make_ltr(3, 4, 2, random_state=1)
-    users = UserPopulation(5, unasked=None)
+    users = UserPopulation(5, never_asked=None)
     X, clicks, truth = simulate(documents, users, 80_000, n_positions=4, policy=UniformPolicy())
     cells = X.assign(click=clicks).groupby(["user", "doc", "position"])["click"]
     cells = cells.agg(["mean", "size"]).reset_index()
@@ -238,7 +240,7 @@ def test_click_rates_match_the_table():
 
 def test_marginal_click_rate_by_position_is_the_mean_curve(documents):
     # Where users do not differ in what they ask, one curve tells all; where they do, it does not.
-    user = UserPopulation(5, unasked=None)
+    user = UserPopulation(5, never_asked=None)
     everything = documents.assign(relevance=4)
     X, clicks, truth = simulate(everything, user, 60_000)
     rate = X.assign(click=clicks).groupby("position")["click"].agg(["mean", "size"])
@@ -258,7 +260,7 @@ def test_chunks_leave_no_seam(documents, monkeypatch):
 def test_query_weights_by_id(documents):
     named = documents.assign(qid="q" + documents["qid"].astype(str))
     weights = dict.fromkeys(named["qid"], 0.0) | {"q3": 3.0, "q11": 1.0}
-    X, _, truth = simulate(named, UserPopulation(unasked=None), 4_000, query_weights=weights)
+    X, _, truth = simulate(named, UserPopulation(never_asked=None), 4_000, query_weights=weights)
     queries = users_of_sessions(X)["qid"]
     assert set(queries) == {"q3", "q11"}
     assert abs((queries == "q3").mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4_000)

@@ -1,36 +1,37 @@
-"""Checks that every ranker should pass, ours and yours: the ones scikit-learn cannot know of."""
+"""The contract of a ranker as small functions, which scikit-learn's own checks do not cover."""
+
+from __future__ import annotations
 
 import inspect
 import pickle
-import warnings
-from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ._log._roles import ROLES, feature_columns
-from .exceptions import AssumptionWarning, MissingRoleWarning, NotIdentifiableWarning
-from .metrics import RankingScorer, ndcg_score
-from .model_selection import QueryKFold
-from .preprocessing import OnFeatures
+from .._log._roles import ROLES, feature_columns
+from ..metrics import RankingScorer, ndcg_score
+from ..model_selection import QueryKFold
+from ..preprocessing import OnFeatures
+from ._check_logs import Check, named, other_frames, quick, relabelled, run_all
 
-__all__ = ["check_ranker"]
+__all__ = ["RANKER_CHECKS", "check_ranker"]
 
 _FEATURES = ["f0", "f1", "f2", "f3"]
-_SERVED = ["qid", *_FEATURES]
 
 
-def check_ranker(estimator, *, generate_only=False):
+def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> list[Check] | None:
     """Check that a ranker keeps the contract of a click log as one table.
 
     Parameters
     ----------
     estimator : object
-        A ranker with ``fit(X, y)`` and ``predict(X)``. Where it has the parameters
+        A ranker with ``fit(X, y)`` and ``predict(X)``. If it has the parameters
         ``learning_rate``, ``max_epochs``, ``batch_size``, ``early_stopping`` and
         ``random_state``, they are set to a short, seeded training in one batch.
     generate_only : bool, default=False
@@ -49,17 +50,24 @@ def check_ranker(estimator, *, generate_only=False):
 
     Notes
     -----
-    The checks: rows and queries in any order; opposite clicks give another model; ``rank`` and
-    ``score`` agree with ``predict``; keywords win over columns; relabelled and text ids;
-    single-document and click-free queries; never-shown rows; role columns that do not leak;
-    impressions against repeated rows; sample weights; pandas, Polars, PyArrow and arrays with
-    keywords alike (engines that are not installed are left out); clone, pickle, same seed;
-    Pipeline and GridSearchCV; a serving frame without roles, with longer lists. A ranker whose
-    ``predict`` takes ``qid`` gets it, as a column or by keyword; to all others features must do.
+    - The order of rows and the values of ids have no effect.
+    - Opposite clicks give another model.
+    - Queries with a single document or without clicks give finite scores.
+    - ``rank`` and ``score`` agree with ``predict``.
+    - A keyword wins over the column of its name.
+    - Role columns are no features, and ``fit`` does not read the annotation ``relevance``.
+    - An aggregated log gives the model of the raw log; ``sample_weight`` multiplies impressions.
+    - pandas, Polars and PyArrow frames and arrays with keywords give the same model (frames that
+      are not installed are left out).
+    - The same seed gives the same model; ``clone`` and ``pickle`` keep it.
+    - It works in a ``Pipeline``, a ``GridSearchCV``, and on a frame at serving time.
 
-    Rows that were never shown may not change a model, unless its class says that they are read,
-    by the attribute ``_learns_from_never_shown = True``. Then it may not matter how often the log
-    repeats them.
+    A ranker whose ``predict`` takes ``qid`` or ``doc`` gets them, as columns or by keyword; all
+    others get the features only.
+
+    Rows that were never shown must not change a model, unless its class has the attribute
+    ``_learns_from_never_shown = True``. Then the number of times that the log repeats them must
+    not change the model.
 
     Examples
     --------
@@ -67,41 +75,11 @@ def check_ranker(estimator, *, generate_only=False):
     >>> from skultr.testing import check_ranker
     >>> check_ranker(NaiveRanker(hidden_layer_sizes=()))
     """
-    checks = [
-        (check.__name__.lstrip("_"), partial(_run, check, _quick(estimator))) for check in _CHECKS
-    ]
-    if generate_only:
-        return checks
-    for _, check in checks:
-        check()
-    return None
+    return run_all(named(RANKER_CHECKS, quick(estimator)), generate_only)
 
 
-def _run(check, estimator):
-    with warnings.catch_warnings():
-        # An estimator without parameters must assume a curve, the log of the checks shows every
-        # document in one place, and scores are compared as those of one query.
-        for category in (AssumptionWarning, MissingRoleWarning, NotIdentifiableWarning):
-            warnings.simplefilter("ignore", category)
-        check(estimator)
-
-
-def _quick(estimator):
-    settings = {
-        "learning_rate": 0.05,  # far enough from the start for small differences to show
-        "max_epochs": 10,
-        "batch_size": 4096,
-        "early_stopping": False,
-        "random_state": 0,
-    }
-    known = estimator.get_params()
-    return clone(estimator).set_params(
-        **{name: value for name, value in settings.items() if name in known}
-    )
-
-
-def _documents(n_queries=12, n_documents=7, n_shown=5):
-    """Documents of a fixed ranking by query; the last ones of each query were never shown."""
+def _documents(n_queries: int = 12, n_documents: int = 7, n_shown: int = 5) -> pd.DataFrame:
+    """Documents in a fixed order per query; the last two of each query were never shown."""
     rng = np.random.default_rng(0)
     n_rows = n_queries * n_documents
     documents = pd.DataFrame(rng.lognormal(sigma=2.0, size=(n_rows, len(_FEATURES))))
@@ -115,7 +93,7 @@ def _documents(n_queries=12, n_documents=7, n_shown=5):
     )
 
 
-def _small_log():
+def _small_log() -> tuple[pd.DataFrame, NDArray[np.float64]]:
     """A log in which some queries were served once and others up to nine times."""
     documents = _documents()
     parts = [
@@ -127,25 +105,38 @@ def _small_log():
     rng = np.random.default_rng(1)
     chance = (0.2 + 0.2 * log["relevance"]) / log["position"]
     clicks = (rng.random(len(log)) < chance.fillna(0.0)).astype(float)
-    # Every query has at least one click at the top, or a listwise loss would see no list.
+    # Every query has a click at the top, because a listwise loss ignores lists without clicks.
     clicks[log["position"].eq(1) & (log["session"] < 1_000)] = 1.0
     return log, clicks.to_numpy()
 
 
-def _scores(estimator, log, clicks, **fit_params):
+def _scores(
+    estimator: BaseEstimator, log: Any, clicks: ArrayLike, **fit_params: Any
+) -> NDArray[np.float64]:
     """Scores of the documents by a clone fitted to a log."""
-    fitted = clone(estimator).fit(log, clicks, **fit_params)
-    return fitted.predict(_documents()[_SERVED if _takes_queries(fitted) else _FEATURES])
+    return _predict(clone(estimator).fit(log, clicks, **fit_params), _documents())
 
 
-def _assert_same_model(actual, expected, message):
-    """Equal but for a constant, which no list can show, and for the order of summation."""
+def _predict(fitted: BaseEstimator, documents: pd.DataFrame) -> NDArray[np.float64]:
+    return fitted.predict(documents[[*_ids_read(fitted), *_FEATURES]])
+
+
+def _ids_read(estimator: BaseEstimator) -> list[str]:
+    """Ids that ``predict`` takes: a score may depend on the candidates, or on the document."""
+    taken = inspect.signature(estimator.predict).parameters
+    return [role for role in ("qid", "doc") if role in taken]
+
+
+def _assert_same_model(
+    actual: NDArray[np.float64], expected: NDArray[np.float64], message: str
+) -> None:
+    """Scores agree up to a constant, which no list determines, and up to rounding."""
     spread = max(np.ptp(expected), 1e-6)
     actual, expected = actual - actual.mean(), expected - expected.mean()
     np.testing.assert_allclose(actual / spread, expected / spread, atol=1e-3, err_msg=message)
 
 
-def _check_row_order(estimator):
+def _check_row_order(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     order = np.random.default_rng(1).permutation(len(log))
     np.testing.assert_array_equal(
@@ -155,19 +146,18 @@ def _check_row_order(estimator):
     )
 
 
-def _check_relabelled_ids(estimator):
+def _check_relabelled_ids(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     expected = _scores(estimator, log, clicks)
-    mixed = log.assign(**{role: _relabel(log[role]) for role in ("qid", "session", "doc")})
-    _assert_same_model(_scores(estimator, mixed, clicks), expected, "other ids gave another model")
+    log, documents = (
+        frame.assign(**{role: relabelled(frame[role]) for role in ids})
+        for frame, ids in ((log, ("qid", "session", "doc")), (_documents(), ("qid", "doc")))
+    )
+    found = _predict(clone(estimator).fit(log, clicks), documents)
+    _assert_same_model(found, expected, "other ids gave another model")
 
 
-def _relabel(ids):
-    """Text ids in an order unrelated to the old one."""
-    return ids.map(lambda value: f"{(value * 7919) % 100_003}-é")
-
-
-def _check_single_document_queries(estimator):
+def _check_single_document_queries(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     first = _documents().groupby("qid", as_index=False).head(1)
     alone = first.assign(qid=first["qid"] + 1_000, session=first["qid"] + 1_000_000)
@@ -176,7 +166,7 @@ def _check_single_document_queries(estimator):
     assert np.isfinite(scores).all(), "queries of one document gave scores that are not finite"
 
 
-def _check_clicks_matter(estimator):
+def _check_clicks_matter(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     scores = _scores(estimator, log, clicks)
     assert np.ptp(scores) > 0, "all documents have the same score"
@@ -185,27 +175,31 @@ def _check_clicks_matter(estimator):
     assert not np.allclose(scores, other), "the opposite clicks gave the same model"
 
 
-def _check_rank_and_score(estimator):
+def _check_rank_and_score(estimator: BaseEstimator) -> None:
     """``rank`` and ``score`` agree with ``predict``."""
     log, clicks = _small_log()
     fitted = clone(estimator).fit(log, clicks)
     documents = _documents()
     scores = fitted.predict(documents)
     expected = pd.Series(-scores).groupby(documents["qid"]).rank(method="first")
-    np.testing.assert_array_equal(fitted.rank(documents), expected)
+    np.testing.assert_array_equal(
+        fitted.rank(documents), expected, err_msg="rank disagrees with predict"
+    )
     relevance = documents["relevance"].to_numpy()
     mean = ndcg_score(relevance, scores, qid=documents["qid"], k=10)
-    np.testing.assert_allclose(fitted.score(documents, relevance), mean)
+    np.testing.assert_allclose(
+        fitted.score(documents, relevance), mean, err_msg="score is not the nDCG@10 of predict"
+    )
 
 
-def _check_click_free_queries(estimator):
+def _check_click_free_queries(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     clicks = np.where(log["qid"] < 12, 0.0, clicks)
     scores = _scores(estimator, log, clicks)
     assert np.isfinite(scores).all(), "queries without clicks gave scores that are not finite"
 
 
-def _check_never_shown_rows(estimator):
+def _check_never_shown_rows(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     scores = _scores(estimator, log, clicks)
     assert np.isfinite(scores).all(), "never-shown rows gave scores that are not finite"
@@ -225,7 +219,7 @@ def _check_never_shown_rows(estimator):
     )
 
 
-def _check_roles_do_not_leak(estimator):
+def _check_roles_do_not_leak(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     fitted = clone(estimator).fit(log, clicks)
     assert fitted.n_features_in_ == len(_FEATURES), "role columns count as features"
@@ -237,7 +231,7 @@ def _check_roles_do_not_leak(estimator):
     )
 
 
-def _check_impressions(estimator):
+def _check_impressions(estimator: BaseEstimator) -> None:
     """An aggregated log is the raw log, and weights multiply impressions."""
     log, clicks = _small_log()
     raw = _scores(estimator, log, clicks)
@@ -262,7 +256,7 @@ def _check_impressions(estimator):
     assert not np.allclose(other, raw, atol=1e-3 * np.ptp(raw)), "impressions do not matter"
 
 
-def _check_keywords_win(estimator):
+def _check_keywords_win(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     wrong = log.assign(impressions=1 + 10 * (log["qid"] % 2))
     _assert_same_model(
@@ -272,55 +266,57 @@ def _check_keywords_win(estimator):
     )
 
 
-def _check_frames_and_arrays(estimator):
+def _check_frames_and_arrays(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     expected = _scores(estimator, log, clicks)
     roles = {role: log[role].to_numpy() for role in ROLES[:-1] if role in log.columns}
     array = log[_FEATURES].to_numpy()
-    np.testing.assert_array_equal(_scores_of_arrays(estimator, array, clicks, roles), expected)
-    for frame in _other_frames(log):
+    np.testing.assert_array_equal(
+        _scores_of_arrays(estimator, array, clicks, roles),
+        expected,
+        err_msg="an array with keywords gave another model than the frame",
+    )
+    for frame in other_frames(log):
         np.testing.assert_array_equal(
             _scores(estimator, frame, clicks), expected, err_msg=f"{type(frame)}: another model"
         )
 
 
-def _scores_of_arrays(estimator, array, clicks, roles):
+def _scores_of_arrays(
+    estimator: BaseEstimator,
+    array: NDArray[np.float64],
+    clicks: ArrayLike,
+    roles: dict[str, NDArray[Any]],
+) -> NDArray[np.float64]:
     fitted = clone(estimator).fit(array, clicks, **roles)
     documents = _documents()
-    # A ranker that looks at a query's candidates together must be told which they are.
-    queries = {"qid": documents["qid"]} if _takes_queries(fitted) else {}
-    return fitted.predict(documents[_FEATURES].to_numpy(), **queries)
+    ids = {role: documents[role].to_numpy() for role in _ids_read(fitted)}
+    return fitted.predict(documents[_FEATURES].to_numpy(), **ids)
 
 
-def _takes_queries(estimator):
-    return "qid" in inspect.signature(estimator.predict).parameters
-
-
-def _other_frames(log):
-    try:
-        import polars as pl
-        import pyarrow as pa
-    except ImportError:
-        return []
-    table = pa.Table.from_pandas(log, preserve_index=False)
-    return [pl.from_arrow(table), table]
-
-
-def _check_same_seed(estimator):
+def _check_same_seed(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
-    np.testing.assert_array_equal(_scores(estimator, log, clicks), _scores(estimator, log, clicks))
+    np.testing.assert_array_equal(
+        _scores(estimator, log, clicks),
+        _scores(estimator, log, clicks),
+        err_msg="two fits with the same random_state gave different scores",
+    )
 
 
-def _check_pickle(estimator):
+def _check_pickle(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     fitted = clone(estimator).fit(log, clicks)
     again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(again.predict(log), fitted.predict(log))
+    np.testing.assert_array_equal(
+        again.predict(log), fitted.predict(log), err_msg="pickle changed the scores"
+    )
     refitted = clone(fitted).fit(log, clicks)
-    np.testing.assert_array_equal(refitted.predict(log), fitted.predict(log))
+    np.testing.assert_array_equal(
+        refitted.predict(log), fitted.predict(log), err_msg="a fitted clone has other scores"
+    )
 
 
-def _check_search(estimator):
+def _check_search(estimator: BaseEstimator) -> None:
     """Pipeline and GridSearchCV over queries, then serving."""
     log, clicks = _small_log()
     pipeline = make_pipeline(OnFeatures(StandardScaler()), estimator)
@@ -328,12 +324,12 @@ def _check_search(estimator):
         pipeline, {}, cv=QueryKFold(2), scoring=RankingScorer(k=3), error_score="raise"
     )
     search.fit(log, clicks)
-    assert np.isfinite(search.best_score_)
+    assert np.isfinite(search.best_score_), "GridSearchCV found no finite score"
     serving = log[["qid", *feature_columns(log)]]
-    assert search.predict(serving).shape == (len(log),)
+    assert search.predict(serving).shape == (len(log),), "expected one score per row"
 
 
-def _check_serving_frame(estimator):
+def _check_serving_frame(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     fitted = clone(estimator).fit(log, clicks)
     expected = fitted.predict(log)
@@ -343,10 +339,18 @@ def _check_serving_frame(estimator):
         log[["qid", *features]].assign(position=99, user="unknown"),
         log[["qid", *features]].astype({"f0": np.float32}),
     ):
-        np.testing.assert_allclose(fitted.predict(frame), expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            fitted.predict(frame),
+            expected,
+            rtol=1e-4,
+            atol=1e-6,
+            err_msg=(
+                "a frame without roles, or with unknown users and positions, has other scores"
+            ),
+        )
 
 
-_CHECKS = (
+RANKER_CHECKS = (
     _check_row_order,
     _check_relabelled_ids,
     _check_single_document_queries,
