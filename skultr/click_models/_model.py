@@ -33,6 +33,7 @@ class BaseClickModel(BaseRanker):
 
     #: Whether P(click) depends on the clicks above.
     _reads_clicks = True
+    _parameter_constraints = {}
 
     __metadata_request__predict = {"qid": True, "doc": True}
     __metadata_request__score = dict.fromkeys(
