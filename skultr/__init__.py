@@ -14,45 +14,55 @@
 - :func:`skultr.aggregate_clicks`: from impressions in any engine to distinct cells.
 """
 
-from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_LAZY = {
-    "CLDRanker": "rankers",
-    "CMIPScorer": "metrics",
-    "DLARanker": "rankers",
-    "IdentifiabilityRepair": "identifiability",
-    "UserAwareIPSRanker": "rankers",
-    "VectorizationRanker": "rankers",
-    "aggregate_clicks": "_log._aggregate",
-}
-_SUBMODULES = (
-    "click_models",
-    "datasets",
-    "exceptions",
-    "identifiability",
-    "metrics",
-    "model_selection",
-    "plotting",
-    "preprocessing",
-    "propensity",
-    "rankers",
-    "simulation",
-    "testing",
-)
+if TYPE_CHECKING:
+    from . import click_models as click_models
+    from . import datasets as datasets
+    from . import exceptions as exceptions
+    from . import identifiability as identifiability
+    from . import metrics as metrics
+    from . import model_selection as model_selection
+    from . import plotting as plotting
+    from . import preprocessing as preprocessing
+    from . import propensity as propensity
+    from . import rankers as rankers
+    from . import simulation as simulation
+    from . import testing as testing
+    from ._log._aggregate import aggregate_clicks as aggregate_clicks
+    from .identifiability import IdentifiabilityRepair as IdentifiabilityRepair
+    from .metrics import CMIPScorer as CMIPScorer
+    from .rankers import CLDRanker as CLDRanker
+    from .rankers import DLARanker as DLARanker
+    from .rankers import UserAwareIPSRanker as UserAwareIPSRanker
+    from .rankers import VectorizationRanker as VectorizationRanker
+else:
+    from ._lazy import lazy_names
 
-__all__ = [*_LAZY, *_SUBMODULES, "__version__"]
-
-
-def __getattr__(name):
     # Lazy, so that `import skultr` does not import torch.
-    if name in _LAZY:
-        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
-    if name in _SUBMODULES:
-        return import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted(__all__)
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_log._aggregate": ("aggregate_clicks",),
+            "identifiability": ("IdentifiabilityRepair",),
+            "metrics": ("CMIPScorer",),
+            "rankers": ("CLDRanker", "DLARanker", "UserAwareIPSRanker", "VectorizationRanker"),
+        },
+        submodules=(
+            "click_models",
+            "datasets",
+            "exceptions",
+            "identifiability",
+            "metrics",
+            "model_selection",
+            "plotting",
+            "preprocessing",
+            "propensity",
+            "rankers",
+            "simulation",
+            "testing",
+        ),
+    )
+    __all__ = [*__all__, "__version__"]

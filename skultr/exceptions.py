@@ -1,8 +1,11 @@
-"""Warnings and errors with names, so that a user can silence or catch exactly one of them."""
+"""Warnings and errors, one class each, so that a user can silence or catch exactly one of them."""
+
+from __future__ import annotations
 
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -16,43 +19,44 @@ __all__ = [
     "UnstableWeightsWarning",
 ]
 
-#: Frames of these folders are not the user's code.
+#: Stack frames of files in these folders are not the user's code.
 _INSIDE = (str(Path(__file__).parent), str(Path(sklearn.__file__).parent))
 
 
 class MissingRoleWarning(UserWarning):
-    """A role column (such as ``qid`` or ``position``) is absent and a default stands in for it."""
+    """A role column (such as ``qid`` or ``position``) is absent and a default is used instead."""
 
 
 class ClickDataWarning(UserWarning):
-    """The clicks are usable but probably not what was meant (grades, no clicks at all, ...)."""
+    """The clicks can be used but are probably not what was meant (grades, no clicks at all,
+    ...)."""
 
 
 class AssumptionWarning(UserWarning):
-    """A model had to assume what the log or the user did not say (such as the propensities)."""
+    """A model had to assume something that was not given (such as the propensities)."""
 
 
 class NotIdentifiableWarning(UserWarning):
-    """The log does not determine relevance: its bias factors fall into several components."""
+    """The log does not determine relevance: its bias factors are not connected."""
 
 
 class NotIdentifiableError(ValueError):
-    """The log determines nothing of what was asked for, such as examination without any swap."""
+    """The log determines no part of the estimate, such as examination without any swap."""
 
 
 class UnstableWeightsWarning(UserWarning):
-    """A handful of clicks carry an estimate, because their propensities are far below the rest."""
+    """A few clicks dominate an estimate, because their propensities are far below the others."""
 
 
-def python_value(value):
-    """NumPy scalars (of a tuple) as the Python values that a message should show."""
+def python_value(value: Any) -> Any:
+    """The value as messages show it: NumPy scalars (of a tuple) become Python values."""
     if isinstance(value, tuple):
         return tuple(python_value(part) for part in value)
     return value.item() if isinstance(value, np.generic) else value
 
 
-def warn_user(message, category):
-    """Warn at the line of the user's code that led here, however deep the call."""
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the innermost line of code outside skultr and scikit-learn that led here."""
     frame, depth = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, depth = frame.f_back, depth + 1

@@ -1,10 +1,15 @@
-"""Splitters that keep queries whole, and the choice of a model for another ranking.
+"""Splitters that keep queries whole, and selection of a model that is used to rank differently.
 
-A query's rows share its documents: with some of them in training and some in the test set, a
-model is tested on what it has seen. The splitters here read the queries from the frame itself.
+The rows of a query share its documents. If some of them are in the training set and others in the
+test set, a model is tested on documents that it was trained on. These splitters read the query ids
+from the frame itself.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +18,7 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 from ._log._reader import read
 from ._log._roles import count_rows, is_frame, read_role
 from ._sklearn import safe_indexing
+from ._typing import Column, Ints, RandomState, Table
 from .exceptions import ClickDataWarning, warn_user
 
 __all__ = ["OffPolicySelection", "QueryKFold", "QueryShuffleSplit", "train_test_queries"]
@@ -21,9 +27,9 @@ __all__ = ["OffPolicySelection", "QueryKFold", "QueryShuffleSplit", "train_test_
 class QueryKFold(GroupKFold):
     """K folds of whole queries.
 
-    Without shuffling, folds are balanced by number of rows (the longest query goes to the
-    shortest fold, and so on), and the same queries give the same folds in whatever order the
-    rows come. With shuffling, folds have equal numbers of random queries instead.
+    Without shuffling, folds are balanced by number of rows (queries are assigned from the longest
+    to the shortest, each to the fold with the fewest rows), and folds do not depend on the order
+    of the rows. With shuffling, folds have equal numbers of random queries instead.
 
     Parameters
     ----------
@@ -45,10 +51,17 @@ class QueryKFold(GroupKFold):
     [0 2] [1 3]
     """
 
-    # So that a search over arrays hands on the `qid` that its ranker takes anyway.
+    # A search over arrays then passes on the `qid` that its ranker receives anyway.
     __metadata_request__split = {"groups": True, "qid": True}
 
-    def split(self, X, y=None, groups=None, *, qid=None):
+    def split(
+        self,
+        X: Table,
+        y: Column | None = None,
+        groups: Column | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> Iterator[tuple[Ints, Ints]]:
         """Row numbers of the training and test set of each fold.
 
         Parameters
@@ -57,7 +70,7 @@ class QueryKFold(GroupKFold):
             A frame with a column ``qid``, unless ``groups`` or ``qid`` is given.
         y : ignored
         groups, qid : array-like of shape (n_rows,), default=None
-            Query ids; they win over the column.
+            Query ids; they take precedence over the column.
 
         Yields
         ------
@@ -66,18 +79,25 @@ class QueryKFold(GroupKFold):
         Raises
         ------
         ValueError
-            Without query ids, or with fewer queries than folds.
+            If there are no query ids, or fewer queries than folds.
         """
         codes = _query_codes(X, groups, qid)
         n_queries = int(codes.max()) + 1
         if n_queries < self.n_splits:
             raise ValueError(
                 f"Cannot split {n_queries} queries into n_splits={self.n_splits} folds: queries "
-                "are never cut. Use fewer folds or more queries."
+                "are never split. Use fewer folds or more queries."
             )
         yield from super().split(codes, None, codes)
 
-    def get_n_splits(self, X=None, y=None, groups=None, *, qid=None):
+    def get_n_splits(
+        self,
+        X: Table | None = None,
+        y: Column | None = None,
+        groups: Column | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> int:
         """Return the number of folds; all arguments are ignored."""
         return super().get_n_splits()
 
@@ -108,7 +128,14 @@ class QueryShuffleSplit(GroupShuffleSplit):
 
     __metadata_request__split = {"groups": True, "qid": True}
 
-    def __init__(self, n_splits=10, *, test_size=None, train_size=None, random_state=None):
+    def __init__(
+        self,
+        n_splits: int = 10,
+        *,
+        test_size: float | None = None,
+        train_size: float | None = None,
+        random_state: RandomState = None,
+    ) -> None:
         super().__init__(
             n_splits=n_splits,
             test_size=test_size,
@@ -116,7 +143,14 @@ class QueryShuffleSplit(GroupShuffleSplit):
             random_state=random_state,
         )
 
-    def split(self, X, y=None, groups=None, *, qid=None):
+    def split(
+        self,
+        X: Table,
+        y: Column | None = None,
+        groups: Column | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> Iterator[tuple[Ints, Ints]]:
         """Row numbers of the training and test set of each split.
 
         Parameters
@@ -125,7 +159,7 @@ class QueryShuffleSplit(GroupShuffleSplit):
             A frame with a column ``qid``, unless ``groups`` or ``qid`` is given.
         y : ignored
         groups, qid : array-like of shape (n_rows,), default=None
-            Query ids; they win over the column.
+            Query ids; they take precedence over the column.
 
         Yields
         ------
@@ -134,31 +168,45 @@ class QueryShuffleSplit(GroupShuffleSplit):
         Raises
         ------
         ValueError
-            Without query ids, or if a set would have no query.
+            If there are no query ids, or if a set would have no query.
         """
         codes = _query_codes(X, groups, qid)
         n_queries = int(codes.max()) + 1
         if n_queries < 2:
             raise ValueError(
-                "Cannot split 1 query into a training and a test set: queries are never cut. "
+                "Cannot split 1 query into a training and a test set: queries are never split. "
                 "Expected at least 2; check the column 'qid'."
             )
         yield from super().split(codes, None, codes)
 
-    def get_n_splits(self, X=None, y=None, groups=None, *, qid=None):
+    def get_n_splits(
+        self,
+        X: Table | None = None,
+        y: Column | None = None,
+        groups: Column | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> int:
         """Return the number of splits; all arguments are ignored."""
         return super().get_n_splits()
 
 
-def train_test_queries(*arrays, test_size=None, train_size=None, random_state=None, qid=None):
+def train_test_queries(
+    *arrays: Any,
+    test_size: float | None = None,
+    train_size: float | None = None,
+    random_state: RandomState = None,
+    qid: Column | None = None,
+) -> list[Any]:
     """Split frames and arrays into a training and a test part, by whole queries.
 
-    As :func:`sklearn.model_selection.train_test_split`; the parts keep the order of the rows.
+    Works like :func:`sklearn.model_selection.train_test_split`, but the parts keep the order of
+    the rows.
 
     Parameters
     ----------
     *arrays : frames, arrays, lists or sparse matrices of one length
-        pandas, Polars and PyArrow tables come back as they are.
+        Parts of pandas, Polars and PyArrow tables are tables of the same kind.
     test_size, train_size : float or int, default=None
         Share or number of *queries* in each part; by default 0.25 in the test part.
     random_state : int, RandomState instance or None, default=None
@@ -169,12 +217,12 @@ def train_test_queries(*arrays, test_size=None, train_size=None, random_state=No
     Returns
     -------
     parts : list of length 2 * len(arrays)
-        Training and test part of each array in turn.
+        Training part, then test part, of each array in turn.
 
     Raises
     ------
     ValueError
-        Without arrays, without query ids, or if lengths differ.
+        If there are no arrays or no query ids, or if lengths differ.
 
     Examples
     --------
@@ -190,7 +238,7 @@ def train_test_queries(*arrays, test_size=None, train_size=None, random_state=No
     lengths = [count_rows(array) for array in arrays]
     if len(set(lengths)) > 1:
         raise ValueError(
-            f"The arrays have {lengths} rows; expected the same number in each of them."
+            f"The arrays have {lengths} rows; expected the same number of rows in each of them."
         )
     if test_size is None and train_size is None:
         test_size = 0.25
@@ -202,31 +250,31 @@ def train_test_queries(*arrays, test_size=None, train_size=None, random_state=No
 
 
 class OffPolicySelection:
-    """Choice of a model that will hold up when documents are ranked otherwise.
+    """Selection of a model that should stay good when documents are ranked differently.
 
-    A callable for ``refit`` of scikit-learn's searches. Among all candidates, the best few by
-    each scorer of ``keep`` stay; of those that every scorer keeps, the best by another one is
-    chosen. If no candidate is kept by all scorers, the best by ``by`` of all candidates is, with
-    a warning.
+    A callable for ``refit`` of scikit-learn's searches. Each scorer of ``keep`` keeps its best few
+    candidates; among the candidates that every scorer keeps, the one with the best score ``by`` is
+    selected. If no candidate is kept by all scorers, the best of all candidates by ``by`` is
+    selected, with a warning.
 
-    Held-out clicks come from the ranking that was logged, so that a model which copies it may
-    win by every usual metric, and fail as soon as its own ranking is served. The default is the
-    rule that lost least in the paper, "top-4 CMIP, top-4 PPL: nDCG↑". In simulations of our own
-    CMIP in front of nDCG helped a lot, and perplexity alone lost less than the default: see
-    :ref:`choosing`.
+    Held-out clicks come from the logged ranking. A model that copies this ranking may therefore
+    be best by every usual metric and fail as soon as its own ranking is served. The default is
+    the rule with the smallest loss in the paper, "top-4 CMIP, top-4 PPL: nDCG↑". In our own
+    simulations CMIP followed by nDCG helped much, and perplexity alone lost less than the
+    default: see :ref:`choosing`.
 
     Parameters
     ----------
     keep : dict of str to int, default={"cmip": 4, "perplexity": 4}
-        How many candidates to keep by which scorer of the search. An empty dict keeps all.
+        Scorer of the search to number of candidates that it keeps. An empty dict keeps all.
     by : str, default="ndcg"
-        Scorer that decides among those kept.
+        Scorer that decides among the candidates kept.
 
     Raises
     ------
     ValueError
-        When made: if a parameter is not one of these. When called: if the search has no scorer
-        of that name, or one of them is NaN for every candidate.
+        By the constructor: if a parameter has a wrong type or value. When called: if the search
+        has no scorer of that name, or one of them is NaN for every candidate.
 
     Warns
     -----
@@ -235,14 +283,14 @@ class OffPolicySelection:
 
     Notes
     -----
-    All scores are greater is better, as scikit-learn's scorers are and those of
-    :mod:`skultr.metrics`. A candidate whose score is NaN, because a fold failed, is not kept by
-    that scorer. Candidates that tie with the last one kept are kept as well, so that a scorer
-    that is equal for all excludes nobody. Of candidates that are equal by ``by`` the first wins.
+    Greater scores are better, as for all scorers of scikit-learn and of :mod:`skultr.metrics`. A
+    candidate whose score is NaN, because a fold failed, is not kept by that scorer. Candidates
+    that tie with the last one kept are kept as well, so that a scorer that is equal for all
+    excludes none. Among candidates that tie by ``by`` the first is selected.
 
     A search with a callable ``refit`` has ``best_index_``, ``best_params_`` and
-    ``best_estimator_``, and no ``best_score_``. Its method ``score`` does not work, which is
-    scikit-learn's limit: call a scorer on the search instead, ``RankingScorer()(search, X)``.
+    ``best_estimator_``, but no ``best_score_``. Its method ``score`` does not work, a limitation
+    of scikit-learn: call a scorer on the search instead, ``RankingScorer()(search, X)``.
 
     References
     ----------
@@ -271,7 +319,7 @@ class OffPolicySelection:
     2         {'alpha': 3}          True   0.5   False
     """
 
-    def __init__(self, keep=None, *, by="ndcg"):
+    def __init__(self, keep: dict[str, int] | None = None, *, by: str = "ndcg") -> None:
         keep = {"cmip": 4, "perplexity": 4} if keep is None else keep
         if not isinstance(keep, dict) or not all(isinstance(name, str) for name in keep):
             raise ValueError(
@@ -287,8 +335,8 @@ class OffPolicySelection:
         self.keep = keep
         self.by = by
 
-    def __call__(self, cv_results):
-        """Index of the chosen candidate.
+    def __call__(self, cv_results: Mapping[str, Any]) -> int:
+        """Index of the selected candidate.
 
         Parameters
         ----------
@@ -303,8 +351,8 @@ class OffPolicySelection:
         self._warn(cv_results, kept)
         return best
 
-    def explain(self, cv_results):
-        """Who was kept at each step, and the choice.
+    def explain(self, cv_results: Mapping[str, Any]) -> pd.DataFrame:
+        """Table of the candidates: which were kept at each step, and which was selected.
 
         Parameters
         ----------
@@ -315,8 +363,8 @@ class OffPolicySelection:
         -------
         table : DataFrame indexed by ``candidate``
             ``params``; for each scorer of ``keep`` its mean score and whether it kept the
-            candidate (``kept_by_...``); ``kept``, by all of them; the score ``by``; ``chosen``.
-            If nobody is ``kept``, the choice was among all.
+            candidate (``kept_by_...``); ``kept``: whether all of them kept it; the score ``by``;
+            ``chosen``. If no candidate is ``kept``, the choice was among all.
         """
         steps, kept, best = self._select(cv_results)
         table = {"params": list(cv_results["params"])}
@@ -328,18 +376,18 @@ class OffPolicySelection:
         table["chosen"] = np.arange(len(kept)) == best
         return pd.DataFrame(table, index=pd.RangeIndex(len(kept), name="candidate"))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"OffPolicySelection({self.keep!r}, by={self.by!r})"
 
     def _select(self, cv_results):
-        """Candidates kept by each scorer and by all, and the index of the best."""
+        """Masks of the candidates kept by each scorer and by all, and the index of the best."""
         for name in (self.by, *self.keep):
             if np.isnan(_mean_score(cv_results, name)).all():
                 raise ValueError(
                     f"The score {name!r} is NaN for all {len(cv_results['params'])} candidates: "
-                    "nothing can be chosen by it. Expected a number for some. A scorer that "
-                    "reads 'relevance' fails in a fold without annotation: split so that each "
-                    "fold has some, or run the search with error_score='raise' to see why."
+                    "no candidate can be selected by it. Expected a number for some. A scorer "
+                    "that reads 'relevance' fails in a fold without annotation: give each fold "
+                    "some, or run the search with error_score='raise' to see why."
                 )
         deciding = _mean_score(cv_results, self.by)
         steps = {
@@ -348,7 +396,7 @@ class OffPolicySelection:
         }
         kept = np.logical_and.reduce([np.ones(len(deciding), dtype=bool), *steps.values()])
         eligible = kept & ~np.isnan(deciding)
-        # The paper's fallback, where no candidate satisfies all.
+        # The paper's fallback if no candidate is kept by all.
         among = np.flatnonzero(eligible if eligible.any() else ~np.isnan(deciding))
         return steps, kept, int(among[np.argmax(deciding[among])])
 
@@ -358,15 +406,15 @@ class OffPolicySelection:
             if failed.any():
                 warn_user(
                     f"The score {name!r} is NaN for {int(failed.sum())} of {len(failed)} "
-                    f"candidates, first candidate {int(failed.argmax())}: it cannot keep or "
-                    "choose them. Run the search with error_score='raise' to see why.",
+                    f"candidates, first for candidate {int(failed.argmax())}: it cannot keep or "
+                    "select them. Run the search with error_score='raise' to see why.",
                     ClickDataWarning,
                 )
         if not kept.any():
             warn_user(
                 f"None of the {len(kept)} candidates is kept by all of {list(self.keep)}: the "
-                f"choice is the best of all by {self.by!r} alone. Keep more candidates by each "
-                "scorer for a choice by all of them.",
+                f"best of all candidates by {self.by!r} is selected. Let each scorer keep more "
+                "candidates to select by all of them.",
                 ClickDataWarning,
             )
 
@@ -376,16 +424,15 @@ def _mean_score(cv_results, name):
     if prefix + name not in cv_results:
         known = sorted(key.removeprefix(prefix) for key in cv_results if key.startswith(prefix))
         raise ValueError(
-            f"The search has no scorer {name!r}; it has {known}. Name it in scoring={{...}}, or "
-            "select by other names."
+            f"The search has no scorer {name!r}; it has {known}. Add it to scoring={{...}}, or "
+            "select by one of these."
         )
     return np.asarray(cv_results[prefix + name], dtype=float)
 
 
 def _best(score, number):
-    """Mask of the largest scores, with all that tie with the last of them; never NaN."""
+    """Mask of the ``number`` largest scores and of all that tie with them; NaN is never kept."""
     ranked = np.sort(score[~np.isnan(score)])[::-1]
-    # A comparison with NaN is false.
     return score >= ranked[min(number, len(ranked)) - 1]
 
 

@@ -1,8 +1,14 @@
-"""Transformers of features that leave the role columns of a click log alone."""
+"""Transformers of features that leave the role columns of a click log unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -12,6 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
 from ._log._roles import ROLES, is_frame, without_columns
+from ._typing import Column, Table
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 __all__ = ["OnFeatures"]
 
@@ -19,20 +29,20 @@ __all__ = ["OnFeatures"]
 class OnFeatures(
     FrameOutput, CallbackSupportMixin, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 ):
-    """Apply a transformer to the features and pass along whatever role columns there are.
+    """Apply a transformer to the features and pass the role columns through.
 
     Role columns (``qid``, ``position``, ``impressions``, ...) are neither scaled nor lost, and
-    may be absent when the model serves. ``ColumnTransformer(remainder="passthrough")`` would
-    refuse there, because columns of the training log are missing.
+    may be absent at serving time. ``ColumnTransformer(remainder="passthrough")`` would raise an
+    error there, because columns of the training log are missing.
 
     Parameters
     ----------
     transformer : transformer
-        Any transformer of scikit-learn. It sees the columns without a role: as a pandas or Polars
-        frame, as pandas for a PyArrow table. Its output must be dense if X is a frame.
+        Any transformer of scikit-learn. It receives the columns without a role, as a pandas or
+        Polars frame (pandas for a PyArrow table). Its output must be dense if X is a frame.
     passthrough : list of str, default=None
-        Columns without a role that are passed along like roles, because a later step reads them
-        by name, such as the ``arm`` of a :class:`~skultr.propensity.RandomizedPropensity`.
+        Columns without a role that are passed through like roles, because a later step reads
+        them by name, such as the ``arm`` of a :class:`~skultr.propensity.RandomizedPropensity`.
 
     Attributes
     ----------
@@ -45,9 +55,9 @@ class OnFeatures(
 
     Notes
     -----
-    A frame comes out as the kind of frame that came in (unless ``set_output`` says otherwise):
-    role columns first, unchanged, then the transformed features. In arrays and sparse matrices
-    every column is a feature, and what comes out is what ``transformer`` makes of them.
+    The output is a frame of the same kind as the input (unless ``set_output`` says otherwise):
+    first the role columns, unchanged, then the transformed features. In arrays and sparse matrices
+    every column is a feature, and the output is that of ``transformer``.
 
     Examples
     --------
@@ -65,13 +75,13 @@ class OnFeatures(
     0   0.0
     """
 
-    def __init__(self, transformer, *, passthrough=None):
+    def __init__(self, transformer: Any, *, passthrough: Sequence[str] | None = None) -> None:
         self.transformer = transformer
         self.passthrough = passthrough
 
     @with_callbacks
     @afresh
-    def fit(self, X, y=None, **params):
+    def fit(self, X: Table, y: Column | None = None, **params: Any) -> Self:
         """Fit the transformer to the features.
 
         Parameters
@@ -93,7 +103,7 @@ class OnFeatures(
 
     @with_callbacks
     @afresh
-    def fit_transform(self, X, y=None, **params):
+    def fit_transform(self, X: Table, y: Column | None = None, **params: Any) -> Any:
         """Fit the transformer and transform X by its own ``fit_transform``.
 
         (Some transformers, such as ``TargetEncoder``, treat their training rows differently.)
@@ -116,13 +126,13 @@ class OnFeatures(
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self._with_roles(X, values)
 
-    def transform(self, X):
-        """Transform the features; role columns that X has are kept.
+    def transform(self, X: Table) -> Any:
+        """X with transformed features; role columns of X are kept.
 
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-            The features that were seen in ``fit``, with any role columns or none.
+            The features seen in ``fit``, with any role columns or none.
 
         Returns
         -------
@@ -131,13 +141,15 @@ class OnFeatures(
         check_is_fitted(self)
         return self._with_roles(X, self.transformer_.transform(self._features(X, reset=False)))
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(
+        self, input_features: Sequence[str] | None = None
+    ) -> NDArray[np.object_]:
         """Names of the transformed features, without the role columns.
 
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the features that came in; needed only if X had none.
+            Names of the input features; needed only if X had none.
 
         Returns
         -------
@@ -146,7 +158,7 @@ class OnFeatures(
         check_is_fitted(self)
         return self.transformer_.get_feature_names_out(input_features)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         inner = get_tags(self.transformer)
         tags.input_tags.sparse = inner.input_tags.sparse
@@ -155,15 +167,15 @@ class OnFeatures(
         return tags
 
     def _features(self, X, reset):
-        """What the transformer sees; checks the number and names of the features."""
+        """The input of the transformer; checks the number and names of the features."""
         if is_frame(X):
             frame = nw.from_native(X, eager_only=True)
             frame = without_columns(frame, {*ROLES, *(self.passthrough or ())})
             X = frame.to_pandas() if frame.implementation.is_pyarrow() else frame.to_native()
         elif getattr(X, "ndim", 2) == 1:
             raise ValueError(
-                "Expected a 2D array or a frame, got a 1D array. Reshape your data: one row a "
-                "document, one column a feature."
+                "Expected a 2D array or a frame, got a 1D array. Reshape your data: one row per "
+                "document, one column per feature."
             )
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
@@ -185,7 +197,7 @@ class OnFeatures(
             kept = {*ROLES, *(self.passthrough or ())}
             kept = [name for name in X.columns if name in kept]
             parts = [_convert(X.select(kept), backend), *parts] if kept else parts
-            # Rows that a transformer numbers anew would be aligned by pandas.
+            # pandas would align rows by index, and a transformer may have numbered them anew.
             parts = [nw.maybe_reset_index(part) for part in parts]
         out = nw.concat(parts, how="horizontal").to_native()
         index = nw.maybe_get_index(X) if framed else None
@@ -195,7 +207,7 @@ class OnFeatures(
 
 
 def _named(values, transformer):
-    """The transformed features as a frame."""
+    """The transformed features as a Narwhals frame."""
     if is_frame(values):
         return nw.from_native(values, eager_only=True)
     values = np.asarray(values)
@@ -206,7 +218,7 @@ def _named(values, transformer):
 
 
 def _convert(frame, backend):
-    """The frame in another backend; itself if it is there already."""
+    """The frame in the given backend; the same object if it is in it already."""
     backend = nw.Implementation.from_backend(backend)
     if frame.implementation is backend:
         return frame

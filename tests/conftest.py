@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+#: Code for the type checker of ``make lint``, never run.
+collect_ignore = ["typing"]
+
 
 @pytest.fixture(autouse=True)
 def _same_numbers_in_every_run():

@@ -1,6 +1,7 @@
 """The house stands as docs/architecture.md says: one order of folders, no cycle, no name twice."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: A folder (or a file at the root) imports only from lines above its own.
 ORDER = [
+    {"_lazy", "_typing"},
     {"exceptions", "_sklearn"},
     {"datasets", "_log"},
     {"_models"},
@@ -76,7 +78,30 @@ def test_private_scikit_learn_names_stay_in_one_file():
 def test_importing_the_package_does_not_import_torch():
     code = (
         "import sys, skultr, skultr.metrics, skultr.simulation\n"
+        "from skultr.click_models import DCMModel, DCTRModel\n"
         "from skultr.propensity import InterventionHarvesting, PowerLawPropensity\n"
+        "from skultr.rankers import LambdaMARTRanker\n"
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("folder", [".", "click_models", "propensity", "rankers"])
+def test_type_checkers_see_what_is_imported_lazily(folder):
+    path = PACKAGE / folder / "__init__.py"
+    package = ".".join(path.parent.relative_to(PACKAGE.parent).parts)
+    (block,) = (
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    seen = set()
+    for node in block.body:
+        for alias in node.names:
+            # Without `as`, a checker takes the name for private.
+            assert alias.asname == alias.name
+            home = importlib.import_module(f".{node.module or alias.name}", package)
+            public = getattr(importlib.import_module(package), alias.name)
+            assert public is (getattr(home, alias.name) if node.module else home)
+            seen.add(alias.name)
+    assert seen == {*importlib.import_module(package).__all__} - {"__version__"}

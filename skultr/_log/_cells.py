@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from ._reader import first_rows, read
-from ._segments import encode
+from ._segments import TINY, encode
 
 __all__ = ["Cells", "Exposures", "Factors", "read_exposures"]
 
@@ -107,7 +107,7 @@ class Exposures:
         if not silent.any():
             return self
         of_unit = np.bincount(self.unit, self.clicks, minlength=self.n_units)
-        of_unit /= np.maximum(np.bincount(self.unit, self.weight, minlength=self.n_units), 1e-300)
+        of_unit /= np.maximum(np.bincount(self.unit, self.weight, minlength=self.n_units), TINY)
         expected = np.where(silent, self.weight * of_unit[self.unit], 0.0)
         total = self.by_factor(expected)[self.factor]
         added = np.divide(0.5 * expected, total, out=np.zeros_like(total), where=total > 0)

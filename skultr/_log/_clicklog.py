@@ -13,7 +13,7 @@ import pandas as pd
 from ._hashing import hash_columns, mix
 from ._reader import read
 from ._roles import CHUNK
-from ._segments import offsets_from_counts, offsets_from_sorted
+from ._segments import TINY, offsets_from_counts, offsets_from_sorted
 
 __all__ = ["ClickLog", "make_click_log", "sort_into_lists"]
 
@@ -163,7 +163,7 @@ class ClickLog:
         traffic = np.bincount(
             self.query[rows], weights=self.weight[rows], minlength=len(self.query_ids)
         )
-        factor = np.where(traffic > 0, np.maximum(traffic, 1e-300) ** (exponent - 1.0), 0.0)
+        factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         factor *= traffic.sum() / (factor * traffic).sum()
         factor = factor[self.query]
         log = replace(self, clicks=self.clicks * factor, weight=self.weight * factor)

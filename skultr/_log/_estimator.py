@@ -1,9 +1,13 @@
 """What every ``fit`` does around its own work: it forgets, and tells scikit-learn's callbacks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from typing import Any, TypeVar, cast
 
 __all__ = ["FitTask", "afresh"]
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 #: Beginnings of the names that scikit-learn itself keeps on an estimator: requested metadata, the
 #: output container, callbacks and their contexts.
@@ -19,7 +23,7 @@ class FitTask:
     y: object
 
 
-def afresh(fit):
+def afresh(fit: Fit) -> Fit:
     """Decorate a method ``fit``: nothing of an earlier fit survives it, nor of one that failed.
 
     A refit with other parameters would else keep attributes that a first fit does not set, and an
@@ -28,7 +32,7 @@ def afresh(fit):
     """
 
     @wraps(fit)
-    def wrapper(self, *args, **kwargs):
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         _forget(self)
         try:
             return fit(self, *args, **kwargs)
@@ -36,10 +40,10 @@ def afresh(fit):
             _forget(self)
             raise
 
-    return wrapper
+    return cast(Fit, wrapper)
 
 
-def _forget(estimator):
+def _forget(estimator: Any) -> None:
     """Delete every attribute that is neither a parameter nor scikit-learn's own."""
     parameters = estimator.get_params(deep=False)
     for name in [*vars(estimator)]:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 __all__ = [
+    "TINY",
     "as_array",
     "encode",
     "offsets_from_counts",
@@ -22,6 +23,9 @@ __all__ = [
     "rectangles",
     "sort_in_segment",
 ]
+
+#: Stands in for 0 as a divisor or in a logarithm: below any weight, and its inverse is finite.
+TINY = 1e-300
 
 
 def as_array(values):

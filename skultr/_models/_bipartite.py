@@ -1,106 +1,106 @@
-"""Newton's method for sums over (document, bias factor) cells of a loss of a[doc] + b[factor].
+"""Newton's method for losses of a[doc] + b[factor], summed over (document, bias factor) cells.
 
-The Hessian of such a sum is that of a bipartite graph: documents are eliminated exactly, and what
-is left has the size of the bias factors.
+The sum to minimise is F(a, b) = Σ_k loss_k(a[doc_k] + b[factor_k]). With h_k the curvature of
+cell k, its Hessian is
+
+    [ A   C ]      A = diag(sums of h over documents),  C[d, f] = sum of h over the cells
+    [ C'  D ],     D = diag(sums of h over factors),              of document d and factor f.
+
+A is diagonal, so that documents are eliminated exactly. The system D - C' A^-1 C that remains has
+one row per bias factor.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse import diags_array
+from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit, log_expit, xlogy
 
 from .._log._cells import Cells
 from .._log._components import factor_components
+from .._log._segments import TINY
+from .._typing import Bools, Floats, Ints
 
 __all__ = ["MAX_DENSE", "SMALLEST", "Problem", "eliminated", "newton"]
 
-
 #: Smallest probability: the logarithm of a document without a click stays finite.
 SMALLEST = 1e-6
-
-
 _MAX_LOGIT = 20.0
-
-
-#: Factors up to which the system that is left is solved densely.
+#: Up to this number of factors the system that remains is solved densely.
 MAX_DENSE = 1_500
-
-
 _LEAST_DAMPING, _SLIGHT_DAMPING, _MOST_DAMPING = 1e-10, 1e-4, 1e6
-
-
-#: Gains, in units of log-likelihood and as a share of it, that no estimate would show.
+#: Gains too small to change an estimate, in units of log-likelihood and as a share of it.
 _LEAST_GAIN, _LEAST_SHARE = 1e-6, 1e-9
-
-
-#: Times that a step is solved anew because factors meet their bounds.
+#: A step is solved again at most so often because further factors reach their bounds.
 _MAX_ROUNDS = 4
-
-
 _MAX_INNER = 40
-
-
 _LONGEST_STEP = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A sum over cells of a loss of a[doc] + b[factor], every a and b within bounds."""
+    """The sum over cells of a loss of a[doc] + b[factor], with bounds on every a and b."""
 
     cells: Cells
     link: str
     loss: str
 
     @cached_property
-    def gauge(self):
-        """Component of each factor, whose mean logarithm stays what it was; None where the bound
-        of 1 on probabilities may have to move it."""
+    def gauge(self) -> Ints | None:
+        """Connected component of each factor, shape (n_factors,); None if the cap may move scales.
+
+        Within a component the scale is free, so steps keep the mean log examination fixed. With
+        probabilities capped at 1 the cap may have to shift the scale.
+        """
         if self.bounds[1] == 0.0:
             return None
         return factor_components(self.cells.doc, self.cells.factor, self.cells.n_factors)[1]
 
     @property
-    def bounds(self):
+    def bounds(self) -> tuple[float, float]:
         return _BOUNDS[self.link, self.loss]
 
     @cached_property
-    def saturated(self):
-        """The smallest value of each cell by itself.
+    def saturated(self) -> Floats | float:
+        """The smallest loss that each cell can have by itself, shape (n_cells,).
 
-        What is above it has the size of the noise; with billions of impressions, the whole value
-        would hide in its last digits what a weak link says.
+        It is subtracted, and the difference has the size of the noise. With billions of
+        impressions, the information of a weak link would be lost in the last digits of the
+        undiminished loss.
         """
         if self.loss == "squares":
             return 0.0
-        clicks, weight = self.cells.clicks, np.maximum(self.cells.weight, 1e-300)
+        clicks, weight = self.cells.clicks, np.maximum(self.cells.weight, TINY)
         if self.loss == "poisson":
             return clicks - xlogy(clicks, clicks / weight)
         off = self.cells.weight - clicks
         return -xlogy(clicks, clicks / weight) - xlogy(off, off / weight)
 
-    def at(self, a, b):
-        """Value, gradient and curvature of each cell."""
+    def at(self, a: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
+        """Loss, gradient and curvature of each cell, three arrays of shape (n_cells,)."""
         cells = self.cells
         function = _LOSSES[self.link, self.loss]
         value, *slopes = function(a[cells.doc] + b[cells.factor], cells.clicks, cells.weight)
         return value - self.saturated, *slopes
 
-    def pressed(self, a, b):
-        """Which documents, and which factors, are held by a bound against their gradient."""
+    def held_by_bound(self, a: Floats, b: Floats) -> list[Bools]:
+        """Documents and factors whose estimate sits on a bound although the gradient points
+        outside: two masks."""
         _, gradient, curvature = self.at(a, b)
         sums = (self.cells.by_doc, a), (self.cells.by_factor, b)
-        # A gradient of a hundredth of its own noise presses on nothing.
+        # A gradient below a hundredth of its own noise counts as 0.
         return [
             np.isin(x, self.bounds) & (np.abs(by(gradient)) > 0.01 * np.sqrt(by(curvature)))
             for by, x in sums
         ]
 
-    def best_documents(self, b, a):
-        """The best value of each document given the factors; ``a`` is where to begin."""
+    def best_documents(self, b: Floats, a: Floats) -> Floats:
+        """The best value of each document given the factors, shape (n_docs,); starts at ``a``."""
         if self.loss == "likelihood":
             return self._best_by_newton(b, a)
         cells, examination = self.cells, np.exp(b)[self.cells.factor]
@@ -111,17 +111,18 @@ class Problem:
         with np.errstate(divide="ignore"):
             return np.clip(np.log(ratio), *self.bounds)
 
-    def _best_by_newton(self, b, a):
-        """One convex problem a document: Newton's method between ever closer brackets."""
+    def _best_by_newton(self, b: Floats, a: Floats) -> Floats:
+        """Newton's method inside a shrinking bracket, one convex problem per document."""
         cells = self.cells
         low, high = (np.full(cells.n_docs, bound) for bound in self.bounds)
         for _ in range(_MAX_INNER):
             _, gradient, curvature = self.at(a, b)
             slope = cells.by_doc(gradient)
             low, high = np.where(slope < 0, a, low), np.where(slope > 0, a, high)
-            bend = cells.by_doc(curvature)
-            new = a - np.divide(slope, bend, out=np.zeros_like(a), where=bend > 0)
-            # A step out of the bracket stops at the bound, if it is the true one, or halfway.
+            total = cells.by_doc(curvature)
+            new = a - np.divide(slope, total, out=np.zeros_like(a), where=total > 0)
+            # A step that leaves the bracket ends at the bound of the problem, where that is the
+            # end of the bracket, and else in the middle of the bracket.
             inner = (low > self.bounds[0], high < self.bounds[1])
             new = np.where((new < low) & inner[0] | (new > high) & inner[1], (low + high) / 2, new)
             new = np.clip(new, low, high)
@@ -132,12 +133,30 @@ class Problem:
         return a
 
 
-def newton(problem, b, max_iter, tol):
-    """Newton's method in the factors; returns documents, factors, steps, and whether it ended."""
+def newton(
+    problem: Problem, b: Floats, max_iter: int, tol: float
+) -> tuple[Floats, Floats, int, bool]:
+    """Minimise a problem by damped Newton steps of the factors.
+
+    Parameters
+    ----------
+    problem : Problem
+    b : ndarray of shape (n_factors,)
+        Where to start.
+    max_iter : int
+    tol : float
+        Converged when no factor moves by more.
+
+    Returns
+    -------
+    a, b : ndarray of shape (n_docs,), ndarray of shape (n_factors,)
+    n_iter : int
+    converged : bool
+    """
     b = np.clip(b, *problem.bounds)
     a = problem.best_documents(b, np.full(problem.cells.n_docs, -1.0))
     damping, here = _LEAST_DAMPING, problem.at(a, b)
-    # Values have the size of the noise, one half a cell in all; noise-free clicks have none.
+    # The loss has the size of the noise, about one half per cell; it is 0 for noise-free clicks.
     least_gain = _LEAST_GAIN * min(1.0, problem.cells.weight.max(initial=0.0))
     for n_iter in range(1, max_iter + 1):
         new_b = np.clip(b + _step(problem, a, b, here, damping), *problem.bounds)
@@ -145,11 +164,11 @@ def newton(problem, b, max_iter, tol):
         there = problem.at(new_a, new_b)
         value = there[0].sum()
         moved, gained = np.abs(new_b - b).max(initial=0.0), here[0].sum() - value
-        # A step that damping has shortened may move and gain little anywhere.
+        # A step that was shortened by damping is no evidence of convergence.
         bold = damping <= _SLIGHT_DAMPING
         if not gained > 0:
             if damping > _MOST_DAMPING or (bold and moved <= tol):
-                return a, b, n_iter, True  # no descent that rounding lets us see
+                return a, b, n_iter, True  # any further descent is below rounding
             damping *= 100.0
             continue
         a, b, here = new_a, new_b, there
@@ -159,18 +178,43 @@ def newton(problem, b, max_iter, tol):
     return a, b, max_iter, False
 
 
-def _step(problem, a, b, here, damping):
-    """The Newton step of the factors, documents following them; ``here`` is the problem's at."""
+def _step(
+    problem: Problem, a: Floats, b: Floats, here: tuple[Floats, Floats, Floats], damping: float
+) -> Floats:
+    """One damped Newton step s of the factors, with the documents eliminated.
+
+    It solves, with g the gradient with respect to the factors (that of documents is 0, because
+    they are at their best) and A, C, D as at the head of this file,
+
+        (D (1 + damping) - C' A^-1 C) s = -g.
+
+    A document on a bound does not move: its entry of A^-1 is set to 0. A factor whose gradient
+    points out of its bounds stays, with s = 0; a factor that would leave them stops at the bound.
+    With t the steps of these fixed factors (0 elsewhere), the free ones solve their rows of the
+    system with the right side -(g + (D - C' A^-1 C) t).
+
+    Parameters
+    ----------
+    problem : Problem
+    a, b : ndarray
+        Documents and factors.
+    here : tuple of ndarray
+        ``problem.at(a, b)``.
+    damping : float
+
+    Returns
+    -------
+    step : ndarray of shape (n_factors,)
+    """
     cells = problem.cells
     _, gradient, curvature = here
     low, high = problem.bounds
     gradient_b, diagonal_b = cells.by_factor(gradient), cells.by_factor(curvature)
-    # A document at a bound stays there, and a factor does that is pressed against one.
     diagonal_a = cells.by_doc(curvature)
     moves = (a > low) & (a < high) & (diagonal_a > 0)
     inverse_a = np.divide(1.0, diagonal_a, out=np.zeros(cells.n_docs), where=moves)
-    pressed = ((b <= low) & (gradient_b > 0)) | ((b >= high) & (gradient_b < 0))
-    free = ~pressed & (diagonal_b > 0)
+    held = ((b <= low) & (gradient_b > 0)) | ((b >= high) & (gradient_b < 0))
+    free = ~held & (diagonal_b > 0)
     coupling = cells.matrix(curvature)
     step = np.zeros(cells.n_factors)
     for _ in range(_MAX_ROUNDS):
@@ -183,11 +227,11 @@ def _step(problem, a, b, here, damping):
             -(gradient_b + pull)[free],
             damping,
         )
-        # Where a document or two are all that holds a factor, the quadratic says little far away.
+        # If only one or two documents hold a factor, the quadratic is a poor model far away.
         step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
         if problem.gauge is not None:
             step -= _means(step, problem.gauge)
-        # Factors that would cross a bound stop there, and the others answer to that.
+        # Factors that would cross a bound stop there, and the others are solved for again.
         crossing = free & ((b + step < low) | (b + step > high))
         if not crossing.any():
             break
@@ -196,13 +240,15 @@ def _step(problem, a, b, here, damping):
     return step
 
 
-def _means(values, labels):
-    """The mean of the values of each label, spread over them."""
+def _means(values: Floats, labels: Ints) -> Floats:
+    """The mean of the values of each label, shape of ``values``."""
     return (np.bincount(labels, values) / np.bincount(labels))[labels]
 
 
-def _solve_factors(coupling, inverse_a, diagonal, right, damping):
-    """Solve (D (1 + damping) - C' A^-1 C) x = right, D the diagonal of the bias factors."""
+def _solve_factors(
+    coupling: csr_array, inverse_a: Floats, diagonal: Floats, right: Floats, damping: float
+) -> Floats:
+    """Solve (D (1 + damping) - C' A^-1 C) x = right, with D given by its diagonal."""
     if len(right) <= MAX_DENSE:
         system = np.diag(diagonal * (1 + damping)) - eliminated(coupling, inverse_a)
         # Scaled to a unit diagonal, so that one damping suits frequent and rare factors.
@@ -210,7 +256,7 @@ def _solve_factors(coupling, inverse_a, diagonal, right, damping):
         system = scale[:, None] * system * scale
         try:
             return scale * cho_solve(cho_factor(system), scale * right)
-        except LinAlgError:  # a constant a component is free, and rounding may tip it
+        except LinAlgError:  # singular: a constant per component is free
             return scale * np.linalg.lstsq(system, scale * right, rcond=1e-13)[0]
     transposed = coupling.T.tocsr()
 
@@ -223,13 +269,20 @@ def _solve_factors(coupling, inverse_a, diagonal, right, damping):
     return cg(system, right, rtol=1e-4, maxiter=300, M=precondition)[0]
 
 
-def eliminated(coupling, inverse_a):
-    """What documents leave among the factors: C' A^-1 C as a dense matrix."""
+def eliminated(coupling: csr_array, inverse_a: Floats) -> Floats:
+    """C' A^-1 C as a dense matrix, which eliminating the documents subtracts from D."""
     return (coupling.T @ (diags_array(inverse_a) @ coupling)).toarray()
 
 
-# The loss of a cell as a function of its logit s: value, gradient and a positive curvature --
-def _product_likelihood(logit, clicks, weight):
+# The loss of a cell as a function of its logit: value, gradient and a positive curvature ----
+# With c clicks of w impressions and s = a[doc] + b[factor]:
+#   product, likelihood   -c s - (w - c) log(1 - e^s)           binomial, p = e^s
+#   product, poisson      w e^s - c s                           Poisson, mean w e^s
+#   product, squares      (w e^s - c)^2 / (2 w)                 weighted squares of click rates
+#   additive, likelihood  -c log σ(s) - (w - c) log σ(-s)       binomial, p = σ(s)
+def _product_likelihood(
+    logit: Floats, clicks: Floats, weight: Floats
+) -> tuple[Floats, Floats, Floats]:
     p = np.exp(logit)
     off = weight - clicks
     # Where every impression was clicked, 0 times the infinite logarithm is 0.
@@ -238,22 +291,28 @@ def _product_likelihood(logit, clicks, weight):
     value = -clicks * logit - off * miss
     rest = np.maximum(-np.expm1(logit), 1e-12)
     missed = off * p / rest
-    # The curvature is 0 where every impression was clicked: a part of the weight stands in.
+    # Where every impression was clicked the curvature is 0; a part of the weight stands in.
     return value, missed - clicks, np.maximum(missed / rest, 0.01 * weight * p)
 
 
-def _product_poisson(logit, clicks, weight):
+def _product_poisson(
+    logit: Floats, clicks: Floats, weight: Floats
+) -> tuple[Floats, Floats, Floats]:
     expected = weight * np.exp(logit)
     return expected - clicks * logit, expected - clicks, expected
 
 
-def _product_squares(logit, clicks, weight):
+def _product_squares(
+    logit: Floats, clicks: Floats, weight: Floats
+) -> tuple[Floats, Floats, Floats]:
     p = np.exp(logit)
     error = weight * p - clicks
     return 0.5 * error**2 / weight, error * p, weight * p**2
 
 
-def _additive_likelihood(logit, clicks, weight):
+def _additive_likelihood(
+    logit: Floats, clicks: Floats, weight: Floats
+) -> tuple[Floats, Floats, Floats]:
     p = expit(logit)
     value = -clicks * log_expit(logit) - (weight - clicks) * log_expit(-logit)
     return value, weight * p - clicks, np.maximum(weight * p * (1 - p), 1e-12 * weight)
@@ -265,11 +324,7 @@ _LOSSES = {
     ("product", "squares"): _product_squares,
     ("additive", "likelihood"): _additive_likelihood,
 }
-
-
 _LOWEST = float(np.log(SMALLEST))
-
-
 _BOUNDS = {
     ("product", "likelihood"): (_LOWEST, 0.0),
     ("product", "poisson"): (_LOWEST, -_LOWEST),

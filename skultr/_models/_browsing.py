@@ -1,12 +1,15 @@
-"""The one home of P(click | user model).
+"""P(click) under each user model, defined once for users and click models.
 
-Users (:mod:`skultr.simulation`) and click models read the same formula from both ends: a user
-draws from it, a click model fits it. A shared mistake would make the two agree with each other,
-so every formula here is tested by enumerating the events behind it. Nothing here checks its
-input: callers do, where they know the names that a user gave.
+Users (:mod:`skultr.simulation`) draw from the same formula that a click model fits. A mistake in
+it would make the two agree with each other, so every formula here is tested by enumerating the
+events behind it. Nothing here checks its input: callers do, because they know the parameter names.
 """
 
+from __future__ import annotations
+
 import numpy as np
+
+from .._typing import ArrayLike, Bools, Floats, Ints
 
 __all__ = [
     "EYE_TRACKING",
@@ -30,7 +33,7 @@ __all__ = [
 
 #: P(examined) at positions 1 to 10, from eye tracking on result pages of a web search engine:
 #: Joachims, Granka, Pan, Hembrooke & Gay (2005), "Accurately interpreting clickthrough data as
-#: implicit feedback", SIGIR; the values are those that simulations of click logs share since.
+#: implicit feedback", SIGIR; simulations of click logs have used these values since.
 EYE_TRACKING = (0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06)
 
 
@@ -56,11 +59,11 @@ TIANGONG_CLICK_MATRIX = (
 # fmt: on
 
 
-def pbm_click_probability(relevance, examination):
+def pbm_click_probability(relevance: Floats, examination: Floats) -> Floats:
     """P(click) of the position-based model: relevance times examination.
 
-    A document is clicked when it is examined *and* found relevant; the first depends on the
-    position alone, the second on the document alone, and they are independent (the examination
+    A document is clicked when it is examined *and* found relevant. Examination depends on the
+    position alone, relevance on the document alone, and the two are independent (the examination
     hypothesis; Richardson, Dominowska & Ragno 2007, eq. 4).
 
     Parameters
@@ -83,7 +86,7 @@ def pbm_click_probability(relevance, examination):
     return relevance * examination
 
 
-def power_law_examination(n_positions, eta):
+def power_law_examination(n_positions: int, eta: float) -> Floats:
     """Examination (1/k)^η at positions k = 1, ..., n_positions.
 
     Parameters
@@ -104,13 +107,13 @@ def power_law_examination(n_positions, eta):
     return power_law_at(np.arange(1, n_positions + 1), eta)
 
 
-def power_law_at(position, eta):
+def power_law_at(position: ArrayLike, eta: ArrayLike) -> Floats:
     """Examination (1/k)^η at given positions k.
 
     Parameters
     ----------
     position, eta : array-like
-        They broadcast against each other.
+        Broadcast against each other.
 
     Returns
     -------
@@ -119,13 +122,13 @@ def power_law_at(position, eta):
     return np.asarray(position, dtype=float) ** -np.asarray(eta, dtype=float)
 
 
-def contextual_examination(examination, effect):
+def contextual_examination(examination: Floats, effect: ArrayLike) -> Floats:
     """Examination o_k^max(e + 1, 0) at each position in contexts of effect e = w · v.
 
-    An effect of 0 is the neutral context. Below it users look further down, until at -1 they
-    examine everything; above it they stop sooner (Fang, Agarwal & Joachims 2019, "Intervention
-    harvesting for context-dependent examination-bias estimation", SIGIR). A position that nobody
-    examines in the neutral context stays so, although 0^0 = 1.
+    An effect of 0 is the neutral context. At negative effects users look further down, and at -1
+    they examine everything; at positive effects they stop sooner (Fang, Agarwal & Joachims 2019,
+    "Intervention harvesting for context-dependent examination-bias estimation", SIGIR). A position
+    that nobody examines in the neutral context stays so, although 0^0 = 1.
 
     Parameters
     ----------
@@ -149,7 +152,9 @@ def contextual_examination(examination, effect):
     return np.where(examination > 0, examination**exponent, 0.0)
 
 
-def trust_affine(examination, trust_positive, trust_negative):
+def trust_affine(
+    examination: Floats, trust_positive: Floats, trust_negative: Floats
+) -> tuple[Floats, Floats]:
     """Slope α and offset β of the click probability under trust bias, α r + β.
 
     α_k = θ_k (ε⁺_k − ε⁻_k) and β_k = θ_k ε⁻_k: trust is an affine function of relevance at each
@@ -178,12 +183,14 @@ def trust_affine(examination, trust_positive, trust_negative):
     return examination * (trust_positive - trust_negative), examination * trust_negative
 
 
-def trust_click_probability(relevance, examination, trust_positive, trust_negative):
+def trust_click_probability(
+    relevance: Floats, examination: Floats, trust_positive: Floats, trust_negative: Floats
+) -> Floats:
     """P(click) under trust bias: θ_k (ε⁺_k r + ε⁻_k (1 − r)).
 
-    A user who examines a document reads its relevance off the page, and trusts the ranking: what
-    stands high is clicked more often than it deserves (Agarwal, Wang, Li, Bendersky & Najork 2019,
-    "Addressing trust bias for unbiased learning-to-rank", WWW).
+    A user who examines a document sees its relevance and also trusts the ranking: documents near
+    the top are clicked more often than their relevance justifies (Agarwal, Wang, Li, Bendersky &
+    Najork 2019, "Addressing trust bias for unbiased learning-to-rank", WWW).
 
     Parameters
     ----------
@@ -204,22 +211,22 @@ def trust_click_probability(relevance, examination, trust_positive, trust_negati
     ... )
     array([[0.4, 0.4]])
     """
-    # Affine: two passes over the sessions, and exactly r θ for a user without trust bias.
+    # In affine form: two passes over the sessions, and exactly r θ without trust bias.
     alpha, beta = trust_affine(examination, trust_positive, trust_negative)
     return relevance * alpha + beta
 
 
-def matrix_click_probability(grade, matrix):
-    """P(click) read off a table of grades and positions.
+def matrix_click_probability(grade: Ints, matrix: Floats) -> Floats:
+    """P(click) by a table of grades and positions.
 
-    The one form that assumes nothing about how grade and position act together (Chen et al. 2022,
+    The only form without an assumption about how grade and position interact (Chen et al. 2022,
     eq. 11).
 
     Parameters
     ----------
     grade : ndarray of shape (..., n_positions), int
-        Grade of the document at each position, from 0; -1 where there is none, which is never
-        clicked.
+        Grade of the document at each position, from 0; -1 where there is no document, which
+        is never clicked.
     matrix : ndarray of shape (n_grades, n_positions)
         P(click) of a document of each grade at each position.
 
@@ -234,19 +241,21 @@ def matrix_click_probability(grade, matrix):
     array([[0.9, 0.1],
            [0.4, 0. ]])
     """
-    # The row of zeros is the last, where -1 points.
+    # Index -1 selects the last row, of zeros.
     with_none = np.vstack([matrix, np.zeros(matrix.shape[1])])
     return with_none[grade, np.arange(matrix.shape[1])]
 
 
 # --------------------------------------------------------------------------------------
-# Users who read down and may stop
+# Users who scan down the list and may stop
 # --------------------------------------------------------------------------------------
-def chain_click_probability(attraction, after_skip, after_click):
-    """P(click) at each row of a user who reads down, before any click is seen.
+def chain_click_probability(
+    attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike
+) -> Floats:
+    """P(click) at each row for a user who scans down, not conditional on any click.
 
-    One formula for the cascade family. The user examines the first row; at an examined row they
-    click with probability ``attraction``, and go on to the next row with probability
+    One formula for the cascade family. The user examines the first row. At an examined row they
+    click with probability ``attraction`` and continue to the next row with probability
     ``after_click`` or ``after_skip``:
 
     - cascade model (Craswell et al. 2008): after a skip 1, after a click 0;
@@ -257,7 +266,7 @@ def chain_click_probability(attraction, after_skip, after_click):
     Parameters
     ----------
     attraction : ndarray of shape (n_lists, n_positions)
-        P(click | examined); 0 where nothing stands.
+        P(click | examined); 0 where there is no document.
     after_skip, after_click : array-like that broadcasts to ``attraction``
         P(next row examined | examined, and not clicked or clicked).
 
@@ -280,21 +289,24 @@ def chain_click_probability(attraction, after_skip, after_click):
     return probability
 
 
-def chain_conditional_click_probability(attraction, after_skip, after_click, clicks):
-    """P(click) at each row of a user who reads down, given the clicks above it.
+def chain_conditional_click_probability(
+    attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike, clicks: Bools
+) -> Floats:
+    """P(click) at each row for a user who scans down, given the clicks above the row.
 
-    The product over a list of P(what happened at each row) is the probability of its clicks.
+    The probability of the clicks of a list is the product over its rows of P(click) where it was
+    clicked and 1 - P(click) where not.
 
     Parameters
     ----------
     attraction, after_skip, after_click
-        As of :func:`chain_click_probability`.
+        See :func:`chain_click_probability`.
     clicks : ndarray of shape (n_lists, n_positions), bool
 
     Returns
     -------
     probability : ndarray of shape (n_lists, n_positions)
-        0 below what cannot happen, such as a second click in the cascade model.
+        0 below clicks that are impossible, such as a second click in the cascade model.
 
     Examples
     --------
@@ -310,19 +322,21 @@ def chain_conditional_click_probability(attraction, after_skip, after_click, cli
     examined = np.ones(len(attraction))
     for k in range(attraction.shape[1]):
         click = probability[:, k] = examined * attraction[:, k]
-        # Given no click, the row was examined with what is left of both probabilities.
+        # P(examined | not clicked) by Bayes' rule.
         skipped = np.divide(examined - click, 1 - click, out=np.zeros_like(click), where=click < 1)
         examined = np.where(clicks[:, k], after_click[:, k], skipped * after_skip[:, k])
     return probability
 
 
-def draw_chain_clicks(attraction, after_skip, after_click, rng):
-    """Draw the clicks of a user who reads down.
+def draw_chain_clicks(
+    attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike, rng: np.random.Generator
+) -> Bools:
+    """Draw the clicks of a user who scans down.
 
     Parameters
     ----------
     attraction, after_skip, after_click
-        As of :func:`chain_click_probability`.
+        See :func:`chain_click_probability`.
     rng : numpy.random.Generator
 
     Returns
@@ -346,10 +360,10 @@ def draw_chain_clicks(attraction, after_skip, after_click, rng):
 
 
 # --------------------------------------------------------------------------------------
-# Users who look around where they clicked last
+# Users whose examination depends on the last click
 # --------------------------------------------------------------------------------------
-def last_click_above(clicks):
-    """Rank of the last click above each row, 0 where there is none.
+def last_click_above(clicks: Bools) -> Ints:
+    """Rank of the last click above each row, 0 if there is none.
 
     Parameters
     ----------
@@ -371,19 +385,20 @@ def last_click_above(clicks):
     return last
 
 
-def ubm_click_probability(relevance, examination):
-    """P(click) of the user browsing model, before any click is seen.
+def ubm_click_probability(relevance: Floats, examination: Floats) -> Floats:
+    """P(click) of the user browsing model, not conditional on any click.
 
     A row is examined with a probability that depends on its rank and on the rank of the last
     click above it (Dupret & Piwowarski 2008, "A user browsing model to predict search engine
-    click data from past observations", SIGIR). The last click is summed over, from the top down.
+    click data from past observations", SIGIR). The rank of the last click is summed out, from the
+    top down.
 
     Parameters
     ----------
     relevance : ndarray of shape (n_lists, n_positions)
-        P(click | examined); 0 where nothing stands.
+        P(click | examined); 0 where there is no document.
     examination : ndarray of shape (n_positions, n_positions)
-        P(examined) by rank less 1 (rows) and rank of the last click above (columns, 0: none).
+        P(examined) by rank minus 1 (rows) and rank of the last click above (columns; 0 if none).
         Only columns up to the row's number are read.
 
     Returns
@@ -398,7 +413,7 @@ def ubm_click_probability(relevance, examination):
     """
     n_lists, n_positions = relevance.shape
     probability = np.empty((n_lists, n_positions))
-    # P(last click above is there), one row a rank.
+    # P(the last click above is at this rank), one row per rank.
     last = np.zeros((n_positions + 1, n_lists))
     last[0] = 1
     for k in range(n_positions):
@@ -409,13 +424,15 @@ def ubm_click_probability(relevance, examination):
     return probability
 
 
-def ubm_conditional_click_probability(relevance, examination, clicks):
+def ubm_conditional_click_probability(
+    relevance: Floats, examination: Floats, clicks: Bools
+) -> Floats:
     """P(click) of the user browsing model at each row, given the clicks above it.
 
     Parameters
     ----------
     relevance, examination
-        As of :func:`ubm_click_probability`.
+        See :func:`ubm_click_probability`.
     clicks : ndarray of shape (n_lists, n_positions), bool
 
     Returns
@@ -435,13 +452,13 @@ def ubm_conditional_click_probability(relevance, examination, clicks):
     return relevance * examination[np.arange(n_positions), last_click_above(clicks)]
 
 
-def draw_ubm_clicks(relevance, examination, rng):
+def draw_ubm_clicks(relevance: Floats, examination: Floats, rng: np.random.Generator) -> Bools:
     """Draw clicks of the user browsing model.
 
     Parameters
     ----------
     relevance, examination
-        As of :func:`ubm_click_probability`.
+        See :func:`ubm_click_probability`.
     rng : numpy.random.Generator
 
     Returns

@@ -1,32 +1,33 @@
-"""Click models with one number a document and one a bias factor.
+"""Click models with one number per document and one per bias factor.
 
 The published recipes for such models (alternating least squares, expectation maximisation,
-gradient descent) approach their answer at a rate that the weakest link between bias factors
-decides: where a single document joins two groups of factors, 100,000 rounds are not enough. All
-of them minimise a sum over cells, and Newton's method reaches their fixed point in a handful of
-steps, however weak the link.
+gradient descent) converge at a rate that depends on the weakest link between bias factors: if a
+single document connects two groups of factors, 100,000 rounds are not enough. All of them
+minimise a sum over cells, and Newton's method reaches their fixed point in a handful of steps,
+however weak the link is.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve
-from scipy.sparse import diags_array
+from scipy.sparse import csr_array, diags_array
 from scipy.special import expit
 
 from .._log._cells import Cells
 from .._log._components import bipartite_components, comparable_components
+from .._log._segments import TINY
+from .._typing import Bools, Floats, Ints
 from ._bipartite import MAX_DENSE, SMALLEST, Problem, eliminated, newton
 
 __all__ = ["TabularFit", "fit_factors", "fit_tabular", "has_few_clicks"]
 
-
-#: Clicks of the mean document from which on standard errors cover what they should.
+#: Standard errors have their nominal coverage from this mean number of clicks per document.
 _LEAST_CLICKS = {"likelihood": 10.0, "squares": 30.0, "poisson": 0.0}
-
-
-#: Each loss is the start of the next, until the one that was asked for: least squares are not
-#: convex, and the likelihood within bounds is slow from afar.
+#: Losses in the order of fitting: each solution starts the next, until the loss asked for. Least
+#: squares are not convex, and the bounded likelihood converges slowly from a distant start.
 _STEPS = {"product": ("poisson", "likelihood", "squares"), "additive": ("likelihood",)}
 
 
@@ -38,7 +39,7 @@ class TabularFit:
     ----------
     doc_logits : ndarray of shape (n_docs,)
         Log relevance (product link) or logit of the document (additive link); NaN for a document
-        without a cell.
+        in no cell.
     factor_logits : ndarray of shape (n_factors,)
         The same for bias factors. Only their differences *within* a component of the log are
         determined.
@@ -47,7 +48,7 @@ class TabularFit:
     loss, link : str
     cells : Cells
     bounded_docs, bounded_factors : ndarray of bool
-        Which of them a bound keeps from where the clicks would have them.
+        Documents and factors whose estimate sits on a bound although the gradient points outside.
     """
 
     doc_logits: np.ndarray
@@ -61,29 +62,29 @@ class TabularFit:
     bounded_factors: np.ndarray
 
     @property
-    def relevance(self):
-        """Relevance of each document, within [0, 1]; NaN for a document without a cell."""
+    def relevance(self) -> Floats:
+        """Relevance of each document, in [0, 1]; NaN for a document in no cell."""
         return np.exp(self.doc_logits) if self.link == "product" else expit(self.doc_logits)
 
     @property
-    def examination(self):
-        """Examination of each factor, up to a constant; odds with the additive link."""
+    def examination(self) -> Floats:
+        """Examination of each factor up to a constant factor; odds with the additive link."""
         return np.exp(self.factor_logits)
 
-    def click_probability(self, doc, factor):
-        """P(click) of rows given by codes."""
+    def click_probability(self, doc: Ints, factor: Ints) -> Floats:
+        """P(click) of each row, given by the codes of its document and factor."""
         logits = self.doc_logits[doc] + self.factor_logits[factor]
         return np.exp(np.minimum(logits, 0.0)) if self.link == "product" else expit(logits)
 
-    def standard_error(self, reference):
+    def standard_error(self, reference: int) -> Floats:
         """Standard error of ``factor_logits`` relative to that of the factor ``reference``.
 
-        From the Fisher information (of a likelihood) or the sandwich formula (of least squares),
-        with all documents estimated beside the factors. NaN (not computed) where a bound of 1
-        decides the factor or the documents that carry it, where documents have too few clicks
-        for the loss (10 on average for the binomial likelihood, 30 for least squares), and for
-        more than 1,500 factors. Infinite for factors that no clicked documents tie to the
-        reference.
+        The sandwich formula (the Fisher information, if the loss is a likelihood), with all
+        documents estimated together with the factors; see :func:`_sandwich_errors`. NaN (not
+        computed) if the bound of 1 decides the factor or the documents that carry most of its
+        information, if documents have too few clicks for the loss (10 on average for the binomial
+        likelihood, 30 for least squares), and for more than 1,500 factors. Infinite for factors
+        that no clicked documents connect with the reference.
 
         Returns
         -------
@@ -97,22 +98,27 @@ class TabularFit:
             return error
         return _standard_error(self, reference)
 
-    def own_error(self):
-        """Standard error of each of ``factor_logits`` if the other factors were known.
+    def own_error(self) -> Floats:
+        r"""Standard error of each of ``factor_logits`` if the other factors were known.
 
-        From the information about the factor that is left when the documents are estimated with
-        it, and the noise of that (the sandwich formula). It takes no factor for a reference and
-        no dense matrix; infinite for a factor that shares no clicked document with another.
+        With :math:`h_k` the curvature and :math:`v_k` the variance of the gradient of cell k,
+        :math:`q_k = h_k / \sum_{l \in \mathrm{doc}(k)} h_l` and sums over the cells of factor f,
+
+        .. math:: \mathrm{se}_f = \frac{\sqrt{\sum_k (1 - q_k)^2 v_k + q_k^2
+            \sum_{l \in \mathrm{doc}(k), l \ne k} v_l}}{\sum_k (1 - q_k) h_k}
+
+        (the sandwich formula with the documents eliminated). It needs no reference factor and no
+        dense matrix; infinite for a factor that shares no clicked document with another one.
 
         Returns
         -------
         standard_error : ndarray of shape (n_factors,)
         """
-        bend, variance = _bend_and_noise(self)
+        curvature, variance = _curvature_and_variance(self)
         cells = self.cells
-        total = cells.by_doc(bend)[cells.doc]
-        share = np.divide(bend, total, out=np.ones_like(bend), where=total > 0)
-        information = cells.by_factor(bend * (1 - share))
+        total = cells.by_doc(curvature)[cells.doc]
+        share = np.divide(curvature, total, out=np.ones_like(total), where=total > 0)
+        information = cells.by_factor(curvature * (1 - share))
         others = cells.by_doc(variance)[cells.doc] - variance
         noise = cells.by_factor((1 - share) ** 2 * variance + share**2 * others)
         return np.divide(
@@ -124,20 +130,20 @@ class TabularFit:
 
 
 def fit_tabular(
-    doc,
-    factor,
-    clicks,
-    weight,
+    doc: Ints,
+    factor: Ints,
+    clicks: Floats,
+    weight: Floats,
     *,
-    loss="likelihood",
-    link="product",
-    start=None,
-    n_docs=None,
-    n_factors=None,
-    max_iter=200,
-    tol=1e-7,
-):
-    r"""Fit one relevance a document and one examination a bias factor to clicks.
+    loss: str = "likelihood",
+    link: str = "product",
+    start: Floats | None = None,
+    n_docs: int | None = None,
+    n_factors: int | None = None,
+    max_iter: int = 200,
+    tol: float = 1e-7,
+) -> TabularFit:
+    r"""Fit one relevance per document and one examination per bias factor to clicks.
 
     .. math::
         P(c = 1 | d, t) = r_d\, o_t \quad\text{(product)}, \qquad
@@ -146,27 +152,26 @@ def fit_tabular(
     Parameters
     ----------
     doc, factor : ndarray of shape (n_rows,), int
-        Codes of each row; pairs may recur.
+        Codes of each row; pairs may be repeated.
     clicks, weight : ndarray of shape (n_rows,)
         Number of clicks and of impressions.
     loss : {"likelihood", "squares", "poisson"}, default="likelihood"
-        The binomial likelihood (its optimum is the fixed point of regression-EM, and the minimum
-        of the two-tower cross-entropy), least squares of the click rates, weighted by impressions
-        (the fixed point of alternating least squares, the tabular form of dual learning), or the
+        The binomial likelihood (its optimum is the fixed point of regression-EM and the minimum
+        of the two-tower cross-entropy); least squares of the click rates, weighted by impressions
+        (the fixed point of alternating least squares, the tabular form of dual learning); or the
         Poisson likelihood.
     link : {"product", "additive"}, default="product"
-        The additive link knows the likelihood only.
+        The additive link supports the likelihood only.
     start : ndarray of shape (n_factors,), default=None
-        Examination to begin with, in (0, 1); by default drawn uniformly, the same every time.
-        Where the log determines relevance it does not matter; where it does not, it decides the
-        answer.
+        Examination to start from, in (0, 1); by default a uniform draw with a fixed seed. If the
+        log determines relevance, the start does not matter; if not, it decides the result.
     n_docs, n_factors : int, default=None
         By default the largest code plus one.
     max_iter : int, default=200
         Newton steps at most.
     tol : float, default=1e-7
-        Stop when no logarithm moves by more; or earlier, when the loss falls by less than an
-        estimate would show.
+        Stop when no logarithm moves by more, or earlier, when the loss falls by too little to
+        change an estimate.
 
     Returns
     -------
@@ -174,20 +179,21 @@ def fit_tabular(
 
     Notes
     -----
-    With the product link both likelihoods are convex in the logarithms: one optimum, up to a
-    constant a component. Probabilities stay within [1e-6, 1].
+    With the product link both likelihoods are convex in the logarithms: the optimum is unique up
+    to one constant per component. Probabilities stay within [1e-6, 1].
 
-    *Few clicks a document.* Every document costs a parameter, and where documents have few
-    impressions the binomial likelihood and least squares are inconsistent: chance presses many
-    documents against the bound of 1, and examination with them. The Poisson likelihood without
-    that bound is not: with the documents at their best it is the likelihood of where the clicks
-    of each document fell, given their number, in which relevance does not appear. It wastes what
-    large click probabilities tell beyond that, which only matters where clicks abound.
+    *Few clicks per document.* The number of parameters grows with the number of documents. If
+    documents have few impressions, the binomial likelihood and least squares are inconsistent:
+    chance moves many documents to the bound of 1, which biases examination. The unbounded Poisson
+    likelihood is consistent: profiling out the documents leaves the multinomial likelihood of the
+    clicks over factors given each document's total, which does not involve relevance. It ignores
+    the information that large click probabilities carry beyond that, which matters only where
+    clicks abound.
     """
     cells = Cells.from_rows(doc, factor, clicks, weight, n_docs, n_factors)
     if start is None:
         start = np.random.default_rng(0).uniform(size=cells.n_factors)
-    if loss == "poisson":  # the others have bounds that hold them
+    if loss == "poisson":  # the other losses stay finite by their bounds
         cells = _without_one_way_links(cells)
     start = np.log(np.clip(start, SMALLEST, 1 - 1e-3))
     n_iter, b = 0, start
@@ -197,15 +203,23 @@ def fit_tabular(
         n_iter += n_more
         if step == loss:
             break
-    bounded = problem.pressed(a, b)
+    bounded = problem.held_by_bound(a, b)
     if link == "product":
         a, b = _on_one_scale(cells, a, b)
     a = np.where(cells.by_doc(cells.weight) > 0, a, np.nan)
     return TabularFit(a, b, n_iter, converged, loss, link, cells, *bounded)
 
 
-def fit_factors(logits, factor, clicks, weight, *, link="product", n_factors):
-    """The likeliest bias factors, given the part of the documents.
+def fit_factors(
+    logits: Floats,
+    factor: Ints,
+    clicks: Floats,
+    weight: Floats,
+    *,
+    link: str = "product",
+    n_factors: int,
+) -> Floats:
+    """Maximum-likelihood logits of the bias factors, given those of the documents.
 
     Parameters
     ----------
@@ -222,25 +236,26 @@ def fit_factors(logits, factor, clicks, weight, *, link="product", n_factors):
     factor_logits : ndarray of shape (n_factors,)
         NaN for a factor without impressions.
     """
-    # The same problem as the best documents given the factors, with their places exchanged.
+    # The problem of best_documents with the roles of documents and factors exchanged.
     rows = Cells(factor, np.arange(len(factor)), clicks, weight, n_factors, len(factor))
     if link == "product":
-        logits = np.minimum(logits, -1e-6)  # with both parts at 1 a missing click would be fatal
+        logits = np.minimum(logits, -1e-6)  # at probability 1, a missing click costs infinity
     start = np.full(n_factors, -1.0)
     best = Problem(rows, link, "likelihood").best_documents(logits, start)
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
 
 
-def has_few_clicks(doc, clicks, least):
-    """Whether documents that were clicked at all have fewer clicks than ``least`` on average."""
+def has_few_clicks(doc: Ints, clicks: Floats, least: float) -> bool:
+    """True if documents with clicks have fewer than ``least`` clicks on average."""
     return clicks.sum() < least * np.count_nonzero(np.bincount(doc, clicks))
 
 
-def _without_one_way_links(cells):
-    """The cells without those that only ever say that one side is worse than another.
+def _without_one_way_links(cells: Cells) -> Cells:
+    """The cells without those that can only separate two groups of documents and factors.
 
-    Their likelihood has its greatest value at infinity: the fewer clicks the model expects there,
-    the better, however far apart that drives the two sides.
+    In such a cell nobody clicked, although its document and its factor have clicks elsewhere, and
+    no other cells connect the two groups back. The Poisson likelihood of the cell then grows
+    without bound as its expected clicks go to 0, which drives the two groups infinitely apart.
     """
     docs, factors = comparable_components(
         cells.doc, cells.factor, cells.clicks > 0, cells.n_docs, cells.n_factors
@@ -251,17 +266,17 @@ def _without_one_way_links(cells):
     return cells if keep.all() else cells.take(keep)
 
 
-def _on_one_scale(cells, a, b):
-    """The same products, with relevance (and examination, where noise lets both) at most 1.
+def _on_one_scale(cells: Cells, a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The same products on a scale with relevance (and, if possible, examination) at most 1.
 
-    Each component moves by as little as that takes; where all factors are one component, the
-    best examined one is at 1.
+    Each component is shifted by the smallest amount that achieves this. If all factors are in
+    one component, the largest examination is 1.
     """
     docs, factors = bipartite_components(cells.doc, cells.factor, cells.n_docs, cells.n_factors)
     highest = np.full((2, max(docs.max(initial=0), factors.max(initial=0)) + 1), -np.inf)
     np.maximum.at(highest[0], docs, a)
     np.maximum.at(highest[1], factors, b)
-    # Moving a up and b down by any value between the two keeps both below 0.
+    # Adding any value between low and high to a, and subtracting it from b, keeps both below 0.
     low, high = highest[1], -highest[0]
     shift = low if (factors == factors[0]).all() else np.maximum(low, 0.0)
     shift = np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
@@ -269,82 +284,98 @@ def _on_one_scale(cells, a, b):
 
 
 # Standard errors ------------------------------------------------------------------------
-def _standard_error(fit, reference):
+def _standard_error(fit: TabularFit, reference: int) -> Floats:
     cells = fit.cells
-    bend, variance = _bend_and_noise(fit)
-    telling = cells.clicks > 0
+    curvature, variance = _curvature_and_variance(fit)
+    informative = cells.clicks > 0
     if fit.link == "additive":
-        # A document that was always clicked says as little as one that never was.
-        telling &= cells.clicks < cells.weight
+        # A document that was always clicked is as uninformative as one that never was.
+        informative &= cells.clicks < cells.weight
     _, labels = comparable_components(
-        cells.doc, cells.factor, telling, cells.n_docs, cells.n_factors
+        cells.doc, cells.factor, informative, cells.n_docs, cells.n_factors
     )
     joined = np.flatnonzero(labels == labels[reference])
-    joined = joined[joined != reference]  # grounded: the others relative to it
+    joined = joined[joined != reference]  # the reference is fixed at 0
     error = np.full(cells.n_factors, np.inf)
     if len(joined):
-        tied = np.bincount(cells.doc, telling, cells.n_docs)[cells.doc] > 0
-        bend = bend * tied
-        bread, meat = _bread_and_meat(cells, bend, variance * tied)
+        used = np.bincount(cells.doc, informative, cells.n_docs)[cells.doc] > 0
+        curvature = curvature * used
+        bread, meat = _bread_and_meat(cells, curvature, variance * used)
         place = np.ix_(joined, joined)
         error[joined] = _sandwich_errors(bread[place], meat[place])
-    error[_bound_decides(fit, bend)] = np.nan
+    error[_bound_decides(fit, curvature)] = np.nan
     error[reference] = 0.0
     return error
 
 
-def _bend_and_noise(fit):
-    """Of each cell: the curvature of its loss, and the variance of its gradient."""
+def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
+    """Expected curvature of the loss of each cell, and the variance of its gradient.
+
+    The gradient of a cell is ``slope`` times its clicks plus a constant, so that its variance is
+    slope² times that of the clicks.
+    """
     cells = fit.cells
     p = np.minimum(fit.click_probability(cells.doc, cells.factor), 1 - SMALLEST)
     noise = cells.weight * p * (1 - p)  # variance of the clicks of a cell
-    # Of each cell: how its gradient depends on its clicks, and the mean curvature.
     if fit.link == "additive":
-        slope, bend = np.ones_like(p), noise
+        slope, curvature = np.ones_like(p), noise
     elif fit.loss == "squares":
-        slope, bend = p, cells.weight * p**2
+        slope, curvature = p, cells.weight * p**2
     elif fit.loss == "poisson":
-        # Where the clicks of each document fell, given their number.
+        # Multinomial: the clicks of each document over its factors, given their total.
         share = cells.weight * np.exp(fit.factor_logits)[cells.factor]
-        share /= np.maximum(cells.by_doc(share), 1e-300)[cells.doc]
-        bend = noise = cells.by_doc(cells.clicks)[cells.doc] * share
+        share /= np.maximum(cells.by_doc(share), TINY)[cells.doc]
+        curvature = noise = cells.by_doc(cells.clicks)[cells.doc] * share
         slope = np.ones_like(p)
     else:
-        slope, bend = 1 / (1 - p), cells.weight * p / (1 - p)
-    return bend, noise * slope**2
+        slope, curvature = 1 / (1 - p), cells.weight * p / (1 - p)
+    return curvature, noise * slope**2
 
 
-def _bound_decides(fit, bend):
-    """Factors at a bound, or with most of their information from documents at one."""
+def _bound_decides(fit: TabularFit, curvature: Floats) -> Bools:
+    """Mask of factors on a bound, or with most of their information from documents on one."""
     cells = fit.cells
-    from_bounded = cells.by_factor(bend * fit.bounded_docs[cells.doc])
-    return fit.bounded_factors | (from_bounded > 0.5 * cells.by_factor(bend))
+    from_bounded = cells.by_factor(curvature * fit.bounded_docs[cells.doc])
+    return fit.bounded_factors | (from_bounded > 0.5 * cells.by_factor(curvature))
 
 
-def _bread_and_meat(cells, bend, variance):
-    """Curvature of the factors after the documents are eliminated, and noise of its gradient."""
-    curvature, total = cells.matrix(bend), cells.by_doc(bend)
+def _bread_and_meat(cells: Cells, curvature: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Curvature of the factors with the documents eliminated, and covariance of the gradient.
+
+    With A, C and D as in ``_bipartite.py`` the bread is B = D - C' A^-1 C. Eliminating the
+    documents turns the gradient g of the cells into u_f = Σ_{k of f} g_k - Σ_d C[d, f] / A[d]
+    Σ_{k of d} g_k. The meat M is the covariance of u, see :func:`_meat`.
+    """
+    coupling, total = cells.matrix(curvature), cells.by_doc(curvature)
     inverse_a = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-    bread = -eliminated(curvature, inverse_a)
-    # Summed, not subtracted: differences of large numbers would lose weak links.
+    bread = -eliminated(coupling, inverse_a)
+    # Rows of B sum to 0. The diagonal is taken from that: D minus the diagonal of C' A^-1 C would
+    # be a small difference of large numbers, in which weak links are lost.
     np.fill_diagonal(bread, 0.0)
     np.fill_diagonal(bread, -bread.sum(axis=1))
-    return bread, _meat(cells, curvature, inverse_a, variance)
+    return bread, _meat(cells, coupling, inverse_a, variance)
 
 
-def _sandwich_errors(bread, meat):
+def _sandwich_errors(bread: Floats, meat: Floats) -> Floats:
+    """Square roots of the diagonal of B^-1 M B^-1; infinite if B is singular."""
     try:
         half = solve(bread, meat, assume_a="pos")
         variance = np.diag(solve(bread, half.T, assume_a="pos"))
-    except LinAlgError:  # nothing ties them that rounding lets us see
+    except LinAlgError:  # what connects the factors is below rounding
         return np.full(len(bread), np.inf)
     return np.where(variance > 0, np.sqrt(np.abs(variance)), np.inf)
 
 
-def _meat(cells, curvature, inverse_a, variance):
-    """Covariance of the gradient of the factors after the documents are eliminated."""
+def _meat(cells: Cells, coupling: csr_array, inverse_a: Floats, variance: Floats) -> Floats:
+    """Covariance of the gradient of the factors with the documents eliminated.
+
+    With N[d, f] the variance of the gradient summed over the cells of d and f, N_d and N_f its
+    sums over documents and factors:
+
+        M = diag(N_f) - N' A^-1 C - C' A^-1 N + C' A^-1 diag(N_d) A^-1 C.
+    """
     noise = cells.matrix(variance)
-    cross = (noise.T @ (diags_array(inverse_a) @ curvature)).toarray()
+    cross = (noise.T @ (diags_array(inverse_a) @ coupling)).toarray()
     by_doc = inverse_a**2 * cells.by_doc(variance)
     own = np.diag(cells.by_factor(variance))
-    return own - cross - cross.T + eliminated(curvature, by_doc)
+    return own - cross - cross.T + eliminated(coupling, by_doc)

@@ -188,7 +188,7 @@ class TowersModule(ListScores):
     network : torch.nn.Sequential of (scaling, scoring network)
     n_factors : int
     trained : bool
-        Whether the table is learned by gradient; else someone else sets it.
+        If False, the table is set by ``ExaminationStep``.
     """
 
     def __init__(self, network, n_factors, trained):

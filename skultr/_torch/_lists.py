@@ -1,20 +1,29 @@
-"""Batches of lists, fetched whole from flat arrays."""
+"""Batches of lists, gathered from flat arrays in one step."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset
+
+from .._typing import Floats
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
 
 __all__ = ["ListBatch", "ListDataset"]
 
 
 @dataclass(frozen=True, eq=False)
 class ListBatch:
-    """A batch of lists: flat rows for the network, rectangles for the loss.
+    """A batch of lists: flat rows for the network, padded rectangles for the loss.
 
-    The network sees the rows that exist and no padding, so that long lists beside short ones
-    cost nothing and batch normalisation is not diluted.
+    The network receives no padding, so that a long list among short ones costs nothing extra and
+    padding does not enter batch normalisation.
 
     Parameters
     ----------
@@ -22,7 +31,7 @@ class ListBatch:
     bias : Tensor of shape (n_rows,)
         Code of the bias factor of each row.
     mask : Tensor of shape (n_lists, width), bool
-        Where a list has a row.
+        True where a list has a row.
     clicks, weight : Tensor of shape (n_lists, width)
         (Debiased) clicks and impressions; 0 at padding.
     """
@@ -33,11 +42,11 @@ class ListBatch:
     clicks: torch.Tensor
     weight: torch.Tensor
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.mask)
 
-    def pad(self, values):
-        """Flat values (n_rows,) as a rectangle (n_lists, width), 0 at padding."""
+    def pad(self, values: torch.Tensor) -> torch.Tensor:
+        """Flat values (n_rows,) as a rectangle (n_lists, width); 0 at padding."""
         return values.new_zeros(self.mask.shape).masked_scatter(self.mask, values)
 
 
@@ -48,16 +57,18 @@ class ListDataset(Dataset):
     ----------
     log : ClickLog
     features : Tensor of shape (n_docs, n_features)
-        Network inputs of the distinct documents; decides the device.
+        Network inputs of the distinct documents, on the device of the batches.
     clicks : ndarray of shape (n_rows,)
         Target of each row of the log, such as debiased clicks.
     click_only : bool
-        Leave out lists without clicks, which contribute nothing to a listwise loss.
+        Leave out lists without clicks, whose listwise loss is 0.
     """
 
-    def __init__(self, log, features, clicks, click_only=False):
+    def __init__(
+        self, log: ClickLog, features: torch.Tensor, clicks: Floats, click_only: bool = False
+    ) -> None:
         device = features.device
-        # Positive rows alone would change normalisers; whole lists go or stay.
+        # Whole lists are kept or dropped: dropping rows would change normalisers.
         keep = log.shown
         if click_only:
             clicked = np.bincount(log.list_, weights=clicks != 0, minlength=log.n_lists) > 0
@@ -72,14 +83,14 @@ class ListDataset(Dataset):
         self.lengths = lengths.to(device)
         self.starts = (lengths.cumsum(0) - lengths).to(device)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[ListBatch, torch.Tensor]:
         return self.__getitems__([index])
 
-    def __getitems__(self, indices):
-        """A whole batch: one (ListBatch, target) pair, as skorch unpacks it."""
+    def __getitems__(self, indices: Sequence[int]) -> tuple[ListBatch, torch.Tensor]:
+        """The batch of these lists: a pair (ListBatch, target), as skorch unpacks it."""
         lists = torch.as_tensor(indices, device=self.lengths.device)
         lengths = self.lengths[lists]
         column = torch.arange(int(lengths.max()), device=lengths.device)
@@ -95,5 +106,5 @@ class ListDataset(Dataset):
         return batch, batch.clicks
 
 
-def _rectangle(values, mask):
+def _rectangle(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return values.new_zeros(mask.shape).masked_scatter_(mask, values)

@@ -1,77 +1,97 @@
 """Pure losses over padded lists.
 
 Every loss has the signature ``loss(scores, clicks, weight, mask)`` over tensors of shape
-(n_lists, width) and returns the *sum* over the lists: dividing is the business of the caller, who
-knows the whole log. ``clicks`` are (debiased) numbers of clicks and may be fractional or exceed
-``weight``, the number of impressions. Where ``mask`` is False there is no row: neither the loss
-nor its normaliser sees it.
+(n_lists, width) and returns the *sum* over the lists; the caller, who knows the whole log,
+divides. ``clicks`` are (debiased) numbers of clicks and may be fractional or exceed ``weight``,
+the number of impressions. Cells where ``mask`` is False hold no row and enter neither the loss nor
+its normaliser.
 
-All losses but ``lambda`` are linear in the clicks, hence unbiased wherever the clicks are, and
-the same on a folded log as on the raw one.
+All losses except ``lambda`` are linear in the clicks. They are therefore unbiased if the clicks
+are, and equal on a folded log and on the raw one.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+if TYPE_CHECKING:
+    from ._lists import ListBatch
+
 __all__ = ["CLICK_ONLY", "LOSSES", "ListLoss", "list_log_softmax", "propensity_ratio_loss"]
+
+#: ``loss(scores, clicks, weight, mask)``, see above.
+Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class ListLoss(nn.Module):
-    """A loss as the mean over the lists of a batch, times a constant.
+    """The mean loss over the lists of a batch, times a constant.
 
     Parameters
     ----------
     loss : callable
         One of the losses of this file.
     scale : float
-        One constant for the whole log: every batch then stays an unbiased part of the objective.
+        One constant for the whole log, so that every batch is an unbiased estimate of the
+        objective.
     """
 
-    def __init__(self, loss, scale):
+    def __init__(self, loss: Loss, scale: float) -> None:
         super().__init__()
         self.loss = loss
         self.scale = scale
 
-    def forward(self, scores, batch):
-        """The loss of scores of shape (n_lists, width)."""
+    def forward(self, scores: torch.Tensor, batch: ListBatch) -> torch.Tensor:
+        """Loss (a scalar) of scores of shape (n_lists, width)."""
         loss = self.loss(scores, batch.clicks, batch.weight, batch.mask)
         return loss * (self.scale / len(batch))
 
 
-def list_log_softmax(scores, mask):
-    """Log softmax over the rows of each list; 0 at padding."""
+def list_log_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Log softmax over the rows of each list, shape (n_lists, width); 0 at padding."""
     scores = scores.masked_fill(~mask, -torch.inf)
     return torch.log_softmax(scores, dim=1).masked_fill(~mask, 0.0)
 
 
-def softmax_loss(scores, clicks, weight, mask):
+def softmax_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     r"""Listwise cross-entropy :math:`-\sum_i c_i \log \mathrm{softmax}(s)_i`."""
     return -(clicks * list_log_softmax(scores, mask)).sum()
 
 
-def bce_loss(scores, clicks, weight, mask):
+def bce_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     r"""Pointwise :math:`-\sum_i c_i \log\sigma(s_i) + (w_i - c_i) \log\sigma(-s_i)`.
 
-    Only the clicks are debiased: weighting both terms by them would leave positives alone.
+    Only the clicks are debiased. Weighting both terms by them would leave no negatives.
     """
     loss = clicks * F.softplus(-scores) + (weight - clicks) * F.softplus(scores)
     return loss[mask].sum()
 
 
-def mse_loss(scores, clicks, weight, mask):
-    r"""Pointwise :math:`\sum_i w_i s_i^2 - 2 c_i s_i`: squared error but for a constant.
+def mse_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Pointwise :math:`\sum_i w_i s_i^2 - 2 c_i s_i`: squared error up to a constant.
 
-    The constant :math:`c_i^2 / w_i` has no gradient and is the one term not linear in the clicks.
+    The constant :math:`c_i^2 / w_i` has no gradient and is the only term not linear in the clicks.
     """
     return (weight * scores**2 - 2 * clicks * scores)[mask].sum()
 
 
-def pairwise_loss(scores, clicks, weight, mask):
+def pairwise_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     r"""Logistic loss of every click against every other row of its list.
 
     :math:`\sum_i c_i \sum_{j \ne i} -\log\sigma(s_i - s_j)`, divided by the number of other rows.
-    A pair is settled by the mean (debiased) clicks of its two rows, not by one session.
+    The mean (debiased) clicks of the two rows decide a pair, not those of one session.
     """
     lost = F.softplus(scores[:, None, :] - scores[:, :, None])
     others = (mask.sum(dim=1) - 1).clamp(min=1)[:, None, None]
@@ -79,12 +99,15 @@ def pairwise_loss(scores, clicks, weight, mask):
     return (clicks[:, :, None] * lost * pairs).sum()
 
 
-def lambda_loss(scores, clicks, weight, mask):
-    r"""Pairwise logistic loss weighted by the nDCG that swapping the pair would change.
+def lambda_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Pairwise logistic loss weighted by the change of nDCG when the pair is swapped.
 
-    Gains are the mean (debiased) clicks :math:`c_i / w_i`; pairs with a higher gain on the
-    left count, :math:`|\Delta\mathrm{nDCG}|` is held fixed (no gradient), and a list weighs as
-    much as its impressions (Burges 2010; Wang et al. 2018).
+    :math:`\sum_{i,j: g_i > g_j} |\Delta\mathrm{nDCG}_{ij}| (-\log\sigma(s_i - s_j))` with the
+    gains :math:`g_i = c_i / w_i`, the mean (debiased) clicks. :math:`|\Delta\mathrm{nDCG}|` is
+    held fixed (no gradient), and lists are weighted by their impressions (Burges 2010; Wang et al.
+    2018).
     """
     gains = (clicks / weight.clamp(min=1e-12)).masked_fill(~mask, 0.0)
     lost = F.softplus(scores[:, None, :] - scores[:, :, None])
@@ -94,13 +117,15 @@ def lambda_loss(scores, clicks, weight, mask):
     return ((lost * change * better).sum(dim=(1, 2)) * impressions).sum()
 
 
-def propensity_ratio_loss(scores, clicks, weight, mask):
-    r"""Logistic loss of every click against every missing click, times the discounts' difference.
+def propensity_ratio_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Logistic loss of every click against every missing click, times the gap of discounts.
 
     :math:`\sum_{i,j} a_i b_j |d_i - d_j| (-\log\sigma(s_i - s_j))` with the discounts
     :math:`d = 1 / \log_2(1 + \mathrm{rank})` of the current scores held fixed (no gradient).
-    ``clicks`` are the weights :math:`a` of clicks, ``weight`` those :math:`b` of missing ones
-    (Wang et al. 2021): whichever of the two the model ranks higher.
+    ``clicks`` are the weights :math:`a` of clicks and ``weight`` those, :math:`b`, of missing
+    clicks (Wang et al. 2021). A pair counts whichever of its rows the model ranks higher.
     """
     lost = F.softplus(scores[:, None, :] - scores[:, :, None])
     change = _discount_gap(scores.detach(), mask)
@@ -108,13 +133,13 @@ def propensity_ratio_loss(scores, clicks, weight, mask):
     return (pairs * change * lost).sum()
 
 
-def _pair_mask(mask):
+def _pair_mask(mask: torch.Tensor) -> torch.Tensor:
     both = mask[:, :, None] & mask[:, None, :]
     return both & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
 
 
-def _ndcg_change(scores, gains, mask):
-    """|nDCG change| of swapping each pair, shape (n_lists, width, width)."""
+def _ndcg_change(scores: torch.Tensor, gains: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Absolute change of nDCG when each pair is swapped, shape (n_lists, width, width)."""
     best_first = gains.clamp(min=0).sort(dim=1, descending=True).values
     places = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=scores.dtype)
     ideal = (best_first / torch.log2(1 + places)).sum(dim=1).clamp(min=1e-12)
@@ -122,8 +147,8 @@ def _ndcg_change(scores, gains, mask):
     return gain_gap * _discount_gap(scores, mask) / ideal[:, None, None]
 
 
-def _discount_gap(scores, mask):
-    """|Difference of the discounts| of each pair at its current ranks, as a rectangle a list."""
+def _discount_gap(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Absolute difference of the discounts of each pair, shape (n_lists, width, width)."""
     falling = scores.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
     rank = falling.argsort(dim=1, stable=True) + 1
     discount = 1 / torch.log2(1 + rank.to(scores.dtype))
@@ -137,5 +162,5 @@ LOSSES = {
     "pairwise": pairwise_loss,
     "lambda": lambda_loss,
 }
-#: Losses to which a list without clicks contributes nothing.
+#: Losses that are 0 for a list without clicks.
 CLICK_ONLY = frozenset({"softmax", "pairwise", "lambda"})

@@ -1,9 +1,13 @@
 """The one place that holds skorch: parameters of every neural estimator, and how it trains."""
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +20,7 @@ from skorch.helper import predefined_split
 from torch import nn
 
 from .._sklearn import HasMethods, Interval, StrOptions
+from .._typing import RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
 from ._networks import ScaleFeatures, scoring_network
@@ -41,23 +46,23 @@ class NeuralEstimator(BaseEstimator):
     criterion takes, and :meth:`_outputs` to apply a network to documents.
     """
 
-    hidden_layer_sizes: tuple = (64, 32)
+    hidden_layer_sizes: Sequence[int] = (64, 32)
     learning_rate: float = 0.002
     max_epochs: int = 100
     batch_size: int = 64
     weight_decay: float = 0.0
     dropout: float = 0.0
     normalization: str | None = None
-    optimizer: str | type = "adam"
+    optimizer: str | type[torch.optim.Optimizer] = "adam"
     early_stopping: bool = True
     validation_fraction: float = 0.1
     n_iter_no_change: int = 10
     traffic_exponent: float = 0.5
     scale_features: bool = True
-    module: object = None
-    net_params: dict | None = None
-    device: str = "cpu"
-    random_state: object = None
+    module: nn.Module | Callable[[int], nn.Module] | None = None
+    net_params: dict[str, Any] | None = None
+    device: str | torch.device = "cpu"
+    random_state: RandomState = None
     verbose: int = 0
 
     #: Parameters that hold the sizes of hidden layers.
@@ -139,7 +144,7 @@ class NeuralEstimator(BaseEstimator):
     @contextmanager
     def _seeded(self):
         """Torch's random stream is the estimator's own inside, and untouched outside."""
-        self._check_settings()  # first of all: forking the stream of an absent GPU fails darkly
+        self._check_settings()  # first, because fork_rng on a missing GPU raises an obscure error
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         devices = [self.device] if torch.device(self.device).type == "cuda" else []
         with torch.random.fork_rng(devices=devices):

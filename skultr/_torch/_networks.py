@@ -1,17 +1,31 @@
 """Modules: the scoring network and the scaling of features before it."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
 from torch import nn
+
+if TYPE_CHECKING:
+    from ._lists import ListBatch
 
 __all__ = ["ListScores", "ScaleFeatures", "scoring_network"]
 
-#: Standardised features are cut here: a rare feature's one big value must not rule the network.
+#: Standardised features are clipped here, so that one extreme value does not dominate the network.
 _MAX_DEVIATION = 8.0
 
 
 def scoring_network(
-    n_features, n_out=1, *, hidden_layer_sizes=(), dropout=0.0, normalization=None
-):
-    """A multilayer perceptron with ELU units; linear when ``hidden_layer_sizes`` is empty.
+    n_features: int,
+    n_out: int = 1,
+    *,
+    hidden_layer_sizes: Sequence[int] = (),
+    dropout: float = 0.0,
+    normalization: str | None = None,
+) -> nn.Sequential:
+    """A multilayer perceptron with ELU units; linear if ``hidden_layer_sizes`` is empty.
 
     Parameters
     ----------
@@ -46,31 +60,32 @@ class ListScores(nn.Module):
     Parameters
     ----------
     network : torch.nn.Sequential of (scaling, scoring network)
-        Batches come scaled, so that only the second is applied.
+        Only the second is applied, because batches are scaled already.
     """
 
-    def __init__(self, network):
+    def __init__(self, network: nn.Sequential) -> None:
         super().__init__()
         self.network = network
 
-    def forward(self, batch):
-        """Score a ``ListBatch``; 0 at padding."""
+    def forward(self, batch: ListBatch) -> torch.Tensor:
+        """Scores of a ``ListBatch``, shape (n_lists, width); 0 at padding."""
         scores = self.network[1](batch.features)
         if scores.numel() != len(batch.features):
             raise ValueError(
                 f"The network gave outputs of shape {tuple(scores.shape)} for "
-                f"{len(batch.features)} documents; expected one score a document, "
+                f"{len(batch.features)} documents; expected one score per document, "
                 f"({len(batch.features)}, 1). Check the last layer of the module."
             )
         return batch.pad(scores.reshape(-1))
 
 
 class ScaleFeatures(nn.Module):
-    """Signed logarithm, then standardisation, then a cut at 8 standard deviations.
+    r"""Signed logarithm, standardisation, and clipping at 8 standard deviations.
 
-    Raw ranking features mix counts with tails of a million and probabilities; unscaled, the
-    former alone decide what a network learns. The statistics are those of the training documents
-    and are stored with the network.
+    :math:`x \mapsto \mathrm{clip}((\mathrm{sign}(x) \log(1 + |x|) - m) / s, -8, 8)` with the mean
+    m and standard deviation s of the training documents, which are stored with the network. Raw
+    ranking features mix probabilities with counts of up to a million; unscaled, the counts alone
+    would decide what a network learns.
 
     Parameters
     ----------
@@ -78,7 +93,7 @@ class ScaleFeatures(nn.Module):
         The training documents.
     """
 
-    def __init__(self, features):
+    def __init__(self, features: torch.Tensor) -> None:
         super().__init__()
         center = _column_means(features, _signed_log)
         variance = _column_means(features, lambda x: (_signed_log(x) - center) ** 2)
@@ -87,17 +102,19 @@ class ScaleFeatures(nn.Module):
         self.register_buffer("center", center.float())
         self.register_buffer("scale", scale.masked_fill(constant, 1.0).float())
 
-    def forward(self, features):
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Scaled features, of the same shape."""
         scaled = (_signed_log(features) - self.center) / self.scale
         return scaled.clamp(-_MAX_DEVIATION, _MAX_DEVIATION)
 
 
-def _column_means(features, function):
-    """Means of a function of the columns in float64, without a copy of the features in it."""
+def _column_means(
+    features: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """Mean of ``function(features)`` by column, in float64, without a full float64 copy."""
     total = sum(function(chunk.double()).sum(dim=0) for chunk in features.split(65_536))
     return total / len(features)
 
 
-def _signed_log(values):
+def _signed_log(values: torch.Tensor) -> torch.Tensor:
     return values.sign() * values.abs().log1p()

@@ -1,29 +1,29 @@
 """Click models: how users browse a list and what they click, and the relevance behind it."""
 
-from importlib import import_module
+from typing import TYPE_CHECKING
 
-_HOMES = {
-    "CACMModel": "_neural",
-    "CCMModel": "_cascade",
-    "CascadeModel": "_cascade",
-    "DBNModel": "_dbn",
-    "DCMModel": "_cascade",
-    "DCTRModel": "_click_rates",
-    "NCMModel": "_neural",
-    "PBMModel": "_position_based",
-    "RDCTRModel": "_click_rates",
-    "UBMModel": "_position_based",
-}
+if TYPE_CHECKING:
+    from ._cascade import CascadeModel as CascadeModel
+    from ._cascade import CCMModel as CCMModel
+    from ._cascade import DCMModel as DCMModel
+    from ._click_rates import DCTRModel as DCTRModel
+    from ._click_rates import RDCTRModel as RDCTRModel
+    from ._dbn import DBNModel as DBNModel
+    from ._neural import CACMModel as CACMModel
+    from ._neural import NCMModel as NCMModel
+    from ._position_based import PBMModel as PBMModel
+    from ._position_based import UBMModel as UBMModel
+else:
+    from .._lazy import lazy_names
 
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name):
     # Lazy, so that models that only count do not import torch.
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return __all__
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_cascade": ("CCMModel", "CascadeModel", "DCMModel"),
+            "_click_rates": ("DCTRModel", "RDCTRModel"),
+            "_dbn": ("DBNModel",),
+            "_neural": ("CACMModel", "NCMModel"),
+            "_position_based": ("PBMModel", "UBMModel"),
+        },
+    )

@@ -1,6 +1,6 @@
 """Documents with relevance labels: made (:func:`make_ltr`) or read (:func:`load_letor`).
 
-Both return a pandas frame with one row a query-document pair: the role columns ``qid``, ``doc``
+Both return a pandas frame with one row per query-document pair: the role columns ``qid``, ``doc``
 and ``relevance``, then the features. :func:`skultr.simulation.simulate_clicks` turns such a
 frame into a click log.
 """

@@ -1,5 +1,8 @@
 """Readers of learning-to-rank sets: svmlight (LETOR) and Parquet."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from numbers import Integral
 from os import PathLike, fspath
 
@@ -13,7 +16,7 @@ __all__ = ["load_letor"]
 
 _SVMLIGHT = (".txt", ".svm", ".svmlight", ".libsvm", ".dat")
 _PARQUET = (".parquet", ".pq")
-#: A feature id beyond this is a mistake in the file: a dense frame of it would fill the memory.
+#: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
 _MAX_FEATURE = 65_535
 
 
@@ -25,35 +28,41 @@ _MAX_FEATURE = 65_535
     },
     prefer_skip_nested_validation=True,
 )
-def load_letor(path, *, split=None, n_features=None):
+def load_letor(
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    split: str | Sequence[str] | None = None,
+    n_features: int | None = None,
+) -> pd.DataFrame:
     """Read documents with relevance labels from svmlight or Parquet files.
 
     svmlight is the format of LETOR, MSLR-WEB, Istella and Yahoo: ``label qid:7 1:0.5 2:13 ...``,
-    one line a query-document pair. Parquet files have the columns ``qid``, ``label`` (or
-    ``relevance``), one numeric column a feature and, if they like, ``doc`` and ``split``.
+    one line per query-document pair. Parquet files have the columns ``qid``, ``label`` (or
+    ``relevance``), one numeric column per feature and, optionally, ``doc`` and ``split``.
 
     Parameters
     ----------
     path : str, path-like or list of these
         Files of one format: ``.txt``, ``.svm``, ``.svmlight``, ``.libsvm`` or ``.dat``, also with
-        ``.gz`` or ``.bz2`` behind; or ``.parquet``, ``.pq``. Several files are read as one set:
+        ``.gz`` or ``.bz2`` appended; or ``.parquet``, ``.pq``. Several files are read as one set:
         a query id means the same query in all of them.
     split : str or list of str, default=None
         Keep the rows whose column ``split`` (Parquet only) has one of these values; None keeps
         all rows. The column itself is dropped in any case: it is no feature.
     n_features : int, default=None
-        Number of features of an svmlight set. A file that leaves out zeros does not say how many
-        there are: pass it so that files read one by one get the same columns. By default the
-        largest feature id found.
+        Number of features of an svmlight set, by default the largest feature id found. Because
+        svmlight leaves out zeros, a file may not show all of them: pass the number so that files
+        that are read separately get the same columns.
 
     Returns
     -------
     documents : pandas.DataFrame
-        One row a query-document pair, in the order of the files: ``qid``, ``doc``, ``relevance``
-        (int where all labels are whole numbers) and the features. Those of svmlight (float32)
-        have the file's own ids, ``feature_001`` being the feature ``1:``. ``doc`` is unique over
-        all rows: a row number where the files name no document; if they do, but a name recurs,
-        ``"qid/doc"``, and ``"qid/doc/2"``, ``"qid/doc/3"``, ... for more rows of one pair.
+        One row per query-document pair, in the order of the files: ``qid``, ``doc``,
+        ``relevance`` (int if all labels are whole numbers) and the features. Features of svmlight
+        files (float32) keep their ids: ``feature_001`` is the feature ``1:``. ``doc`` is unique
+        over all rows: the row number if the files have no column ``doc``; otherwise their ids,
+        or ``"qid/doc"`` if an id recurs, with ``"qid/doc/2"``, ``"qid/doc/3"``, ... for further
+        rows of one pair.
 
     Raises
     ------
@@ -98,7 +107,7 @@ def load_letor(path, *, split=None, n_features=None):
     else:
         documents = _read_svmlight(paths, n_features)
     if not len(documents):
-        raise ValueError(f"No row in {', '.join(paths)}; expected at least one document.")
+        raise ValueError(f"{', '.join(paths)} has no rows; expected at least one document.")
     return _check_documents(documents)
 
 
@@ -146,7 +155,7 @@ def _read_svmlight(paths, n_features):
                 f"{path} has {len(label)} rows, of which {len(query)} have a query id; expected "
                 "'label qid:7 1:0.5 ...' in each of them."
             )
-    # Ids from 0 or from 1? A file of the latter kind leaves the column of id 0 empty.
+    # Feature ids count from 1 if the column of id 0 is empty.
     first = 0 if any(part[:, 0].nnz for part in features if part.shape[1]) else 1
     found = max(features[0].shape[1] - first, 0)
     if n_features is not None and n_features < found:
@@ -157,7 +166,7 @@ def _read_svmlight(paths, n_features):
     values = np.zeros((sum(map(len, labels)), n_features or found), dtype=np.float32)
     start = 0
     for part in features:
-        with np.errstate(over="ignore"):  # beyond float32: infinite, and named by the check behind
+        with np.errstate(over="ignore"):  # infinite in float32, which _check_feature reports
             values[start : start + part.shape[0], :found] = part[:, first:].toarray()
         start += part.shape[0]
     names = [f"feature_{first + j:03d}" for j in range(values.shape[1])]
@@ -166,13 +175,13 @@ def _read_svmlight(paths, n_features):
 
 
 def _parse_svmlight(paths):
-    """What scikit-learn reads: (features, labels, query ids) of each file in turn."""
+    """Features, labels and query ids of the first file, then of the second, and so on."""
     for path in paths:
         with open(path, "rb"):
             pass  # a missing file is a FileNotFoundError, not a malformed one
     try:
         parts = load_svmlight_files(paths, dtype=np.float64, zero_based=True, query_id=True)
-    except Exception as error:  # the parser raises what its C code happens to meet
+    except Exception as error:  # the parser raises many kinds of exceptions
         raise ValueError(
             f"Could not read {', '.join(paths)} as svmlight: {error}. Expected lines such as "
             "'2 qid:7 1:0.5 2:13', with feature ids in rising order."
@@ -203,7 +212,7 @@ def _read_parquet(paths, split):
         if role not in frame:
             raise ValueError(
                 f"{', '.join(paths)} has no column {name!r}; expected 'qid', 'label' and one "
-                "column a feature. Rename the column that holds it."
+                "column per feature. Rename the column that holds it."
             )
     return frame
 
@@ -225,7 +234,7 @@ def _select_split(frame, split):
 
 
 # --------------------------------------------------------------------------------------
-# What every set must keep
+# Checks of every data set
 # --------------------------------------------------------------------------------------
 def _check_documents(frame):
     features = [name for name in frame.columns if name not in ("qid", "doc", "relevance")]
@@ -273,14 +282,14 @@ def _check_labels(labels):
 
 
 def _unique_docs(frame):
-    """One id a row: as named by the file where that is unique, else combined with the query."""
+    """One id per row: those of the file if they are unique, else combined with the query id."""
     if "doc" not in frame:
         return np.arange(len(frame))
     doc = frame["doc"]
     if doc.isna().any():
         raise ValueError(
             f"doc is missing in {int(doc.isna().sum())} of {len(doc)} rows; expected an id in "
-            "every row. Fill them, or drop the column, and the rows are numbered."
+            "every row. Fill in the ids, or drop the column to have the rows numbered."
         )
     if not doc.duplicated().any():
         return doc
@@ -289,7 +298,7 @@ def _unique_docs(frame):
     doc = doc.where(occurrence == 1, doc + "/" + occurrence.astype(str))
     if doc.duplicated().any():
         raise ValueError(
-            f"The ids of query and document cannot be told apart once combined: {doc.mode()[0]!r} "
-            "stands for several rows. Rename the documents."
+            f"The ids of query and document are ambiguous when combined: {doc.mode()[0]!r} would "
+            "name several rows. Rename the documents."
         )
     return doc

@@ -1,4 +1,6 @@
-"""Learning-to-rank documents with the scales and tails of LETOR, from a known story."""
+"""Learning-to-rank documents with the scales and tails of LETOR, from a known model."""
+
+from __future__ import annotations
 
 from numbers import Integral, Real
 
@@ -8,13 +10,14 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from .._sklearn import Interval, validate_params
+from .._typing import ArrayLike, RandomState
 
 __all__ = ["make_ltr"]
 
-#: Latent factors that relevance is made of, fewer where fewer features could show them.
+#: Number of latent factors of relevance; fewer if there are fewer informative features.
 _N_DOCUMENT_FACTORS = 8
 _N_QUERY_FACTORS = 2
-#: Standard deviation of what a feature adds to the factor that it shows.
+#: Standard deviation of the noise that a feature adds to its latent factor.
 _FEATURE_NOISE = 0.35
 #: Standard deviation of the shift that makes a query easy or hard.
 _DIFFICULTY = 1.2
@@ -34,67 +37,68 @@ _DIFFICULTY = 1.2
     prefer_skip_nested_validation=True,
 )
 def make_ltr(
-    n_queries=1000,
-    n_documents=20,
-    n_features=100,
+    n_queries: int = 1000,
+    n_documents: int | tuple[int, int] = 20,
+    n_features: int = 100,
     *,
-    n_informative=None,
-    grades=(0.50, 0.25, 0.15, 0.07, 0.03),
-    nonlinearity=0.85,
-    noise=0.65,
-    random_state=None,
-):
+    n_informative: int | None = None,
+    grades: ArrayLike = (0.50, 0.25, 0.15, 0.07, 0.03),
+    nonlinearity: float = 0.85,
+    noise: float = 0.65,
+    random_state: RandomState = None,
+) -> pd.DataFrame:
     """Make queries, documents, LETOR-like features and graded relevance.
 
-    The story, from cause to effect:
+    The model, from cause to effect:
 
-    1. Every document has up to 8 standard normal *latent factors*, which differ mostly within a
-       query, and every query has 2 of its own.
+    1. Every document has up to 8 standard normal *latent factors*, whose variance is mostly
+       within queries, and every query has 2 factors of its own.
     2. *Relevance* is a weighted sum of the document factors and of a nonlinear part: an
        interaction, a saturation, a threshold, a factor that is best in the middle, a
        conjunction, and a factor whose weight changes sign with the query. Noise and a shift of
        the whole query (its difficulty; some queries have nothing relevant) are added, and the
        result is cut into grades of the given proportions over the whole set.
-    3. *Informative features* each show one factor with noise, through one of eight kinds of
+    3. Each *informative feature* is one latent factor plus noise, on one of eight kinds of
        scale: counts with lognormal tails (up to 10⁶), probabilities, scores like tf-idf,
        mostly-zero values, flags, plain normal scores, small ratios, and logarithms of counts.
-       One in ten shows a query factor and is constant within a query.
+       One in ten is based on a query factor and is constant within a query.
     4. Of the other features, a quarter are noisy *copies* of informative ones, a tenth nearly
        *constant*, and the rest pure *noise* on the same scales, some constant within a query.
        The columns come in random order.
 
-    A linear ranker can learn part of this; trees and networks learn more. Networks need the
-    features squashed first, as with real LETOR sets.
+    A linear ranker can learn a part of this; trees and networks learn more. Networks need the
+    features on a log scale, as with real LETOR sets.
 
     Parameters
     ----------
     n_queries : int, default=1000
     n_documents : int or (int, int), default=20
-        Documents of each query; a pair (min, max) draws each query's number between the two,
-        both included.
+        Documents per query; with a pair (min, max) the number of each query is drawn uniformly
+        from min to max, inclusive.
     n_features : int, default=100
     n_informative : int, default=None
-        Features that show a latent factor, at most ``n_features``; by default 40 % of them.
+        Number of features based on a latent factor, at most ``n_features``; by default 40 % of
+        them.
     grades : array-like of shape (n_grades,), default=(0.50, 0.25, 0.15, 0.07, 0.03)
         Proportion of each grade 0, 1, ... over the whole set, summing to 1.
     nonlinearity : float in [0, 1], default=0.85
-        Share of the nonlinear part in the variance of relevance without noise.
+        Share of the nonlinear part in the variance of noiseless relevance.
     noise : float, default=0.65
-        Standard deviation of the noise on relevance, in units of its noiseless part.
+        Standard deviation of the noise on relevance, relative to that of its noiseless part.
     random_state : int, RandomState instance or None, default=None
         Pass an int for the same documents in every call.
 
     Returns
     -------
     documents : pandas.DataFrame
-        One row a query-document pair, sorted by ``qid``: ``qid`` (int, from 0), ``doc`` (int,
+        One row per query-document pair, sorted by ``qid``: ``qid`` (int, from 0), ``doc`` (int,
         unique over all queries), ``relevance`` (int, from 0) and the features ``feature_000``,
         ``feature_001``, ... (float32).
 
     Raises
     ------
     ValueError
-        If ``n_documents`` is no number or range from 1, ``n_informative`` exceeds
+        If ``n_documents`` is not a number or range from 1, ``n_informative`` exceeds
         ``n_features``, or ``grades`` are not proportions that sum to 1.
 
     See Also
@@ -123,13 +127,13 @@ def make_ltr(
     roles = {"qid": qid, "doc": np.arange(len(qid)), "relevance": _cut(utility, grades)}
     values = _draw_features(document, query, qid, n_features, n_informative, rng)
     names = [f"feature_{j:03d}" for j in range(n_features)]
-    # One feature a row in memory: the frame takes the transpose without a copy.
+    # One row per feature in memory: the frame takes the transpose without a copy.
     features = pd.DataFrame(values.T, columns=names, copy=False)
     return pd.concat([pd.DataFrame(roles), features], axis=1)
 
 
 # --------------------------------------------------------------------------------------
-# What the user asked for
+# Checks of parameters
 # --------------------------------------------------------------------------------------
 def _check_informative(n_informative, n_features):
     if n_informative is None:
@@ -146,7 +150,7 @@ def _check_grades(grades):
     grades = np.asarray(grades, dtype=float)
     if grades.ndim != 1 or not (grades >= 0).all() or abs(grades.sum() - 1) > 1e-6:
         raise ValueError(
-            f"grades must be one proportion a grade, each at least 0 and all summing to 1, got "
+            f"grades must be one proportion per grade, each at least 0 and all summing to 1, got "
             f"{grades.tolist()}."
         )
     return grades
@@ -169,16 +173,16 @@ def _draw_lengths(n_documents, n_queries, rng):
 # Relevance
 # --------------------------------------------------------------------------------------
 def _draw_factors(qid, n_queries, n_factors, rng):
-    """Latent factors of documents and of queries, both (n_factors, n_rows)."""
+    """Latent factors of documents and of queries, both of shape (n_factors, n_rows)."""
     within = rng.standard_normal((n_factors, len(qid)), dtype=np.float32)
     between = rng.standard_normal((n_factors, n_queries), dtype=np.float32)
     query = rng.standard_normal((_N_QUERY_FACTORS, n_queries), dtype=np.float32)
-    # The documents of one query resemble each other, here with correlation 0.2.
+    # Documents of one query have correlation 0.2.
     return np.sqrt(0.8) * within + np.sqrt(0.2) * between[:, qid], query[:, qid]
 
 
 def _utility(document, query, nonlinearity):
-    """Relevance without noise, in standard units, shape (n_rows,)."""
+    """Noiseless relevance with mean 0 and variance 1, shape (n_rows,)."""
     n_factors = len(document)
     weights = 1 / np.sqrt(1 + np.arange(n_factors))
     linear = weights @ document
@@ -206,7 +210,7 @@ def _standardize(values):
 
 
 def _cut(utility, grades):
-    """Grades by rank, so that their proportions are exact to one document."""
+    """Grades by rank of utility, so that their proportions are exact to one document."""
     upper = np.round(np.cumsum(grades) * len(utility)).astype(np.int64)
     upper[-1] = len(utility)
     relevance = np.empty(len(utility), dtype=np.int64)
@@ -220,11 +224,11 @@ def _cut(utility, grades):
 # Features
 # --------------------------------------------------------------------------------------
 def _draw_features(document, query, qid, n_features, n_informative, rng):
-    """Features on their scales in random order, (n_features, n_rows) float32."""
+    """Features in random order, shape (n_features, n_rows), float32."""
     n_other = n_features - n_informative
     n_copies, n_constant = n_other // 4, n_other // 10
     kinds = rng.integers(len(_SCALES), size=n_features)
-    # Every scale shows up among the informative features, whatever the draw.
+    # Every scale occurs among the informative features, whatever the draw.
     kinds[:n_informative] = rng.permutation(np.arange(n_informative) % len(_SCALES))
     place = rng.permutation(n_features)
     values = np.empty((n_features, len(qid)), dtype=np.float32)
@@ -245,19 +249,19 @@ def _draw_features(document, query, qid, n_features, n_informative, rng):
 
 
 def _n_by_query(n_informative):
-    """Informative features that show the query."""
+    """Number of informative features that are based on a query factor."""
     return n_informative // 10
 
 
 def _shown_factors(document, query, n_informative):
-    """The factor behind each informative feature; those of the query come last."""
+    """The latent factor of each informative feature; query factors come last."""
     n_by_query = _n_by_query(n_informative)
     factors = [document[j % len(document)] for j in range(n_informative - n_by_query)]
     return factors + [query[j % len(query)] for j in range(n_by_query)]
 
 
 def _blur(factor, qid, by_query, rng):
-    """A factor with the noise of observation, one draw a query where the query is shown."""
+    """A factor plus noise: one draw per row, or one draw per query for a query factor."""
     n_rows = int(qid[-1]) + 1 if by_query else len(qid)
     noise = rng.standard_normal(n_rows, dtype=np.float32)
     return factor + _FEATURE_NOISE * (noise[qid] if by_query else noise)
@@ -270,7 +274,7 @@ def _pure_noise(qid, by_query, rng):
 
 
 def _copy(values, rng):
-    """Another measurement of the same thing: up to 30 % off, on a scale of its own."""
+    """The values times lognormal noise (standard deviation 0.15 of the log), rescaled."""
     factor = np.exp(0.15 * rng.standard_normal(len(values), dtype=np.float32))
     return np.float32(rng.uniform(0.1, 10)) * values * factor
 

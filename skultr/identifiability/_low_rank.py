@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.linalg import lstsq
 from scipy.special import xlog1py, xlogy
 
-from .._log._segments import offsets_from_sorted
+from .._log._segments import TINY, offsets_from_sorted
 
 __all__ = [
     "LowRankFit",
@@ -157,7 +157,7 @@ class WithinDocuments:
         prior = n_factors * _PRIOR
         target = self.center / self.center.sum(axis=1, keepdims=True)
         own = rate / rate.sum(axis=1, keepdims=True)
-        value = (clicked.clicks * np.log(np.maximum(share, 1e-300))).sum()
+        value = (clicked.clicks * np.log(np.maximum(share, TINY))).sum()
         value += prior * (target * np.log(own)).sum()
         size = self.shape[0] * n_factors
         expected = np.bincount(clicked.cell, total * share, size).reshape(self.shape)

@@ -1,6 +1,6 @@
 """Metrics of rankings, clicks and debiasedness, and scorers for scikit-learn's searches.
 
-Metrics take flat arrays: one relevance, one score and one query id a row, rows in any order.
+Metrics take flat arrays: one relevance, one score and one query id per row, in any order.
 """
 
 from ._click_scorers import CMIPScorer, PerplexityScorer

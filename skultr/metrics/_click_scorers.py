@@ -1,7 +1,10 @@
 """Scorers of models of clicks: perplexity, and dependence on the logging policy."""
 
+from __future__ import annotations
+
 import inspect
 from numbers import Integral
+from typing import TYPE_CHECKING, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -10,6 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, is_frame
+from .._typing import Column, Floats, Predictor, RandomState, Scope, Table
 from ._dependence import cmip_score
 from ._perplexity import perplexity_score
 from ._rows import as_numbers
@@ -21,6 +25,9 @@ from ._scorers import (
     request_roles,
 )
 
+if TYPE_CHECKING:
+    from sklearn.utils.metadata_routing import MetadataRequest
+
 __all__ = ["CMIPScorer", "PerplexityScorer"]
 
 _ESTIMATORS = ("classifier", "knn")
@@ -29,52 +36,52 @@ _ESTIMATORS = ("classifier", "knn")
 class CMIPScorer:
     """Scorer: minus the conditional mutual information with the logging policy, −CMIP.
 
-    How much the scores of a model copy the ranking that the clicks were collected under, beyond
-    what relevance explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated
-    documents of X. Clicks (``y``) are not read. It needs the log and an annotated part of it
-    (``relevance`` missing elsewhere).
+    CMIP measures how much the scores of a model copy the logged ranking beyond what relevance
+    explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated documents of X.
+    Clicks (``y``) are not read. X is a log of which some rows are annotated (``relevance`` is
+    missing in the others).
 
-    A document counts once, however often the log shows it. An annotation in one of its rows is
-    enough: its mean position is over all its shown rows. Documents that are not annotated do not
-    count, nor those that were never shown, which the logging policy did not rank.
+    A document counts once, however often the log shows it, at its mean position over all its
+    shown rows; an annotation in one of its rows is enough. Documents that are not annotated or
+    were never shown do not count.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
-    default (``enable_metadata_routing=True``). Rows with equal features in a query are one
-    document where there is no ``doc``.
+    default (``enable_metadata_routing=True``). Without ``doc``, rows of a query with equal
+    features are one document.
 
     Parameters
     ----------
     logging : str, default=None
-        Column of X with the logging policy's own score of the document, missing where it has
-        none. By default the document's mean logged ``position``, over impressions.
+        Column of X with the score of the document by the logging policy, missing where there is
+        none. By default the mean logged ``position`` of the document over its impressions.
     estimator : {"classifier", "knn"}, default="classifier"
-        As in :func:`cmip_score`. The first needs 200 annotated documents in each fold, and
-        better 1,000; with fewer ``"knn"`` stands in, with a warning.
+        See :func:`cmip_score`. The classifier needs 200 annotated documents in each fold, better
+        1,000; with fewer than 200, ``"knn"`` is used, with a warning.
     n_repeats : int, default=5
-        As in :func:`cmip_score`.
+        See :func:`cmip_score`.
     random_state : int, RandomState instance or None, default=0
-        An int compares all candidates of a search on the same splits.
+        With an int, all candidates of a search are compared on the same splits.
 
     Raises
     ------
     ValueError
-        When made: if a parameter is not one of these. When called: if X has no ``qid``, no
-        ``relevance``, or neither ``position`` nor the column ``logging``; if no row is
-        annotated; if no two annotated documents that were shown share a grade; or if the
-        estimator does not predict one score a row.
+        By the constructor: if a parameter has a wrong type or value. When called: if X has no
+        ``qid``, no ``relevance``, or neither ``position`` nor the column ``logging``; if no row
+        is annotated; if no two annotated documents that were shown share a grade; or if the
+        estimator does not predict one score per row.
 
     See Also
     --------
-    cmip_score : With standard error and p-value.
+    cmip_score : The metric, also with standard error and p-value.
     skultr.model_selection.OffPolicySelection : Selection by several scorers.
 
     Notes
     -----
-    A column named by ``logging`` has no role, so that rankers take it for a feature. Keep it out
-    of the model with a step that drops it, such as ``OnFeatures(ColumnTransformer(...))``.
+    A column named by ``logging`` has no role, so that rankers use it as a feature. Keep it out of
+    the model with a step that drops it, such as ``OnFeatures(ColumnTransformer(...))``.
 
-    Scores are compared across queries. Where a ranker's scores are comparable within a query
-    only, an offset a query hides some of the dependence, for all such rankers alike.
+    Scores are compared across queries. If the scores of a ranker are comparable within a query
+    only, a per-query offset masks part of the dependence, equally for all such rankers.
 
     References
     ----------
@@ -97,7 +104,14 @@ class CMIPScorer:
     True
     """
 
-    def __init__(self, *, logging=None, estimator="classifier", n_repeats=5, random_state=0):
+    def __init__(
+        self,
+        *,
+        logging: str | None = None,
+        estimator: Literal["classifier", "knn"] = "classifier",
+        n_repeats: int = 5,
+        random_state: RandomState = 0,
+    ) -> None:
         if estimator not in _ESTIMATORS:
             raise ValueError(
                 f"There is no estimator {estimator!r} of CMIP; expected one of {_ESTIMATORS}."
@@ -115,29 +129,29 @@ class CMIPScorer:
 
     def __call__(
         self,
-        estimator,
-        X,
-        y=None,
-        sample_weight=None,
+        estimator: Predictor,
+        X: Table,
+        y: Column | None = None,
+        sample_weight: Column | None = None,
         *,
-        qid=None,
-        relevance=None,
-        doc=None,
-        position=None,
-        impressions=None,
-    ):
-        """−CMIP of the estimator's predictions; greater is better, 0 is debiased.
+        qid: Column | None = None,
+        relevance: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        impressions: Column | None = None,
+    ) -> float:
+        """−CMIP of the estimator's predictions in nats; greater is better, 0 is debiased.
 
         Parameters
         ----------
         estimator : object
-            With ``predict(X)`` giving a score a row.
+            With a method ``predict(X)`` that returns one score per row.
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : ignored
         sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``, which weigh the positions of a document.
+            Multiplies ``impressions``, the weights of the positions of a document.
         qid, relevance, doc, position, impressions : array-like of shape (n_rows,), default=None
-            Roles as keywords; they win over columns.
+            Roles as keywords; they take precedence over columns.
 
         Returns
         -------
@@ -165,8 +179,8 @@ class CMIPScorer:
             random_state=self.random_state,
         )
 
-    def get_metadata_routing(self):
-        """Request for the roles as keyword metadata.
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Metadata request of the roles, for scikit-learn's routing.
 
         Returns
         -------
@@ -175,7 +189,7 @@ class CMIPScorer:
         names = ("qid", "relevance", "doc", "position", "impressions", "sample_weight")
         return request_roles(self, names)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"CMIPScorer(logging={self.logging!r}, estimator={self.estimator!r}, "
             f"n_repeats={self.n_repeats!r}, random_state={self.random_state!r})"
@@ -185,17 +199,17 @@ class CMIPScorer:
 class PerplexityScorer:
     """Scorer: minus the perplexity of clicks under a model's click probabilities.
 
-    :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of X; the mean over
-    positions. Rows weigh as their impressions. A :class:`~sklearn.pipeline.Pipeline` transforms X
-    by its first steps and asks the last one; a fitted search asks its best estimator.
+    :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of X, averaged over
+    positions; rows are weighted by impressions. For a :class:`~sklearn.pipeline.Pipeline` the
+    first steps transform X and the last one predicts; for a fitted search, its best estimator.
 
     Parameters
     ----------
     conditional : bool, default=True
-        Whether click models predict each row given the clicks above it, which tests whether they
-        know how users read a list; or before any click of the list is seen, as they must when a
-        new ranking is judged. Models that do not look at other clicks (rankers, PBM) give the
-        same for both.
+        If True, click models predict each row given the clicks above it, which tests whether they
+        model how users read a list. If False, they predict without the clicks of the list, as
+        they must for a new ranking. Models that do not use other clicks (rankers, PBM) predict
+        the same in both cases.
 
     Raises
     ------
@@ -203,7 +217,7 @@ class PerplexityScorer:
         If the estimator has no ``predict_click``.
     ValueError
         If y is None, X has no ``position``, no row was shown, or the estimator does not predict
-        one probability a row.
+        one probability per row.
 
     See Also
     --------
@@ -211,8 +225,8 @@ class PerplexityScorer:
 
     Notes
     -----
-    Perplexity is about the kind of ranking that was logged. A model can win on it and fail as
-    soon as documents are ranked otherwise; see :class:`CMIPScorer`.
+    Perplexity is evaluated on the logged ranking. A model can have the best perplexity and fail
+    as soon as documents are ranked differently; see :class:`CMIPScorer`.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
     default (``enable_metadata_routing=True``).
@@ -229,34 +243,34 @@ class PerplexityScorer:
     -2.0
     """
 
-    def __init__(self, *, conditional=True):
+    def __init__(self, *, conditional: bool = True) -> None:
         if not isinstance(conditional, bool | np.bool_):
             raise ValueError(f"conditional must be True or False, got {conditional!r}.")
         self.conditional = conditional
 
     def __call__(
         self,
-        estimator,
-        X,
-        y,
-        sample_weight=None,
+        estimator: Predictor,
+        X: Table,
+        y: Column,
+        sample_weight: Column | None = None,
         *,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-        user=None,
-        propensity=None,
-        impressions=None,
-        doc_scope=None,
-    ):
-        """Minus the perplexity; greater is better, -1 is perfect, -2 a coin.
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        propensity: Column | None = None,
+        impressions: Column | None = None,
+        doc_scope: Scope | None = None,
+    ) -> float:
+        """Minus the perplexity; greater is better, -1 is perfect, -2 that of a coin.
 
         Parameters
         ----------
         estimator : object
-            With ``predict_click``: a ranker that explains clicks, or a click model.
+            With a method ``predict_click``: a ranker that models clicks, or a click model.
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
             Held-out rows of the log.
         y : array-like of shape (n_rows,)
@@ -265,7 +279,7 @@ class PerplexityScorer:
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
                 array-like of shape (n_rows,), default=None
-            Roles as keywords; they win over columns.
+            Roles as keywords; they take precedence over columns.
 
         Returns
         -------
@@ -305,8 +319,8 @@ class PerplexityScorer:
             sample_weight=rows.weight[shown],
         )
 
-    def get_metadata_routing(self):
-        """Request for the roles as keyword metadata.
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Metadata request of the roles, for scikit-learn's routing.
 
         Returns
         -------
@@ -314,33 +328,33 @@ class PerplexityScorer:
         """
         return request_roles(self, (*FIT_ROLES, "sample_weight"))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"PerplexityScorer(conditional={self.conditional!r})"
 
 
 def annotated_documents(
-    owner,
-    estimator,
-    X,
-    sample_weight=None,
+    owner: object,
+    estimator: Predictor,
+    X: Table,
+    sample_weight: Column | None = None,
     *,
-    logging=None,
-    qid=None,
-    relevance=None,
-    doc=None,
-    position=None,
-    impressions=None,
-):
-    """Score, place in the logging policy's ranking, and grade of each annotated document.
+    logging: str | None = None,
+    qid: Column | None = None,
+    relevance: Column | None = None,
+    doc: Column | None = None,
+    position: Column | None = None,
+    impressions: Column | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Score, mean logged position (or logging score) and grade of each annotated document.
 
-    A document is annotated if one of its rows is; all of its shown rows say where it was logged.
+    A document is annotated if one of its rows is; its position is the mean over its shown rows.
 
     Parameters
     ----------
     owner : object
         Errors name its type.
     estimator, X, sample_weight, logging, qid, relevance, doc, position, impressions
-        As of :class:`CMIPScorer`.
+        See :class:`CMIPScorer`.
 
     Returns
     -------
@@ -389,7 +403,7 @@ def annotated_documents(
 
 
 def _logged(X, logging, rows):
-    """What the logging policy thought of each row, and how much the row weighs."""
+    """Position (or score by the logging policy) of each row, and the weight of the row."""
     if logging is None:
         return rows.position.astype(float), np.where(rows.shown, rows.weight, 0.0)
     if not is_frame(X):
@@ -403,33 +417,33 @@ def _logged(X, logging, rows):
             f"X has no column {logging!r}, which logging= names; it has {frame.columns}."
         )
     values = as_numbers(frame[logging].to_numpy(), f"The column {logging!r}")
-    # A document may have a score of the logging policy and never have been shown.
+    # A document may have a score by the logging policy although it was never shown.
     missing = np.isnan(values)
     return np.where(missing, 0.0, values), (~missing).astype(float)
 
 
 def _one_per_row(values, n_rows, method):
-    """The predictions, if there is one per row."""
+    """The predictions as an array, after checking that they are one value per row."""
     values = np.asarray(values)
     if values.shape != (n_rows,):
         raise ValueError(
-            f"{method} gave an array of shape {values.shape} for {n_rows} rows; expected "
-            f"({n_rows},), one value a row."
+            f"{method} returned an array of shape {values.shape} for {n_rows} rows; expected "
+            f"({n_rows},), one value per row."
         )
     return values
 
 
 def _means_of_documents(document, values, weight):
-    """Weighted mean of each document's rows; NaN where they weigh nothing."""
+    """Weighted mean over the rows of each document; NaN if all its weights are 0."""
     total = np.bincount(document, weight)
     mean = np.full(len(total), np.nan)
     return np.divide(np.bincount(document, values * weight), total, out=mean, where=total > 0)
 
 
 def _predict_click(estimator, X, y, conditional, roles):
-    """P(click) of each row, of whatever takes the rows through to a ``predict_click``."""
+    """P(click) of each row, by the ``predict_click`` inside pipelines, searches and wrappers."""
     if isinstance(estimator, Pipeline):
-        # A Pipeline hands on the methods of scikit-learn only.
+        # A Pipeline exposes methods of scikit-learn only.
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
         return _predict_click(estimator[-1], X, y, conditional, roles)
     if isinstance(estimator, FrozenEstimator):
@@ -441,8 +455,8 @@ def _predict_click(estimator, X, y, conditional, roles):
         raise TypeError(
             f"{type(estimator).__name__} has no predict_click: PerplexityScorer needs P(click) of "
             "each row. Expected a click model (skultr.click_models) or a ranker that explains "
-            "clicks, such as TwoTowerRanker or RegressionEMRanker; score others by RankingScorer "
-            "or IPSScorer."
+            "clicks, such as TwoTowerRanker or RegressionEMRanker; score other rankers with "
+            "RankingScorer or IPSScorer."
         )
     takes = inspect.signature(predict_click).parameters
     given = {name: value for name, value in roles.items() if value is not None and name in takes}

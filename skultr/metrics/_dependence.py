@@ -1,8 +1,11 @@
-"""CMIP: how much a model's scores copy the ranker that collected its clicks."""
+"""CMIP: how much the scores of a model copy the ranker that its clicks were logged under."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from numbers import Integral
+from typing import Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -10,6 +13,7 @@ from scipy.special import xlogy
 from sklearn.utils import check_random_state
 
 from .._sklearn import Interval, StrOptions, validate_params
+from .._typing import Column, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._information import (
     FEWEST_FOR_CLASSIFIER,
@@ -24,9 +28,9 @@ from ._rows import as_numbers
 
 __all__ = ["CMIPResult", "cmip_score"]
 
-#: Grades of fewer documents are merged: measured, neighbours find .14 of .22 nats in grades of 20.
+#: Grades of fewer documents are merged. Measured: "knn" finds .14 of .22 nats in grades of 20.
 _SMALLEST_GRADE = 20
-#: Cells a side of the table of the permutation test, at most.
+#: Largest number of rows (and of columns) of a table of the permutation test.
 _MAX_BINS = 8
 
 
@@ -39,16 +43,17 @@ class CMIPResult:
     value : float
         CMIP in nats; 0 is debiased.
     standard_error : float
-        Of ``value``, by how documents differ; ``"knn"`` has a factor in it for neighbours that
-        vary together. The bias of the estimator is not in it.
+        Standard error of ``value``, from the variance between documents; for ``"knn"`` times a
+        factor for the dependence of neighbours. It does not include the bias of the estimator.
     p_value : float
-        Share of permutations of ``y_logging`` within grades that depend on ``y_pred`` at least
-        as much; small if the scores depend on the logging policy beyond relevance.
+        Share of permutations of ``y_logging`` within grades whose dependence on ``y_pred`` is at
+        least as large; small if the scores depend on the logging policy beyond relevance.
     n_per_grade : Series of int, indexed by ``grade``
-        Documents, by the grades that were compared. Grades that were merged are named by the
-        mean grade of their documents.
+        Number of documents of each grade. Merged grades are named by the mean grade of their
+        documents.
     estimator : {"classifier", "knn"}
-        The one that gave the value: ``"knn"`` too where a classifier had too few documents.
+        The estimator that was used: ``"knn"`` also if there were too few documents for the
+        classifier.
     n_permutations : int
     """
 
@@ -59,7 +64,7 @@ class CMIPResult:
     estimator: str
     n_permutations: int
 
-    def summary(self):
+    def summary(self) -> str:
         """The result in words.
 
         Returns
@@ -80,6 +85,30 @@ class CMIPResult:
         )
 
 
+@overload
+def cmip_score(
+    y_pred: Column,
+    y_logging: Column,
+    y_true: Column,
+    *,
+    estimator: Literal["classifier", "knn"] = ...,
+    n_repeats: int = ...,
+    n_permutations: int = ...,
+    random_state: RandomState = ...,
+    return_result: Literal[False] = ...,
+) -> float: ...
+@overload
+def cmip_score(
+    y_pred: Column,
+    y_logging: Column,
+    y_true: Column,
+    *,
+    estimator: Literal["classifier", "knn"] = ...,
+    n_repeats: int = ...,
+    n_permutations: int = ...,
+    random_state: RandomState = ...,
+    return_result: Literal[True],
+) -> CMIPResult: ...
 @validate_params(
     {
         "y_pred": ["array-like"],
@@ -94,70 +123,70 @@ class CMIPResult:
     prefer_skip_nested_validation=True,
 )
 def cmip_score(
-    y_pred,
-    y_logging,
-    y_true,
+    y_pred: Column,
+    y_logging: Column,
+    y_true: Column,
     *,
-    estimator="classifier",
-    n_repeats=5,
-    n_permutations=199,
-    random_state=None,
-    return_result=False,
-):
+    estimator: Literal["classifier", "knn"] = "classifier",
+    n_repeats: int = 5,
+    n_permutations: int = 199,
+    random_state: RandomState = None,
+    return_result: bool = False,
+) -> float | CMIPResult:
     r"""Conditional mutual information of scores with the logging policy, given relevance.
 
     .. math:: \mathrm{CMIP} = I(\tilde R; R_l \mid R)
 
-    with :math:`\tilde R` the score of a model, :math:`R_l` where the logging policy ranked the
-    document on average, and :math:`R` its annotated relevance. It is 0 if the model is
-    *debiased*: among documents of one grade, where the logging policy put them then says nothing
-    about their scores. A model that learned clicks without correcting for position copies the
-    logging policy and has a large CMIP, however good its nDCG is.
+    with :math:`\tilde R` the score of a model, :math:`R_l` the mean logged position of the
+    document, and :math:`R` its annotated relevance. It is 0 if the model is *debiased*: among
+    documents of one grade, their scores do not depend on where the logging policy put them. A
+    model that was trained on clicks without correcting for position copies the logging policy and
+    has a large CMIP, however good its nDCG is.
 
-    Only the order of scores within a grade counts, so any increasing function of ``y_pred`` or
-    ``y_logging`` (and a change of sign) has the same CMIP.
+    Only the order of scores within a grade counts: increasing functions of ``y_pred`` or
+    ``y_logging``, and changes of sign, leave CMIP unchanged.
 
     Parameters
     ----------
     y_pred : array-like of shape (n_documents,)
-        Scores of the model, one a document.
+        Scores of the model, one per document.
     y_logging : array-like of shape (n_documents,)
-        Mean logged position of the document, or a score of the logging policy.
+        Mean logged position of the document, or its score by the logging policy.
     y_true : array-like of shape (n_documents,)
-        Grades of relevance. Those with fewer than 20 documents are merged with the nearest
-        grade, with a warning; what differs between the grades so merged counts as dependence.
+        Grades of relevance. Grades with fewer than 20 documents are merged with the nearest
+        grade, with a warning; differences between merged grades then count as dependence.
     estimator : {"classifier", "knn"}, default="classifier"
-        How the information is estimated:
+        Estimator of the information:
 
-        - ``"classifier"``: as in the paper, LightGBM tells the documents from pairs of one
-          document's score with the ``y_logging`` of another of its grade; the odds on held-out
-          documents go into the bound of Donsker and Varadhan. It errs towards 0, the more the
-          fewer documents. With fewer than 200 there is nothing to learn from: a warning says
-          so, and ``"knn"`` gives the value.
+        - ``"classifier"``: as in the paper, LightGBM separates the documents from pairs of the
+          score of a document and the ``y_logging`` of another document of its grade; the odds on
+          held-out documents enter the bound of Donsker and Varadhan. It is biased towards 0, the
+          more the fewer documents there are. With fewer than 200 documents, ``"knn"`` is used
+          instead, with a warning.
         - ``"knn"``: distances to the nearest neighbours (Kraskov et al. [2]_; given a discrete
-          variable, Frenzel and Pompe's [3]_). No training, faster, and little bias from a
-          hundred documents a grade on; smaller grades hide a part of strong dependence. Around
-          0 it has more noise.
+          variable, Frenzel and Pompe's [3]_). It needs no training, is faster, and has little
+          bias from a hundred documents per grade; in smaller grades it misses a part of strong
+          dependence. Near 0 it is noisier.
     n_repeats : int, default=5
-        Estimates that are averaged, each with other splits (``"classifier"``), or with other
-        noise that orders equal values (``"knn"``).
+        Number of estimates that are averaged, each with different splits (``"classifier"``) or
+        different random orders of equal values (``"knn"``).
     n_permutations : int, default=199
-        Permutations of the test; read only with ``return_result``.
+        Number of permutations of the test; used only with ``return_result``.
     random_state : int, RandomState instance or None, default=None
         Seed of splits, ties and permutations.
     return_result : bool, default=False
-        Whether to return the standard error and the p-value too.
+        Whether to return the standard error and the p-value as well.
 
     Returns
     -------
     score : float or CMIPResult
-        In nats, the mean over documents, so that a grade weighs as much as it has documents.
+        In nats, the mean over documents, so that a grade is weighted by its number of documents.
         Small negative values are noise.
 
     Raises
     ------
     ValueError
-        If an input is not flat, of another length, empty, holds NaN or infinity, or if no two
+        If inputs are not flat, differ in length, are empty or hold NaN or infinity, or if no two
         documents share a grade.
 
     Warns
@@ -172,13 +201,13 @@ def cmip_score(
 
     Notes
     -----
-    CMIP says nothing about quality: random scores have CMIP 0. Read it beside nDCG and
+    CMIP is no measure of quality: random scores have CMIP 0. Use it together with nDCG and
     perplexity, as :class:`~skultr.model_selection.OffPolicySelection` does.
 
-    The p-value uses a statistic that is fast to permute: the mutual information of a table of
-    both variables' ranks within their grade, cut into at most 8 × 8 bins of equal counts, plus
-    that of such tables of each grade. It holds at any number of documents, whichever
-    ``estimator`` gives the value.
+    The p-value uses a statistic that is fast to permute: the mutual information of both
+    variables' ranks within their grade, in a table of at most 8 × 8 bins of equal counts, plus
+    that of one such table per grade. The test is valid for any number of documents and does not
+    depend on ``estimator``.
 
     References
     ----------
@@ -210,7 +239,7 @@ def cmip_score(
     rng = check_random_state(random_state)
     _check_shared_grades(relevance)
     grade, names = _merge_small_grades(relevance)
-    # By grade, and then in an order of their own: rows in another order have the same value.
+    # Sorted, so that the value does not depend on the order of the rows.
     order = np.lexsort((logging, pred, grade))
     pred, logging, grade = pred[order], logging[order], grade[order]
     _warn_about_constants(pred, logging)
@@ -240,29 +269,29 @@ def cmip_score(
 # Grades
 # --------------------------------------------------------------------------------------
 def _merge_small_grades(relevance):
-    """Grade of each document from 0, small ones merged, and the mean relevance of each."""
+    """Code of the grade of each document after merging, and the mean relevance of each code."""
     values, code, counts = np.unique(relevance, return_inverse=True, return_counts=True)
     group = _groups_of_grades(values, counts)
     n_small = int((counts < _SMALLEST_GRADE).sum())
     if group[-1] + 1 < len(values):
         warn_user(
             f"{n_small} of {len(values)} grades have fewer than {_SMALLEST_GRADE} documents and "
-            f"were merged with the nearest grade, which leaves {group[-1] + 1}. CMIP counts what "
-            "differs between merged grades as dependence: annotate more documents, or merge "
-            "grades yourself.",
+            f"were merged with the nearest grade, which leaves {group[-1] + 1}. Differences "
+            "between merged grades count as dependence: annotate more documents, or merge grades "
+            "yourself.",
             ClickDataWarning,
         )
     size = np.bincount(group, counts)
     names = np.bincount(group, values * counts) / size
-    # Rounding must not rename a grade that is alone.
+    # Rounding must not change the name of a grade that was not merged.
     alone = np.bincount(group)[group] == 1
     names[group[alone]] = values[alone]
     return group[code], names
 
 
 def _groups_of_grades(values, counts):
-    """Group of each grade: the smallest joins its nearest neighbour until all are large enough."""
-    # Groups are runs of grades, each known by its first; `end` is that of the next run.
+    """Group of each grade: the smallest is merged with its nearest until all are large enough."""
+    # A group is a run of grades, identified by its first; `end` is the first of the next run.
     before, end = np.arange(-1, len(values) - 1), np.arange(1, len(values) + 1)
     size, total = counts.astype(float), values * counts
     alive = np.ones(len(values), dtype=bool)
@@ -271,7 +300,7 @@ def _groups_of_grades(values, counts):
     while queue:
         n, group = heappop(queue)
         if not alive[group] or n != size[group]:
-            continue  # it has grown or joined another one since
+            continue  # it was merged since
         mean = total[group] / n
         neighbors = [other for other in (before[group], end[group]) if 0 <= other < len(values)]
         if not neighbors:
@@ -292,7 +321,7 @@ def _groups_of_grades(values, counts):
 # Permutations
 # --------------------------------------------------------------------------------------
 def _permutation_p_value(pred, logging, grade, n_permutations, rng):
-    # A table of all documents finds more where grades behave alike, tables by grade where not.
+    # One table of all documents has more power if grades behave alike, tables by grade if not.
     tables = [
         _table(pred, logging, grade, table_of_grade)
         for table_of_grade in (np.zeros_like(grade), grade)
@@ -307,13 +336,13 @@ def _permutation_p_value(pred, logging, grade, n_permutations, rng):
     for _ in range(n_permutations):
         for part in grade_slices(grade):
             rng.shuffle(order[part])
-        # Equal tables must tie, whatever the rounding of their sums.
+        # Equal tables must tie in spite of the rounding of their sums.
         n_as_large += statistic() >= observed * (1 - 1e-12)
     return float((1 + n_as_large) / (1 + n_permutations))
 
 
 def _table(pred, logging, grade, table):
-    """Row and column of each document, by its rank in its grade; rows of each table apart."""
+    """Row and column of each document by its ranks in its grade; tables have separate rows."""
     n_documents = np.bincount(table)[table]
     n_bins = np.clip(np.cbrt(n_documents + 0.5).astype(int), 2, _MAX_BINS)
     row, column = (
@@ -324,7 +353,7 @@ def _table(pred, logging, grade, table):
 
 
 def _table_information(row, column):
-    """Mutual information of rows and columns, up to a factor and what permutations leave."""
+    """Mutual information of rows and columns, up to constants under permutation."""
     counts = np.bincount(row * _MAX_BINS + column)
     return xlogy(counts, counts).sum()
 
@@ -339,7 +368,7 @@ def _check_documents(y_pred, y_logging, y_true):
     if len(shapes) > 1 or len(next(iter(shapes))) != 1:
         found = ", ".join(f"{name} {value.shape}" for name, value in values.items())
         raise ValueError(
-            "y_pred, y_logging and y_true must be flat and of one length, one value a document; "
+            "y_pred, y_logging and y_true must be flat and of one length, one value per document; "
             f"got the shapes {found}."
         )
     for name, value in values.items():

@@ -1,4 +1,6 @@
-"""Estimators of the information of scores about logged positions within grades."""
+"""Estimators of the mutual information of scores and logged positions within grades."""
+
+from __future__ import annotations
 
 from itertools import pairwise
 
@@ -7,29 +9,30 @@ from scipy.spatial import cKDTree
 from scipy.special import digamma, ndtri
 
 from .._log._segments import offsets_from_counts, offsets_from_sorted
+from .._typing import Bools, Floats, Ints
 
-#: Neighbours of a document. Measured on normal data: 3 has the same bias and more noise; 10 loses
+#: Number of neighbours. Measured on normal data: 3 has the same bias and more noise; 10 misses
 #: strong dependence in grades of 50 documents.
 _N_NEIGHBORS = 5
-#: Fewer in grades of fewer documents, where the fifth is far away.
+#: Smaller grades use fewer neighbours, because their fifth neighbour is far away.
 _SMALL_GRADE, _N_NEIGHBORS_OF_SMALL = 100, 3
-#: Neighbours share neighbours, so that their terms vary together. Measured: the spread of values
-#: is 1.1 to 1.5 times what independent terms would have.
+#: Neighbours share neighbours, so that their terms are correlated. Measured: the standard
+#: deviation of the value is 1.1 to 1.5 times that of independent terms.
 KNN_ERROR_FACTOR = 1.4
 _N_FOLDS = 5
-#: Odds above 99 (or below 1/99) count as 99: a single impossible pair must not decide the value.
+#: Odds are clipped to [1/99, 99]: a single impossible pair must not decide the value.
 _LARGEST_LOG_ODDS = np.log(0.99 / 0.01)
-#: Independent pairs a document, in training and in the normaliser: the second has less noise.
+#: Independent pairs per document, in training and in the normaliser (more pairs: less noise).
 _N_TRAINING_PAIRS, _N_PAIRS = 1, 4
 _MAX_TREES, _PATIENCE = 300, 20
-#: Of fewer documents, three fifths teach trees nothing.
+#: Smallest number of documents for the classifier, which trains on three fifths of them.
 FEWEST_FOR_CLASSIFIER = 200
 
 
-def rows_that_vary(pred, logging, grade):
-    """Mask of the documents of grades in which neither is constant; rows sorted by grade.
+def rows_that_vary(pred: Floats, logging: Floats, grade: Ints) -> Bools:
+    """Mask of the documents of grades in which neither variable is constant; sorted by grade.
 
-    Nothing depends on a constant: estimators would only find their own noise there.
+    In the other grades the information is 0, and an estimate would be noise.
     """
     varies = np.zeros(len(grade), dtype=bool)
     for part in grade_slices(grade):
@@ -40,8 +43,10 @@ def rows_that_vary(pred, logging, grade):
 # --------------------------------------------------------------------------------------
 # Nearest neighbours
 # --------------------------------------------------------------------------------------
-def knn_information(pred, logging, grade, n_repeats, rng):
-    """What each document adds to the information, of documents sorted by grade."""
+def knn_information(
+    pred: Floats, logging: Floats, grade: Ints, n_repeats: int, rng: np.random.RandomState
+) -> Floats:
+    """Term of each document in the information, in nats; documents are sorted by grade."""
     total = np.zeros(len(pred))
     for _ in range(n_repeats):
         x, y = (
@@ -54,19 +59,23 @@ def knn_information(pred, logging, grade, n_repeats, rng):
 
 
 def _neighbor_information(x, y):
-    """Terms of the first estimator of Kraskov et al., one a document."""
+    """Terms of the first estimator of Kraskov et al., one per document.
+
+    ψ(k) + ψ(n) - ψ(n_x) - ψ(n_y), with n_x and n_y the number of values (the document's own
+    included) strictly closer in x and in y than the k-th neighbour, in the maximum norm.
+    """
     n = len(x)
     k = min(_N_NEIGHBORS if n >= _SMALL_GRADE else _N_NEIGHBORS_OF_SMALL, n - 1)
     points = np.column_stack([x, y])
     distance = cKDTree(points).query(points, k=k + 1, p=np.inf)[0][:, -1]
-    # Strictly closer: rounding must not let the k-th neighbour itself in.
+    # Strictly closer: rounding must not include the k-th neighbour itself.
     distance *= 1 - 1e-10
     closer = [_n_within(values, distance) for values in (x, y)]
     return digamma(k) + digamma(n) - digamma(closer[0]) - digamma(closer[1])
 
 
 def _n_within(values, distance):
-    """Number of values within a distance of each, itself among them."""
+    """Number of values within the given distance of each value, itself included."""
     ordered = np.sort(values)
     above = np.searchsorted(ordered, values + distance, side="right")
     return above - np.searchsorted(ordered, values - distance, side="left")
@@ -75,14 +84,16 @@ def _n_within(values, distance):
 # --------------------------------------------------------------------------------------
 # Classifier
 # --------------------------------------------------------------------------------------
-def classifier_information(pred, logging, grade, n_repeats, rng):
-    """What each document adds to the information, of documents sorted by grade."""
+def classifier_information(
+    pred: Floats, logging: Floats, grade: Ints, n_repeats: int, rng: np.random.RandomState
+) -> Floats:
+    """Term of each document in the information, in nats; documents are sorted by grade."""
     x, y = (_normal_scores(mean_ranks(values, grade), grade) for values in (pred, logging))
     total = np.zeros(len(pred))
     for _ in range(n_repeats):
         fold = _folds(grade, rng)
         for held_out in range(_N_FOLDS):
-            # The next fold stops the training, the others train.
+            # The next fold is for early stopping, the other three for training.
             stops = fold == (held_out + 1) % _N_FOLDS
             tested = fold == held_out
             trained = ~(stops | tested)
@@ -100,7 +111,7 @@ def classifier_information(pred, logging, grade, n_repeats, rng):
 
 
 def _folds(grade, rng):
-    """Fold of each document; each grade is dealt evenly."""
+    """Fold of each document; each grade is divided evenly."""
     order = np.lexsort((rng.random_sample(len(grade)), grade))
     fold = np.empty(len(grade), dtype=np.intp)
     fold[order] = np.arange(len(grade)) % _N_FOLDS
@@ -108,9 +119,9 @@ def _folds(grade, rng):
 
 
 def _pairs(x, y, grade, n_pairs, rng):
-    """Features of the documents, and of pairs of one's score with another's logged position.
+    """Features of the documents, and of pairs of a score and another document's logged position.
 
-    The other document is of the same grade and never the same one.
+    The other document has the same grade.
     """
     order = np.lexsort((rng.random_sample(len(grade)), grade))
     offsets = offsets_from_sorted(grade[order])
@@ -126,13 +137,13 @@ def _pairs(x, y, grade, n_pairs, rng):
 
 
 def _pair_features(x, y, grade):
-    # Trees cut along axes: sums and differences spare them the staircase along a diagonal.
+    # Trees split along axes: with sums and differences they need no staircase along a diagonal.
     return np.column_stack([x, y, x - y, x + y, x * y, grade])
 
 
 def _fit_log_odds(train, stop, seed):
-    """The log odds of a pair being a document, as a function of the features of pairs."""
-    # Imported late, so that ranking metrics need no LightGBM.
+    """Function from features of pairs to the log odds that a pair is a document."""
+    # Imported here, so that ranking metrics do not import LightGBM.
     import lightgbm as lgb
 
     data = _labelled(lgb, train)
@@ -171,7 +182,11 @@ def _labelled(lgb, pairs, reference=None):
 
 
 def _donsker_varadhan(log_odds, documents, independent):
-    """The bound, one term a document, with the noise of the normaliser to first order."""
+    """Terms of the bound E[log odds] - log E_independent[odds], one per document.
+
+    The last term, of mean 0, is the first-order effect of the noise of the normaliser; it enters
+    the standard error.
+    """
     odds = np.exp(log_odds(independent)).reshape(-1, len(documents)).mean(axis=0)
     return log_odds(documents) - np.log(odds.mean()) - (odds / odds.mean() - 1)
 
@@ -179,8 +194,8 @@ def _donsker_varadhan(log_odds, documents, independent):
 # --------------------------------------------------------------------------------------
 # Ranks within grades
 # --------------------------------------------------------------------------------------
-def grade_slices(grade):
-    """The rows of each grade, of rows sorted by grade."""
+def grade_slices(grade: Ints) -> list[slice]:
+    """Slice of the rows of each grade; rows are sorted by grade."""
     offsets = offsets_from_sorted(grade)
     return [slice(*bounds) for bounds in pairwise(offsets)]
 
@@ -188,16 +203,16 @@ def grade_slices(grade):
 def _scattered_ranks(values, grade, rng):
     """Ranks from 1 within the grade, each moved by up to a half; equal values in random order.
 
-    Noise that leaves the order of values alone, independent of all else, changes no information.
-    Without it all distances are those of a lattice: the nearest neighbours then tie, and small
-    grades look dependent.
+    Independent noise that keeps the order of the values does not change the information. Without
+    it, distances would be those of a lattice, nearest neighbours would tie, and small grades would
+    appear dependent.
     """
     order = np.lexsort((rng.random_sample(len(values)), values, grade))
     return _ranks_in_order(order, grade) + rng.random_sample(len(values)) - 0.5
 
 
-def mean_ranks(values, grade):
-    """Ranks from 1 within the grade; equal values share their mean."""
+def mean_ranks(values: Floats, grade: Ints) -> Floats:
+    """Ranks from 1 within the grade; equal values have their mean rank."""
     order = np.lexsort((values, grade))
     rank = _ranks_in_order(order, grade)
     new = np.ones(len(order), dtype=bool)
@@ -215,5 +230,5 @@ def _ranks_in_order(order, grade):
 
 
 def _normal_scores(rank, grade):
-    """Normal quantiles of ranks: neighbourhoods as dense as those of normal data."""
+    """Normal quantiles of ranks within grades, so that both variables are standard normal."""
     return ndtri((rank - 0.5) / np.bincount(grade)[grade])

@@ -1,16 +1,22 @@
 """A ranking metric estimated from held-out clicks: model selection without annotation."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, read_role
 from .._log._segments import offsets_from_sorted, sort_in_segment
+from .._typing import ArrayLike, Column, Estimator, Predictor, Scope, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import row_propensities
 from ._scorers import predict_within, request_roles
+
+if TYPE_CHECKING:
+    from sklearn.utils.metadata_routing import MetadataRequest
 
 __all__ = ["IPSEstimate", "IPSScorer"]
 
@@ -26,14 +32,14 @@ class IPSEstimate(NamedTuple):
     value : float
         The estimated metric; greater is better.
     standard_error : float
-        Of ``value``, by how the queries differ; NaN for a single query. What the propensities
-        are off by is not in it.
+        Standard error of ``value``, from the variance between queries; NaN for a single query. It
+        does not include errors of the propensities.
     effective_sample_size : float
-        Equally weighted clicks that would say as much, (Σ w)² / Σ w² (Kish).
+        Number of equally weighted clicks of the same precision, (Σ w)² / Σ w² (Kish).
     largest_weight : float
-        Weight of the heaviest click, where the mean click weighs 1.
+        Largest weight of a click, relative to the mean weight.
     n_clicks : float
-        Clicks on rows that were shown.
+        Number of clicks on shown rows.
     """
 
     value: float
@@ -46,59 +52,61 @@ class IPSEstimate(NamedTuple):
 class IPSScorer:
     r"""Scorer: a ranking metric of an estimator's predictions, estimated from clicks.
 
-    A click on a document that was examined with probability :math:`p` counts :math:`1 / p`, so
-    that clicks at positions that few users look at are not outvoted by those at the top:
+    A click on a document that was examined with probability :math:`p` has the weight
+    :math:`1 / p`, which compensates for the few clicks at positions that few users examine:
 
     .. math::
         \hat V = \frac{1}{n} \sum_{\text{sessions}} \sum_i \frac{c_i}{p_i} \lambda(\mathrm{rank}_i)
 
-    with the rank of row i among the rows of its list by falling prediction; equal predictions
-    share what their ranks give. If :math:`P(c = 1) = p\, r`, the expectation is the metric with
-    the relevance :math:`r` of the documents that were shown, whoever ranked them. Raw clicks, in
-    contrast, favour the model that is closest to the old ranking.
+    with the rank of row i among the rows of its list by decreasing prediction; for equal
+    predictions :math:`\lambda` is averaged over their ranks. If :math:`P(c = 1) = p\, r`, the
+    expectation is the metric with the relevance :math:`r` of the shown documents, under any
+    logging policy. Raw clicks, in contrast, favour the model that is closest to the old ranking.
 
     Parameters
     ----------
     metric : {"dcg", "precision", "arp"}, default="dcg"
-        What a relevant document gives at a rank: :math:`1 / \log_2(1 + \mathrm{rank})` or
-        :math:`1 / k` down to rank k, or :math:`-\mathrm{rank}` (average relevance position).
+        Value :math:`\lambda` of a relevant document at a rank:
+        :math:`1 / \log_2(1 + \mathrm{rank})` or :math:`1 / k` down to rank k, or
+        :math:`-\mathrm{rank}` (average relevance position).
     k : int or None, default=10
         Ranks that count; None for all. "arp" always counts all.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Where examination probabilities come from: the role ``propensity`` of each row (also if
-        None); one number a position, from position 1; or an estimator, which is cloned and
-        fitted on the clicks that are scored. ``FrozenEstimator(fitted)`` keeps one that is
-        fitted already, which is faster in a search and the same for all folds.
+        Source of the examination probabilities: the role ``propensity`` of each row (also if
+        None); one number per position, from position 1; or an estimator, which is cloned and
+        fitted on the clicks that are scored. ``FrozenEstimator(fitted)`` uses a fitted estimator
+        as it is, which is faster in a search and the same for all folds.
     clip : float in (0, 1], default=None
-        Propensities below are raised to it: less variance, and a bias toward the old ranking.
+        Lower propensities are raised to this value: less variance, and a bias towards the old
+        ranking.
     normalize : bool, default=False
         Divide by :math:`\sum c_i / p_i`, the estimated relevance in all sessions, instead of by
-        their number (self-normalised, SNIPS). The value is then what a relevant document gives
-        on average (with "arp", minus its mean rank). It has less variance and a small bias, and
-        does not change if all propensities are off by one factor.
+        their number (self-normalised, SNIPS). The value is then the mean :math:`\lambda` of a
+        relevant document (with "arp", minus its mean rank). It has less variance and a small
+        bias, and does not change if all propensities are off by the same factor.
 
     Raises
     ------
     ValueError
-        When made: if a parameter is not one of these. When called: if X has no ``qid`` or no
-        propensities, no shown row has a click, or predictions are missing.
+        By the constructor: if a parameter has a wrong type or value. When called: if X has no
+        ``qid`` or no propensities, no shown row has a click, or predictions are missing.
 
     See Also
     --------
-    RankingScorer : Scores by human annotation.
+    RankingScorer : Metrics by human annotation.
 
     Notes
     -----
-    Never-shown candidates (no position) compete for ranks and give nothing: nobody could click
-    them. A model that ranks them high is judged too low, the more so the fewer the shown
-    documents are; where the logging policy left good documents out, no weight repairs it.
+    Candidates that were never shown (no position) take ranks and contribute 0, because nobody
+    could click them. A model that ranks them high is underestimated, the more so the fewer
+    documents were shown; if the logging policy left out good documents, no weighting corrects it.
 
-    Propensities are often known up to one factor, as all estimates from clicks are. Without
-    ``normalize`` the value then has that factor; which model scores best does not depend on it.
+    Propensities are often known up to one factor only, as all estimates from clicks are. Without
+    ``normalize`` the value is off by that factor, but the order of models is not affected.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
-    default (``enable_metadata_routing=True``). Impressions and click rates count as the sessions
-    that they stand for.
+    default (``enable_metadata_routing=True``). A row of several impressions counts like the
+    sessions that it stands for.
 
     References
     ----------
@@ -108,7 +116,7 @@ class IPSScorer:
 
     Examples
     --------
-    The document that half as many users looked at is as relevant as the first one:
+    The second document was examined half as often as the first one and is as relevant:
 
     >>> import pandas as pd
     >>> from sklearn.dummy import DummyRegressor
@@ -122,7 +130,15 @@ class IPSScorer:
     0.4
     """
 
-    def __init__(self, metric="dcg", *, k=10, propensity=None, clip=None, normalize=False):
+    def __init__(
+        self,
+        metric: Literal["arp", "dcg", "precision"] = "dcg",
+        *,
+        k: int | None = 10,
+        propensity: ArrayLike | Estimator | None = None,
+        clip: float | None = None,
+        normalize: bool = False,
+    ) -> None:
         if metric not in _METRICS:
             raise ValueError(
                 f"There is no metric {metric!r} that is linear in clicks; expected one of "
@@ -141,18 +157,18 @@ class IPSScorer:
         self.clip = clip
         self.normalize = normalize
 
-    def __call__(self, estimator, X, y, **roles):
-        """The estimated metric; greater is better.
+    def __call__(self, estimator: Predictor, X: Table, y: Column, **roles: Column | None) -> float:
+        """The value of :meth:`estimate`; greater is better.
 
         Parameters
         ----------
         estimator : object
-            With ``predict(X)`` giving a score a row.
+            With a method ``predict(X)`` that returns one score per row.
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : array-like of shape (n_rows,)
             Clicks or click rates.
         **roles
-            As in :meth:`estimate`.
+            See :meth:`estimate`.
 
         Returns
         -------
@@ -162,27 +178,27 @@ class IPSScorer:
 
     def estimate(
         self,
-        estimator,
-        X,
-        y,
-        sample_weight=None,
+        estimator: Predictor,
+        X: Table,
+        y: Column,
+        sample_weight: Column | None = None,
         *,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-        user=None,
-        propensity=None,
-        impressions=None,
-        doc_scope=None,
-    ):
-        """The estimated metric, with its standard error and how evenly clicks carry it.
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        propensity: Column | None = None,
+        impressions: Column | None = None,
+        doc_scope: Scope | None = None,
+    ) -> IPSEstimate:
+        """The estimated metric with its standard error and the spread of the click weights.
 
         Parameters
         ----------
         estimator : object
-            With ``predict(X)`` giving a score a row.
+            With a method ``predict(X)`` that returns one score per row.
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
             Held-out rows of the log: shown documents, and candidates that were not shown.
         y : array-like of shape (n_rows,)
@@ -191,7 +207,7 @@ class IPSScorer:
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
                 array-like of shape (n_rows,), default=None
-            Roles as keywords; they win over columns.
+            Roles as keywords; they take precedence over columns.
 
         Returns
         -------
@@ -231,8 +247,8 @@ class IPSScorer:
             n_clicks=float(n_clicks),
         )
 
-    def get_metadata_routing(self):
-        """Request for the roles as keyword metadata.
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Metadata request of the roles, for scikit-learn's routing.
 
         Returns
         -------
@@ -240,7 +256,7 @@ class IPSScorer:
         """
         return request_roles(self, (*FIT_ROLES, "sample_weight"))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"IPSScorer({self.metric!r}, k={self.k!r}, propensity={self.propensity!r}, "
             f"clip={self.clip!r}, normalize={self.normalize!r})"
@@ -254,7 +270,7 @@ class IPSScorer:
         return 1 / (propensity if self.clip is None else np.maximum(propensity, self.clip))
 
     def _credits(self, list_, scores):
-        """What a relevant document gives at the rank of each row."""
+        """Value of a relevant document at the rank of each row, averaged over ties."""
         order = sort_in_segment(list_, scores)
         list_, scores = list_[order], scores[order]
         offsets = offsets_from_sorted(list_)
@@ -313,13 +329,13 @@ def _predictions(estimator, X, qid, n_rows):
     scores = np.asarray(predict_within(estimator, X, qid), dtype=float)
     if scores.shape != (n_rows,):
         raise ValueError(
-            f"{type(estimator).__name__}.predict gave the shape {scores.shape}; expected one "
-            f"score a row, that is ({n_rows},)."
+            f"{type(estimator).__name__}.predict returned the shape {scores.shape}; expected one "
+            f"score per row, that is ({n_rows},)."
         )
     missing = np.isnan(scores)
     if missing.any():
         raise ValueError(
-            f"{type(estimator).__name__}.predict gave NaN in {int(missing.sum())} of {n_rows} "
+            f"{type(estimator).__name__}.predict returned NaN in {int(missing.sum())} of {n_rows} "
             f"rows, first in row {int(missing.argmax())}; expected a score in every row."
         )
     return scores
@@ -327,14 +343,18 @@ def _predictions(estimator, X, qid, n_rows):
 
 def _refuse_to_assume():
     raise ValueError(
-        "IPSScorer needs propensities, and an assumed curve would decide which model wins: found "
-        "neither a role 'propensity' nor the parameter. Pass propensity= one probability a "
-        "position, or an estimator such as skultr.propensity.RegressionEMPropensity()."
+        "IPSScorer needs propensities, and an assumed curve would decide which model is best: "
+        "found neither a role 'propensity' nor the parameter. Pass propensity= one probability "
+        "per position, or an estimator such as skultr.propensity.RegressionEMPropensity()."
     )
 
 
 def _ratio(numerator, denominator, query):
-    """The ratio of two sums, and its standard error by linearisation over the queries."""
+    """The ratio of two sums, and its standard error by linearisation over queries.
+
+    With the ratio v and the residuals e_q = Σ_{rows of q} (numerator - v denominator), the
+    standard error is sqrt(n / (n - 1) Σ_q e_q²) / Σ denominator over the n queries.
+    """
     total = denominator.sum()
     value = numerator.sum() / total
     residual = np.bincount(query, numerator - value * denominator)

@@ -6,9 +6,12 @@ list of k, None for all ranks. Each returns (n_queries, len(cutoffs)), with NaN 
 is relevant (DCG: 0).
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from .._log._segments import offsets_from_counts, rectangles
+from .._typing import Bools, Floats, Ints
 
 __all__ = [
     "average_precision_per_query",
@@ -20,14 +23,18 @@ __all__ = [
 ]
 
 
-def dcg_per_query(relevance, leads, lengths, cutoffs, *, gain):
-    """Discounted cumulative gain."""
+def dcg_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
+) -> Floats:
+    """Discounted cumulative gain of each query, shape (n_queries, n_cutoffs)."""
     gains = _average_runs(_gains(relevance, gain), leads)
     return _sum_to_cutoffs(gains, _discounts(gains.shape[1]), cutoffs)
 
 
-def ndcg_per_query(relevance, leads, lengths, cutoffs, *, gain):
-    """DCG over the DCG of the ideal order."""
+def ndcg_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
+) -> Floats:
+    """DCG divided by the DCG of the ideal order; NaN without a relevant document."""
     gains = _gains(relevance, gain)
     discounts = _discounts(gains.shape[1])
     ideal = _sum_to_cutoffs(np.sort(gains, axis=1)[:, ::-1], discounts, cutoffs)
@@ -35,8 +42,10 @@ def ndcg_per_query(relevance, leads, lengths, cutoffs, *, gain):
     return np.divide(value, ideal, out=np.full_like(value, np.nan), where=ideal > 0)
 
 
-def precision_per_query(relevance, leads, lengths, cutoffs, *, threshold):
-    """Share of relevant documents among the first k (or in the list)."""
+def precision_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
+    """Share of relevant documents among the first k (without k, in the list)."""
     relevant = (relevance >= threshold).astype(float)
     hits = _sum_to_cutoffs(_average_runs(relevant, leads), np.ones(relevant.shape[1]), cutoffs)
     denominators = np.column_stack(
@@ -45,14 +54,16 @@ def precision_per_query(relevance, leads, lengths, cutoffs, *, threshold):
     return _undefined_without(relevant, hits / denominators)
 
 
-def average_precision_per_query(relevance, leads, lengths, cutoffs, *, threshold):
-    """Mean over the relevant documents of the precision at their ranks."""
+def average_precision_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
+    """Mean of the precision at the ranks of the relevant documents."""
     relevant = (relevance >= threshold).astype(float)
     ranks = np.arange(1, relevant.shape[1] + 1)
     found = np.cumsum(relevant, axis=1)
     if not leads.all():
-        # In a run of n with m relevant, the document at its i-th place, if relevant, has
-        # (i - 1)(m - 1)/(n - 1) others of the run above it on average.
+        # In a run of n documents with m relevant ones, a relevant document at place i of the run
+        # has (i - 1)(m - 1)/(n - 1) other relevant documents of the run above it on average.
         start, size, run = _runs(leads)
         n_relevant = np.add.reduceat(relevant.ravel(), start)
         before = (found - relevant).ravel()[start]
@@ -64,13 +75,17 @@ def average_precision_per_query(relevance, leads, lengths, cutoffs, *, threshold
     return _undefined_without(relevant, total / np.maximum(relevant.sum(axis=1), 1)[:, None])
 
 
-def err_per_query(relevance, leads, lengths, cutoffs, *, max_grade):
-    """Expected reciprocal rank of the stop of a user who may stop anywhere."""
+def err_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, max_grade: float
+) -> Floats:
+    """Expected reciprocal of the rank at which the user stops."""
     stop = _gains(relevance, "exponential") / 2.0**max_grade
     return _undefined_without(relevance, _expected_inverse_stop(stop, leads, cutoffs))
 
 
-def reciprocal_rank_per_query(relevance, leads, lengths, cutoffs, *, threshold):
+def reciprocal_rank_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
     """Reciprocal rank of the first relevant document."""
     stop = (relevance >= threshold).astype(float)
     return _undefined_without(stop, _expected_inverse_stop(stop, leads, cutoffs))
@@ -104,7 +119,7 @@ def _runs(leads):
 
 
 def _average_runs(values, leads):
-    """The expected value at each rank: the mean of its run (McSherry & Najork 2008)."""
+    """Expected value at each rank: the mean over its run (McSherry & Najork 2008)."""
     if leads.all():
         return values
     start, size, run = _runs(leads)
@@ -112,7 +127,7 @@ def _average_runs(values, leads):
 
 
 def _expected_inverse_stop(stop, leads, cutoffs):
-    """Expected 1 / rank of the first stop of a user who scans down, 0 without a stop."""
+    """Expected 1 / rank of the stop of a user who scans down; 0 without a stop."""
     survival = np.cumprod(1 - stop, axis=1)
     if not leads.all():
         survival = _average_survival(stop, survival, leads, _widest(cutoffs, stop.shape[1]))
@@ -129,7 +144,7 @@ def _widest(cutoffs, width):
 def _average_survival(stop, survival, leads, k):
     """Survival after each rank up to k, averaged over the order within runs."""
     start, size, _ = _runs(leads)
-    # Before its first rank nobody has left; the product up to a run does not depend on its order.
+    # The product up to the start of a run does not depend on the order within earlier runs.
     before = np.ones_like(stop)
     before[:, 1:] = survival[:, :-1]
     before, result, stay = before.ravel(), survival.ravel().copy(), 1 - stop.ravel()
@@ -145,16 +160,16 @@ def _average_survival(stop, survival, leads, k):
 
 
 def _expected_products(values, present, n_factors):
-    """Mean product of i values of a row, over all subsets of i, for i = 1, ..., n_factors.
+    """Mean product of i values of a row over all subsets of i values, i = 1, ..., n_factors.
 
-    That is the elementary symmetric polynomial e_i over its number of terms. The recursion over
-    the values keeps the mean instead of the sum, hence stays in [0, 1] and never overflows.
+    This is the elementary symmetric polynomial e_i divided by its number of terms. The recursion
+    keeps means instead of sums, so that it stays in [0, 1] and cannot overflow.
     """
     factors = np.arange(n_factors + 1)
     mean = np.zeros((len(values), n_factors + 1))
     mean[:, 0] = 1
     for t in range(1, values.shape[1] + 1):
-        # Of all subsets of i among t values, the share i / t holds the t-th one.
+        # A share of i / t of the subsets of i among t values contains the t-th value.
         share = np.minimum(factors / t, 1)
         updated = (1 - share) * mean
         updated[:, 1:] += share[1:] * values[:, t - 1, None] * mean[:, :-1]

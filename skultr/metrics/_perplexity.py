@@ -1,4 +1,8 @@
-"""How well predicted click probabilities fit clicks: perplexity and log-likelihood."""
+"""Perplexity and log-likelihood of clicks under predicted click probabilities."""
+
+from __future__ import annotations
+
+from typing import Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -6,16 +10,34 @@ from scipy.special import xlogy
 
 from .._log._segments import as_array, encode
 from .._sklearn import validate_params
+from .._typing import Column
 from ._rows import as_numbers
 
 __all__ = ["click_log_likelihood", "perplexity_score"]
 
-
-#: Probabilities count as this at least, and as one minus this at most: a click that was held
-#: impossible costs 33 bits, not infinitely many.
+#: Probabilities are clipped to [this, 1 - this]: a click that was predicted impossible costs 33
+#: bits instead of infinitely many.
 _SMALLEST_PROBABILITY = 1e-10
 
 
+@overload
+def perplexity_score(
+    y_true: Column,
+    y_prob: Column,
+    *,
+    position: Column | None = ...,
+    sample_weight: Column | None = ...,
+    per_position: Literal[False] = ...,
+) -> float: ...
+@overload
+def perplexity_score(
+    y_true: Column,
+    y_prob: Column,
+    *,
+    position: Column,
+    sample_weight: Column | None = ...,
+    per_position: Literal[True],
+) -> pd.DataFrame: ...
 @validate_params(
     {
         "y_true": ["array-like"],
@@ -26,27 +48,34 @@ _SMALLEST_PROBABILITY = 1e-10
     },
     prefer_skip_nested_validation=True,
 )
-def perplexity_score(y_true, y_prob, *, position=None, sample_weight=None, per_position=False):
+def perplexity_score(
+    y_true: Column,
+    y_prob: Column,
+    *,
+    position: Column | None = None,
+    sample_weight: Column | None = None,
+    per_position: bool = False,
+) -> float | pd.DataFrame:
     r"""Perplexity of clicks under predicted click probabilities; smaller is better.
 
     .. math::
         \mathrm{PPL}@k = 2^{-\frac{1}{N_k} \sum [c \log_2 \hat c + (1 - c) \log_2 (1 - \hat c)]},
         \qquad \mathrm{PPL} = \frac{1}{K} \sum_k \mathrm{PPL}@k
 
-    with the sum over the rows at position :math:`k`. It is 1 for a prophet and 2 for a coin.
+    with the sum over the rows at position :math:`k`. It is 1 for perfect predictions and 2 for
+    :math:`\hat c = 1/2` everywhere.
 
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
         Clicks, or click rates in [0, 1] of rows that stand for several impressions.
     y_prob : array-like of shape (n_rows,)
-        Predicted click probabilities in [0, 1]. Values below 1e-10 count as 1e-10, and values
-        above 1 - 1e-10 as that.
+        Predicted click probabilities in [0, 1], clipped to [1e-10, 1 - 1e-10].
     position : array-like of shape (n_rows,), default=None
-        Rank of each row. Every position weighs the same in the mean, however many rows it has.
-        Without positions all rows are taken together.
+        Rank of each row. Every position has the same weight in the mean, however many rows it
+        has. Without positions, one perplexity of all rows.
     sample_weight : array-like of shape (n_rows,), default=None
-        Such as the impressions of a row. Rows of weight 0 do not count.
+        For example the impressions of each row. Rows of weight 0 do not count.
     per_position : bool, default=False
         Whether to return the perplexity at each position.
 
@@ -59,8 +88,8 @@ def perplexity_score(y_true, y_prob, *, position=None, sample_weight=None, per_p
     Raises
     ------
     ValueError
-        If an input is empty, of another length, outside [0, 1], holds NaN or infinity, or if
-        ``per_position`` has no positions.
+        If inputs are empty, differ in length, are outside [0, 1] or hold NaN or infinity, or if
+        ``per_position`` is True without ``position``.
 
     See Also
     --------
@@ -68,9 +97,9 @@ def perplexity_score(y_true, y_prob, *, position=None, sample_weight=None, per_p
 
     Notes
     -----
-    Whether perplexity is conditional depends on ``y_prob``: probabilities given the clicks above
-    in the list, or before any click is seen. Click models give either
-    (``predict_click(X, conditional=False)``); never compare one with the other.
+    Perplexity is conditional if ``y_prob`` are probabilities given the clicks above in the list,
+    and unconditional if they are probabilities without these clicks. Click models predict both
+    (``predict_click(X, conditional=False)``). Do not compare one with the other.
 
     References
     ----------
@@ -92,7 +121,7 @@ def perplexity_score(y_true, y_prob, *, position=None, sample_weight=None, per_p
     clicks, probability, weight = _check_clicks(y_true, y_prob, sample_weight)
     if position is None:
         if per_position:
-            raise ValueError("per_position=True needs position=, the rank of each row.")
+            raise ValueError("per_position=True needs position=: pass the rank of each row.")
         codes, values = np.zeros(len(clicks), dtype=int), np.zeros(1)
     else:
         codes, values = encode(_check_ids(position, "position", len(clicks)))
@@ -117,13 +146,18 @@ def perplexity_score(y_true, y_prob, *, position=None, sample_weight=None, per_p
     },
     prefer_skip_nested_validation=True,
 )
-def click_log_likelihood(y_true, y_prob, *, session=None, sample_weight=None):
+def click_log_likelihood(
+    y_true: Column,
+    y_prob: Column,
+    *,
+    session: Column | None = None,
+    sample_weight: Column | None = None,
+) -> float:
     r"""Mean log-likelihood of clicks under predicted click probabilities; greater is better.
 
-    Of a session it is the sum over its rows of
-    :math:`c \log \hat c + (1 - c) \log (1 - \hat c)`, in nats. Given probabilities that are
-    conditional on the clicks above, that is the log-likelihood of the session's whole pattern of
-    clicks.
+    The log-likelihood of a session is the sum over its rows of
+    :math:`c \log \hat c + (1 - c) \log (1 - \hat c)`, in nats. With probabilities given the
+    clicks above, it is the log-likelihood of all clicks of the session.
 
     Parameters
     ----------
@@ -132,19 +166,20 @@ def click_log_likelihood(y_true, y_prob, *, session=None, sample_weight=None):
     y_prob : array-like of shape (n_rows,)
         Predicted click probabilities in [0, 1], clipped to [1e-10, 1 - 1e-10].
     session : array-like of shape (n_rows,), default=None
-        The served list of each row. With it the mean is over sessions, without it over rows.
+        The served list of each row. The mean is over sessions if given, else over rows.
     sample_weight : array-like of shape (n_rows,), default=None
-        Such as the impressions of a row. A session weighs as much as the mean of its rows.
+        For example the impressions of each row. The weight of a session is the mean over its
+        rows.
 
     Returns
     -------
     score : float
-        At most 0 (but for the clipping).
+        At most 0 (up to the clipping).
 
     Raises
     ------
     ValueError
-        If an input is empty, of another length, outside [0, 1], or holds NaN or infinity.
+        If inputs are empty, differ in length, are outside [0, 1] or hold NaN or infinity.
 
     Examples
     --------
@@ -177,7 +212,7 @@ def _check_clicks(y_true, y_prob, sample_weight):
     if len(shapes) > 1 or len(next(iter(shapes))) != 1:
         found = ", ".join(f"{name} {value.shape}" for name, value in values.items())
         raise ValueError(
-            f"{', '.join(values)} must be flat and of one length, one value a row; got the "
+            f"{', '.join(values)} must be flat and of one length, one value per row; got the "
             f"shapes {found}."
         )
     if not len(values["y_true"]):

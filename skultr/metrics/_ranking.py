@@ -1,7 +1,9 @@
 """Ranking metrics over flat arrays: rows of many queries, in any order, with their query ids.
 
-Each is a public mean with checks over a value per query without checks (``_per_query.py``).
+Each public function checks its input and averages a value per query (``_per_query.py``).
 """
+
+from __future__ import annotations
 
 from functools import partial
 from numbers import Integral, Real
@@ -10,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .._sklearn import Interval, Options, StrOptions, validate_params
+from .._typing import Column
 from ._per_query import (
     average_precision_per_query,
     dcg_per_query,
@@ -18,7 +21,17 @@ from ._per_query import (
     precision_per_query,
     reciprocal_rank_per_query,
 )
-from ._rows import as_numbers, check_rows, mean_of_defined, values_per_query
+from ._rows import (
+    Cutoffs,
+    Gain,
+    NoRelevant,
+    Score,
+    Ties,
+    as_numbers,
+    check_rows,
+    mean_of_defined,
+    values_per_query,
+)
 
 __all__ = [
     "average_precision_score",
@@ -29,7 +42,7 @@ __all__ = [
     "reciprocal_rank_score",
 ]
 
-#: Beyond this grade the exponential gain 2^y - 1 leaves the range of float64.
+#: Above this grade the exponential gain 2^y - 1 could exceed the range of float64.
 _LARGEST_EXPONENT = 1000
 
 _COMMON = {
@@ -47,41 +60,41 @@ _THRESHOLD = {"threshold": [Interval(Real, 0, None, closed="neither")]}
 # --------------------------------------------------------------------------------------
 @validate_params(_COMMON | _NO_RELEVANT | _GAIN, prefer_skip_nested_validation=True)
 def ndcg_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    gain="exponential",
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
-    r"""Normalised discounted cumulative gain, the mean over queries.
+    qid: Column,
+    k: Cutoffs = None,
+    gain: Gain = "exponential",
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
+    r"""Normalised discounted cumulative gain (nDCG), the mean over queries.
 
     .. math:: \mathrm{nDCG}@k = \frac{\mathrm{DCG}@k}{\mathrm{IDCG}@k}, \qquad
         \mathrm{DCG}@k = \sum_{r=1}^{k} \frac{g(y_r)}{\log_2(1 + r)}
 
     with :math:`y_r` the relevance at rank :math:`r`, :math:`g(y) = 2^y - 1` (exponential) or
-    :math:`g(y) = y` (linear), and IDCG the DCG of the query's documents in falling relevance.
+    :math:`g(y) = y` (linear), and IDCG the DCG of the query's documents by decreasing relevance.
 
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Relevance, finite and at least 0.
+        Relevance grades, finite and at least 0.
     y_score : array-like of shape (n_rows,)
-        Scores, higher is more relevant.
+        Scores; higher is more relevant.
     qid : array-like of shape (n_rows,)
-        Query ids: any hashables, in any order.
+        Query ids: any hashable values, in any order.
     k : int or list of int, default=None
-        Ranks that count; None for all. A list shorter than k counts whole.
+        Number of ranks that count; None for all. A list shorter than k counts as a whole.
     gain : {"exponential", "linear"}, default="exponential"
-        scikit-learn's function of the same name is linear.
+        The function of the same name in scikit-learn is linear.
     ties : {"average", "stable"}, default="average"
-        The expected value over the random order of equal scores [2]_, exact; or the order of
-        the rows.
+        For equal scores, the exact expectation over their random order [2]_, or the order of the
+        rows.
     no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document, whose ideal is 0.
+        The value of a query without a relevant document, whose IDCG is 0.
     per_query : bool, default=False
         Whether to return the value of each query.
 
@@ -89,18 +102,18 @@ def ndcg_score(
     -------
     score : float, ndarray of shape (len(k),) or pandas.DataFrame
         In [0, 1]; an array if ``k`` is a list. With ``per_query``, a frame indexed by ``qid``
-        with a column for each k (``"ndcg@10"``; ``"ndcg"`` if k is None) and ``"n_documents"``;
-        a skipped query has NaN.
+        with one column per k (``"ndcg@10"``; ``"ndcg"`` if k is None) and ``"n_documents"``; NaN
+        for a skipped query.
 
     Raises
     ------
     ValueError
-        If an input is empty, of another length, or holds values that are no relevance.
+        If inputs are empty, differ in length or hold invalid values.
 
     Warns
     -----
     UndefinedMetricWarning
-        If all queries are skipped: the mean is then NaN.
+        If all queries are skipped; the mean is then NaN.
 
     References
     ----------
@@ -127,28 +140,35 @@ def ndcg_score(
 
 @validate_params(_COMMON | _GAIN, prefer_skip_nested_validation=True)
 def dcg_score(
-    y_true, y_score, *, qid, k=None, gain="exponential", ties="average", per_query=False
-):
+    y_true: Column,
+    y_score: Column,
+    *,
+    qid: Column,
+    k: Cutoffs = None,
+    gain: Gain = "exponential",
+    ties: Ties = "average",
+    per_query: bool = False,
+) -> Score:
     r"""Discounted cumulative gain, the mean over queries.
 
     .. math:: \mathrm{DCG}@k = \sum_{r=1}^{k} \frac{g(y_r)}{\log_2(1 + r)}
 
-    A query without a relevant document has the DCG 0 and counts in the mean.
+    A query without a relevant document has a DCG of 0, which counts in the mean.
 
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Relevance, finite and at least 0.
+        Relevance grades, finite and at least 0.
     y_score : array-like of shape (n_rows,)
-        Scores, higher is more relevant.
+        Scores; higher is more relevant.
     qid : array-like of shape (n_rows,)
-        Query ids: any hashables, in any order.
+        Query ids: any hashable values, in any order.
     k : int or list of int, default=None
-        Ranks that count; None for all.
+        Number of ranks that count; None for all.
     gain : {"exponential", "linear"}, default="exponential"
         :math:`g(y) = 2^y - 1` or :math:`g(y) = y`.
     ties : {"average", "stable"}, default="average"
-        The expected value over the random order of equal scores, exact; or the order of the
+        For equal scores, the exact expectation over their random order, or the order of the
         rows.
     per_query : bool, default=False
         Whether to return the value of each query.
@@ -156,12 +176,12 @@ def dcg_score(
     Returns
     -------
     score : float, ndarray of shape (len(k),) or pandas.DataFrame
-        As in :func:`ndcg_score`; at least 0.
+        See :func:`ndcg_score`; at least 0.
 
     Raises
     ------
     ValueError
-        If an input is empty, of another length, or holds values that are no relevance.
+        If inputs are empty, differ in length or hold invalid values.
 
     References
     ----------
@@ -183,64 +203,64 @@ def dcg_score(
     prefer_skip_nested_validation=True,
 )
 def err_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    max_grade=None,
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
+    qid: Column,
+    k: Cutoffs = None,
+    max_grade: float | None = None,
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
     r"""Expected reciprocal rank, the mean over queries.
 
-    The user scans down and stops at rank :math:`r` with the probability :math:`R_r`; the metric
-    is the expected reciprocal of the rank of the stop (0 without one):
+    The user scans down and stops at an examined rank :math:`r` with probability :math:`R_r`; the
+    metric is the expected reciprocal of the rank of the stop (0 without a stop):
 
     .. math:: \mathrm{ERR}@k = \sum_{r=1}^{k} \frac{1}{r} R_r \prod_{i<r} (1 - R_i), \qquad
         R_r = \frac{2^{y_r} - 1}{2^{y_\max}}
 
-    Ties are averaged exactly too: the expected product over a random subset of tied documents is
-    an elementary symmetric polynomial over its number of terms. This costs the number of tied
-    documents times the smaller of that number and k.
+    Ties are averaged exactly as well: the expected product over a random subset of tied documents
+    is an elementary symmetric polynomial divided by its number of terms. The cost is the number
+    of tied documents times the minimum of that number and k.
 
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Relevance, finite and at least 0.
+        Relevance grades, finite and at least 0.
     y_score : array-like of shape (n_rows,)
-        Scores, higher is more relevant.
+        Scores; higher is more relevant.
     qid : array-like of shape (n_rows,)
-        Query ids: any hashables, in any order.
+        Query ids: any hashable values, in any order.
     k : int or list of int, default=None
-        Ranks that count; None for all.
+        Number of ranks that count; None for all.
     max_grade : float, default=None
-        The largest grade of the scale, :math:`y_\max`. By default the largest in ``y_true``;
-        give it when values are compared between data sets.
+        The largest grade of the scale, :math:`y_\max`. By default the largest in ``y_true``; pass
+        it to compare values between data sets.
     ties : {"average", "stable"}, default="average"
-        The expected value over the random order of equal scores, exact; or the order of the
+        For equal scores, the exact expectation over their random order, or the order of the
         rows.
     no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query whose relevance is 0 throughout.
+        The value of a query whose documents all have relevance 0.
     per_query : bool, default=False
         Whether to return the value of each query.
 
     Returns
     -------
     score : float, ndarray of shape (len(k),) or pandas.DataFrame
-        As in :func:`ndcg_score`; in [0, 1).
+        See :func:`ndcg_score`; in [0, 1).
 
     Raises
     ------
     ValueError
-        If an input is empty, of another length, or holds values that are no relevance; if
-        relevance exceeds ``max_grade``.
+        If inputs are empty, differ in length or hold invalid values, or if relevance exceeds
+        ``max_grade``.
 
     Warns
     -----
     UndefinedMetricWarning
-        If all queries are skipped: the mean is then NaN.
+        If all queries are skipped; the mean is then NaN.
 
     References
     ----------
@@ -261,39 +281,39 @@ def err_score(
 
 @validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
 def average_precision_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    threshold=1,
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
+    qid: Column,
+    k: Cutoffs = None,
+    threshold: float = 1,
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
     r"""Average precision, the mean over queries (MAP).
 
     .. math:: \mathrm{AP}@k = \frac{1}{n_\mathrm{rel}} \sum_{r=1}^{k} [y_r \ge t]\, P@r
 
     with :math:`P@r` the share of relevant documents among the first :math:`r` and
-    :math:`n_\mathrm{rel}` the number of relevant documents of the query, also of those beyond
-    :math:`k` (as TREC has it).
+    :math:`n_\mathrm{rel}` the number of relevant documents of the query, including those below
+    rank :math:`k` (as in TREC).
 
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Relevance, finite and at least 0.
+        Relevance grades, finite and at least 0.
     y_score : array-like of shape (n_rows,)
-        Scores, higher is more relevant.
+        Scores; higher is more relevant.
     qid : array-like of shape (n_rows,)
-        Query ids: any hashables, in any order.
+        Query ids: any hashable values, in any order.
     k : int or list of int, default=None
-        Ranks that count; None for all.
+        Number of ranks that count; None for all.
     threshold : float, default=1
-        A document is relevant if its relevance is at least this.
+        A document is relevant if its relevance is at least this value.
     ties : {"average", "stable"}, default="average"
-        The expected value over the random order of equal scores [1]_, exact; or the order of
-        the rows.
+        For equal scores, the exact expectation over their random order [1]_, or the order of the
+        rows.
     no_relevant : {"skip", 0, 1}, default="skip"
         The value of a query without a relevant document.
     per_query : bool, default=False
@@ -302,17 +322,17 @@ def average_precision_score(
     Returns
     -------
     score : float, ndarray of shape (len(k),) or pandas.DataFrame
-        As in :func:`ndcg_score`; in [0, 1].
+        See :func:`ndcg_score`; in [0, 1].
 
     Raises
     ------
     ValueError
-        If an input is empty, of another length, or holds values that are no relevance.
+        If inputs are empty, differ in length or hold invalid values.
 
     Warns
     -----
     UndefinedMetricWarning
-        If all queries are skipped: the mean is then NaN.
+        If all queries are skipped; the mean is then NaN.
 
     References
     ----------
@@ -331,37 +351,37 @@ def average_precision_score(
 
 @validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
 def reciprocal_rank_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    threshold=1,
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
+    qid: Column,
+    k: Cutoffs = None,
+    threshold: float = 1,
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
     r"""Reciprocal rank of the first relevant document, the mean over queries (MRR).
 
     .. math:: \mathrm{RR}@k = \frac{[r^* \le k]}{r^*}, \qquad r^* = \min\{r : y_r \ge t\}
 
-    It is :func:`err_score` of a user who stops for sure at a relevant document, and shares its
-    treatment of ties.
+    This is :func:`err_score` for a user who always stops at a relevant document; ties are treated
+    in the same way.
 
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Relevance, finite and at least 0.
+        Relevance grades, finite and at least 0.
     y_score : array-like of shape (n_rows,)
-        Scores, higher is more relevant.
+        Scores; higher is more relevant.
     qid : array-like of shape (n_rows,)
-        Query ids: any hashables, in any order.
+        Query ids: any hashable values, in any order.
     k : int or list of int, default=None
-        Ranks that count; None for all.
+        Number of ranks that count; None for all.
     threshold : float, default=1
-        A document is relevant if its relevance is at least this.
+        A document is relevant if its relevance is at least this value.
     ties : {"average", "stable"}, default="average"
-        The expected value over the random order of equal scores, exact; or the order of the
+        For equal scores, the exact expectation over their random order, or the order of the
         rows.
     no_relevant : {"skip", 0, 1}, default="skip"
         The value of a query without a relevant document.
@@ -371,17 +391,17 @@ def reciprocal_rank_score(
     Returns
     -------
     score : float, ndarray of shape (len(k),) or pandas.DataFrame
-        As in :func:`ndcg_score`; in [0, 1].
+        See :func:`ndcg_score`; in [0, 1].
 
     Raises
     ------
     ValueError
-        If an input is empty, of another length, or holds values that are no relevance.
+        If inputs are empty, differ in length or hold invalid values.
 
     Warns
     -----
     UndefinedMetricWarning
-        If all queries are skipped: the mean is then NaN.
+        If all queries are skipped; the mean is then NaN.
 
     References
     ----------
@@ -399,37 +419,37 @@ def reciprocal_rank_score(
 
 @validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
 def precision_score(
-    y_true,
-    y_score,
+    y_true: Column,
+    y_score: Column,
     *,
-    qid,
-    k=None,
-    threshold=1,
-    ties="average",
-    no_relevant="skip",
-    per_query=False,
-):
+    qid: Column,
+    k: Cutoffs = None,
+    threshold: float = 1,
+    ties: Ties = "average",
+    no_relevant: NoRelevant = "skip",
+    per_query: bool = False,
+) -> Score:
     r"""Precision, the mean over queries.
 
     .. math:: P@k = \frac{1}{k} \sum_{r=1}^{k} [y_r \ge t]
 
-    The denominator is k also where a list is shorter (as TREC has it); without k it is the
-    length of the list.
+    The denominator is k even if a list is shorter (as in TREC); without k it is the length of the
+    list.
 
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Relevance, finite and at least 0.
+        Relevance grades, finite and at least 0.
     y_score : array-like of shape (n_rows,)
-        Scores, higher is more relevant.
+        Scores; higher is more relevant.
     qid : array-like of shape (n_rows,)
-        Query ids: any hashables, in any order.
+        Query ids: any hashable values, in any order.
     k : int or list of int, default=None
-        Ranks that count; None for all.
+        Number of ranks that count; None for all.
     threshold : float, default=1
-        A document is relevant if its relevance is at least this.
+        A document is relevant if its relevance is at least this value.
     ties : {"average", "stable"}, default="average"
-        The expected value over the random order of equal scores, exact; or the order of the
+        For equal scores, the exact expectation over their random order, or the order of the
         rows.
     no_relevant : {"skip", 0, 1}, default="skip"
         The value of a query without a relevant document.
@@ -439,17 +459,17 @@ def precision_score(
     Returns
     -------
     score : float, ndarray of shape (len(k),) or pandas.DataFrame
-        As in :func:`ndcg_score`; in [0, 1].
+        See :func:`ndcg_score`; in [0, 1].
 
     Raises
     ------
     ValueError
-        If an input is empty, of another length, or holds values that are no relevance.
+        If inputs are empty, differ in length or hold invalid values.
 
     Warns
     -----
     UndefinedMetricWarning
-        If all queries are skipped: the mean is then NaN.
+        If all queries are skipped; the mean is then NaN.
 
     References
     ----------
@@ -502,7 +522,7 @@ def _check_gain(y_true, gain):
         raise ValueError(
             f"y_true is as large as {y_true.max():g}, too large for the exponential gain "
             "2^y_true - 1; expected grades such as 0 to 4. Rescale the relevance, or use "
-            "gain='linear' where the metric has it."
+            "gain='linear' if the metric has it."
         )
 
 
@@ -511,7 +531,7 @@ def _check_max_grade(y_true, max_grade):
     largest = float(y_true.max(initial=0))
     if max_grade is None:
         return largest
-    # An infinite value is named by the check of y_true.
+    # An infinite value is reported by the check of y_true.
     if max_grade < largest < np.inf:
         raise ValueError(
             f"y_true is as large as {largest:g}, above max_grade={max_grade:g}; expected the "

@@ -1,23 +1,54 @@
-"""Rows of relevance, scores and query ids: checked, and cut into rectangles of ranked lists."""
+"""Rows of relevance, scores and query ids: checks, and rectangles of ranked lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import UndefinedMetricWarning
 
 from .._log._segments import as_array, encode, rectangles
+from .._typing import Column, Floats, Ints
 from ..exceptions import warn_user
 
-__all__ = ["as_numbers", "check_rows", "mean_of_defined", "values_per_query"]
+__all__ = [
+    "Cutoffs",
+    "Gain",
+    "NoRelevant",
+    "Score",
+    "Ties",
+    "as_numbers",
+    "check_rows",
+    "mean_of_defined",
+    "values_per_query",
+]
+
+Cutoffs: TypeAlias = int | Sequence[int] | None
+Gain: TypeAlias = Literal["exponential", "linear"]
+Ties: TypeAlias = Literal["average", "stable"]
+NoRelevant: TypeAlias = Literal["skip", 0, 1]
+#: float; an array if k is a list; a frame with per_query=True.
+Score: TypeAlias = Any
 
 
-def values_per_query(value, y_true, y_score, qid, cutoffs, ties):
-    """A metric of each query of rows in any order.
+def values_per_query(
+    value: Callable[..., Floats],
+    y_true: NDArray[Any],
+    y_score: NDArray[Any],
+    qid: NDArray[Any],
+    cutoffs: list[int | None],
+    ties: str,
+) -> tuple[Floats, Ints, NDArray[Any]]:
+    """Values of a metric for each query and cutoff; rows may be in any order.
 
     Parameters
     ----------
     value : callable
-        One of ``_per_query.py``, with its options bound.
+        A function of ``_per_query.py`` with its options bound.
     y_true, y_score, qid : ndarray of shape (n_rows,)
         Checked.
     cutoffs : list of int or None
@@ -41,21 +72,21 @@ def values_per_query(value, y_true, y_score, qid, cutoffs, ties):
 
 
 def _group(codes, n_codes):
-    """Rows in the order of their codes, and the offsets of the codes."""
-    # Transposing a sparse matrix with one entry a row is a stable counting sort, in linear time.
+    """Indices of the rows in the order of their codes, and the offsets of the codes."""
+    # Transposing a sparse matrix with one entry per row is a stable counting sort in linear time.
     shape = (len(codes), n_codes)
-    one_a_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
-    by_code = sparse.csr_array(one_a_row, shape=shape).tocsc()
+    one_per_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
+    by_code = sparse.csr_array(one_per_row, shape=shape).tocsc()
     return by_code.indices, by_code.indptr.astype(np.int64)
 
 
 def _rank(y_true, y_score, order, place, ties):
-    """Relevance in rank order and where the runs of equal scores begin, for one rectangle."""
+    """Relevance in rank order, and the mask of the starts of runs of equal scores."""
     absent = place < 0
     rows = order[place]
     falling = -y_score[rows].astype(float, copy=False)
     falling[absent] = np.inf
-    # Stable: absent cells stand last already, so they stay behind a score of -inf.
+    # The sort is stable, so that absent cells, which are last already, stay behind scores of -inf.
     ranking = np.argsort(falling, axis=1, kind="stable")
     relevance = y_true[rows].astype(float, copy=False)
     relevance[absent] = 0
@@ -68,8 +99,8 @@ def _rank(y_true, y_score, order, place, ties):
     return relevance, leads
 
 
-def mean_of_defined(values, name):
-    """Mean over the queries of each column, without NaN; a warning where there is no other."""
+def mean_of_defined(values: Floats, name: str) -> Floats:
+    """Mean of each column over the queries without NaN; warns if all are NaN."""
     defined = ~np.isnan(values)
     if not defined.any():
         warn_user(
@@ -85,15 +116,17 @@ def mean_of_defined(values, name):
 # --------------------------------------------------------------------------------------
 # Checks
 # --------------------------------------------------------------------------------------
-def check_rows(y_true, y_score, qid):
-    """Relevance, scores and query ids as arrays, or a ValueError that says what is wrong."""
+def check_rows(
+    y_true: Column, y_score: Column, qid: Column
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Relevance, scores and query ids as arrays, after their checks."""
     y_true, y_score = as_numbers(y_true, "y_true"), as_numbers(y_score, "y_score")
     qid = as_array(qid)
     lengths = {"y_true": y_true.shape, "y_score": y_score.shape, "qid": qid.shape}
     if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
         found = ", ".join(f"{name} {shape}" for name, shape in lengths.items())
         raise ValueError(
-            f"y_true, y_score and qid must be flat and of one length, one value a row; got the "
+            f"y_true, y_score and qid must be flat and of one length, one value per row; got the "
             f"shapes {found}."
         )
     if not len(y_true):
@@ -114,8 +147,8 @@ def check_rows(y_true, y_score, qid):
     return y_true, y_score, qid
 
 
-def as_numbers(values, name):
-    """An array of numbers, missing as NaN; booleans and integers stay what they are."""
+def as_numbers(values: Column, name: str) -> NDArray[Any]:
+    """The values as an array of numbers, NaN if missing; booleans and integers keep their type."""
     values = np.asarray(values)
     if values.dtype.kind in "iufb":
         return values
@@ -127,7 +160,7 @@ def as_numbers(values, name):
 
 
 def _check_relevance(y_true):
-    # The sum is NaN or infinite if a value is, in one pass and without a mask.
+    # The sum is NaN or infinite if a value is: one pass, no mask.
     with np.errstate(over="ignore", invalid="ignore"):
         suspect = not np.isfinite(y_true.sum(dtype=float)) or y_true.min() < 0
     if not suspect:

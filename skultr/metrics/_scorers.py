@@ -1,15 +1,21 @@
 """Scorers: objects ``scorer(estimator, X, y)`` that scikit-learn's searches call."""
 
+from __future__ import annotations
+
 import inspect
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from .._log._reader import read
 from .._log._roles import ROLES, is_frame, read_features, role_columns
 from .._log._segments import encode
+from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
     average_precision_score,
     dcg_score,
@@ -18,6 +24,9 @@ from ._ranking import (
     precision_score,
     reciprocal_rank_score,
 )
+
+if TYPE_CHECKING:
+    from .._log._reader import Rows
 
 __all__ = [
     "RankingScorer",
@@ -36,7 +45,7 @@ _METRICS = {
     "precision": precision_score,
     "rr": reciprocal_rank_score,
 }
-#: Requested from scikit-learn by default, so that nobody needs a `set_score_request`.
+#: Requested from scikit-learn by default, so that users need no `set_score_request`.
 _ROLES = ("qid", "relevance", "doc")
 _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 
@@ -44,14 +53,14 @@ _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 class RankingScorer:
     """Scorer: a ranking metric of an estimator's predictions against human annotation.
 
-    The scorer calls ``estimator.predict(X)`` and compares with the role ``relevance`` of X,
-    query by query. Clicks (``y``) are not read. A document counts once, however often the log
-    shows it; documents without annotation (``relevance`` missing) do not count.
+    The scorer compares ``estimator.predict(X)`` with the role ``relevance`` of X, query by query.
+    Clicks (``y``) are not read. A document counts once, however often the log shows it; documents
+    without annotation (``relevance`` missing) do not count.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
-    default (``enable_metadata_routing=True``). Rows with equal features in a query are one
-    document where there is no ``doc``; text columns, such as a bias factor's, tell no documents
-    apart, but columns of numbers do: with bias factors among them, name the documents.
+    default (``enable_metadata_routing=True``). Without ``doc``, rows of a query with equal
+    features are one document. Text columns are ignored in this comparison, numeric columns are
+    not: if X has numeric columns of bias factors, pass ``doc``.
 
     Parameters
     ----------
@@ -63,15 +72,15 @@ class RankingScorer:
         Ranks that count; None for all.
     **options
         Further keywords of that function: ``gain``, ``ties``, ``no_relevant``, ``threshold``,
-        ``max_grade``. Give ``max_grade`` with "err" in a cross-validation: by default each fold
-        takes its own largest grade.
+        ``max_grade``. Pass ``max_grade`` with "err" in a cross-validation, because by default
+        each fold uses its own largest grade.
 
     Raises
     ------
     ValueError
-        When made: if there is no such metric, or it has no such option. When called: if X has
-        no ``relevance`` or no ``qid``, no row is annotated, or rows of one document differ in
-        relevance.
+        By the constructor: if there is no such metric, or it has no such option. When called: if
+        X has no ``relevance`` or no ``qid``, no row is annotated, or rows of one document differ
+        in relevance.
 
     Examples
     --------
@@ -84,7 +93,13 @@ class RankingScorer:
     0.5
     """
 
-    def __init__(self, metric="ndcg", *, k=10, **options):
+    def __init__(
+        self,
+        metric: Literal["ap", "dcg", "err", "ndcg", "precision", "rr"] = "ndcg",
+        *,
+        k: int | None = 10,
+        **options: Any,
+    ) -> None:
         if metric not in _METRICS:
             raise ValueError(f"There is no metric {metric!r}; expected one of {sorted(_METRICS)}.")
         allowed = inspect.signature(_METRICS[metric]).parameters
@@ -103,18 +118,27 @@ class RankingScorer:
         self.k = k
         self.options = options
 
-    def __call__(self, estimator, X, y=None, *, qid=None, relevance=None, doc=None):
+    def __call__(
+        self,
+        estimator: Predictor,
+        X: Table,
+        y: Column | None = None,
+        *,
+        qid: Column | None = None,
+        relevance: Column | None = None,
+        doc: Column | None = None,
+    ) -> float:
         """Mean metric over the queries of X; greater is better.
 
         Parameters
         ----------
         estimator : object
-            With ``predict(X)`` giving a score a row.
+            With a method ``predict(X)`` that returns one score per row.
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : ignored
-            Clicks are no relevance.
+            Clicks are not relevance.
         qid, relevance, doc : array-like of shape (n_rows,), default=None
-            Roles as keywords; they win over columns.
+            Roles as keywords; they take precedence over columns.
 
         Returns
         -------
@@ -139,8 +163,8 @@ class RankingScorer:
             relevance[rows], score[rows], qid=read_rows["qid"][rows], k=self.k, **self.options
         )
 
-    def get_metadata_routing(self):
-        """Request for the roles as keyword metadata.
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Metadata request of the roles, for scikit-learn's routing.
 
         Returns
         -------
@@ -148,20 +172,22 @@ class RankingScorer:
         """
         return request_roles(self, _ROLES)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"RankingScorer({self.metric!r}, k={self.k!r}{options})"
 
 
-def predict_within(estimator, X, qid, doc=None):
-    """Scores of X, by an estimator that may look at ids: of queries, or of documents.
+def predict_within(
+    estimator: Predictor, X: Table, qid: Column | None, doc: Column | None = None
+) -> NDArray[Any]:
+    """Scores of X by an estimator that may request query and document ids.
 
     Parameters
     ----------
     estimator : object
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
     qid, doc : ndarray of shape (n_rows,) or None
-        Ids that X may not hold.
+        Ids, which X need not contain.
     """
     columns = role_columns(X) if is_frame(X) else ()
     ids = {
@@ -173,16 +199,16 @@ def predict_within(estimator, X, qid, doc=None):
     return estimator.predict(X, **{name: ids[name] for name in taken})
 
 
-def request_roles(scorer, names):
-    """Routing of a scorer that wants roles as keyword metadata, whoever has them."""
+def request_roles(scorer: object, names: Iterable[str]) -> MetadataRequest:
+    """Metadata request of a scorer that takes the named roles as keywords."""
     request = MetadataRequest(owner=scorer)
     for name in names:
         request.score.add_request(param=name, alias=True)
     return request
 
 
-def annotated_rows(relevance):
-    """Rows with an annotation; an error if there is none."""
+def annotated_rows(relevance: Floats) -> Ints:
+    """Indices of the annotated rows; an error if there are none."""
     rows = np.flatnonzero(~np.isnan(relevance))
     if not len(rows):
         raise ValueError(
@@ -193,7 +219,7 @@ def annotated_rows(relevance):
     return rows
 
 
-def documents_within_queries(read_rows, X, rows):
+def documents_within_queries(read_rows: Rows, X: Table, rows: Ints) -> Ints:
     """Code of the document of each of the rows; a document of two queries has two codes."""
     features = None if read_rows["doc"] is not None else _dense_features(X)
     code = read_rows.documents(features, rows).code
@@ -208,7 +234,7 @@ def _dense_features(X):
 
 
 def _without_text(X):
-    """A frame without the feature columns that hold text: no model reads them as they are."""
+    """The frame without feature columns of text, which no model reads as they are."""
     frame = nw.from_native(X, eager_only=True)
     text = (nw.String, nw.Categorical, nw.Enum)
     keep = [
@@ -219,15 +245,15 @@ def _without_text(X):
     return frame[:, keep].to_native()
 
 
-def first_of_documents(document, relevance, rows):
-    """The first row of each document, in row order; their relevance must agree."""
+def first_of_documents(document: Ints, relevance: Floats, rows: Ints) -> Ints:
+    """Index of the first row of each document, increasing; its rows must agree in relevance."""
     _, first, code = np.unique(document, return_index=True, return_inverse=True)
     conflict = np.flatnonzero(relevance != relevance[first][code])
     if len(conflict):
         row, other = conflict[0], first[code[conflict[0]]]
         raise ValueError(
             f"Rows {rows[other]} and {rows[row]} show one document of one query with the "
-            f"relevance {relevance[other]:g} and {relevance[row]:g}; expected one annotation a "
+            f"relevance {relevance[other]:g} and {relevance[row]:g}; expected one annotation per "
             "document. If they are different documents, name them in a column 'doc'."
         )
     return np.sort(first)

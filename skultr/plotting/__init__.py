@@ -1,8 +1,8 @@
-"""Pictures: what a click log determines, and what a model made of it.
+"""Plots of what a click log determines and of what a model estimated.
 
-Displays as in scikit-learn: made by ``from_...``, drawn again by ``plot``, with the figure and its
-axes as attributes. They need matplotlib (``pip install "skultr[plot]"``), which is imported when
-a display is drawn.
+Displays as in scikit-learn: created by ``from_...``, drawn again by ``plot``, with the figure and
+its axes as attributes. They need matplotlib (``pip install "skultr[plot]"``), which is imported
+when a display is drawn.
 """
 
 from ._choosing import DebiasednessDisplay

@@ -1,12 +1,20 @@
-"""What all pictures share: axes to draw on, colours, and what is inside a fitted model."""
+"""What all displays share: axes to draw on, colours, and the steps of a fitted model."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from itertools import cycle
+from typing import TYPE_CHECKING, Any, cast
 
-__all__ = ["TRUTH", "colors_of", "make_axes", "palette", "steps_of"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-#: The truth and other givens, apart from the colours of what was learned.
+__all__ = ["TRUTH", "colors_of", "figure_of", "make_axes", "palette", "steps_of"]
+
+#: Colour of the truth and other given values; estimates have the colours below.
 TRUTH = "black"
-#: Methods keep their colour through all pictures of the package and its documentation.
+#: Methods have the same colour in all plots of the package and its documentation.
 _OF_METHODS = {
     "production": "#9aa0a6",
     "naive": "#d1495b",
@@ -26,7 +34,7 @@ _PALETTE = (
 )
 
 
-def make_axes(ax, caller, figsize=None):
+def make_axes(ax: Axes | None, caller: str, figsize: tuple[float, float] | None = None) -> Axes:
     """The axes to draw on: ``ax``, or those of a new figure."""
     try:
         import matplotlib.pyplot as plt
@@ -40,20 +48,25 @@ def make_axes(ax, caller, figsize=None):
     return ax
 
 
-def palette(n):
-    """Colours of ``n`` things, over again where there are more things than colours."""
+def figure_of(ax: Axes) -> Figure:
+    """The figure of the axes (for a type checker it might be a SubFigure)."""
+    return cast("Figure", ax.figure)
+
+
+def palette(n: int) -> list[str]:
+    """``n`` colours; they repeat if there are fewer colours."""
     return [_PALETTE[i % len(_PALETTE)] for i in range(n)]
 
 
-def colors_of(names):
-    """Colour of each named curve: a known method has its own, others take those left."""
+def colors_of(names: Iterable[str]) -> dict[str, str]:
+    """Name of each curve to its colour; a known method has its own, others take the rest."""
     found = {name: _OF_METHODS.get(_method(name)) for name in names}
     left = cycle(color for color in _PALETTE if color not in _OF_METHODS.values())
     return {name: color or next(left) for name, color in found.items()}
 
 
-def steps_of(estimator):
-    """The estimators inside a search and pipelines, the model itself last."""
+def steps_of(estimator: Any) -> list[Any]:
+    """The estimators inside a search and its pipelines; the model itself is last."""
     if hasattr(estimator, "best_estimator_"):
         return steps_of(estimator.best_estimator_)
     if hasattr(estimator, "steps"):

@@ -1,30 +1,42 @@
-"""Scores of a model against where the logging policy put the documents."""
+"""Scores of a model against the logged positions of the documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 
+from .._typing import Column, Frame, Predictor, RandomState
 from ..metrics._click_scorers import annotated_documents
 from ..metrics._dependence import cmip_score
-from ._axes import make_axes
+from ._axes import figure_of, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 __all__ = ["DebiasednessDisplay"]
 
-#: A line has this many points at most, each the mean of at least as many documents as below.
+#: A line has at most so many points, and each is the mean of at least so many documents.
 _N_POINTS, _FEWEST = 8, 10
 
 
 class DebiasednessDisplay:
-    """What a model thinks of documents, against where the logging policy put them, by grade.
+    """Scores of a model against the logged positions of the documents, by grade.
 
-    Of a model that is debiased, the cloud of each grade is flat: among documents that deserve
-    the same, it makes no difference where the old ranker put them. Lines that fall show scores
-    that copy the old ranking, and so does a large CMIP in the title. Make it with
-    :meth:`from_estimator` or :meth:`from_predictions`.
+    If a model is debiased, the cloud of each grade is flat: among documents of equal relevance,
+    the score does not depend on where the old ranker put them. Falling lines, or a large CMIP in
+    the title, show scores that copy the old ranking. Create it with :meth:`from_estimator` or
+    :meth:`from_predictions`.
 
     Parameters
     ----------
     documents : DataFrame
-        One row a document: ``score``, ``logged`` and ``grade``.
+        One row per document: ``score``, ``logged`` and ``grade``.
     cmip : float
         Conditional mutual information of ``score`` and ``logged`` given ``grade``.
 
@@ -35,16 +47,16 @@ class DebiasednessDisplay:
     points_ : dict of grade to matplotlib.collections.PathCollection
         The documents of each grade.
     lines_ : dict of grade to matplotlib.lines.Line2D
-        Their mean score along the logged positions; of grades with some documents only.
+        Mean score against logged position, for each grade with at least 20 documents.
 
     See Also
     --------
-    skultr.metrics.cmip_score : The number.
-    skultr.metrics.CMIPScorer : The number as a scorer, for searches.
+    skultr.metrics.cmip_score : CMIP, with standard error and p-value.
+    skultr.metrics.CMIPScorer : CMIP as a scorer, for searches.
 
     Notes
     -----
-    Flat clouds do not make a good model: random scores have them too. Look at nDCG beside it.
+    Flat clouds do not imply a good model: random scores have them too. Check nDCG as well.
 
     References
     ----------
@@ -64,44 +76,49 @@ class DebiasednessDisplay:
     True
     """
 
-    def __init__(self, documents, *, cmip):
+    ax_: Axes
+    figure_: Figure
+    points_: dict[Any, PathCollection]
+    lines_: dict[Any, Line2D]
+
+    def __init__(self, documents: pd.DataFrame, *, cmip: float) -> None:
         self.documents = documents
         self.cmip = cmip
 
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
+        estimator: Predictor,
+        X: Frame,
         *,
-        logging=None,
-        cmip_estimator="classifier",
-        random_state=0,
-        ax=None,
-        **plot_params,
-    ):
-        """Draw what a fitted ranker or click model thinks of the documents of a log.
+        logging: str | None = None,
+        cmip_estimator: Literal["classifier", "knn"] = "classifier",
+        random_state: RandomState = 0,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
+        """Draw the scores of a fitted ranker or click model for the documents of a log.
 
         Parameters
         ----------
         estimator : fitted ranker or click model
-            With ``predict(X)`` giving a score a row.
+            With a method ``predict(X)`` that returns one score per row.
         X : frame of shape (n_rows, n_columns)
             A click log with the roles ``qid``, ``position`` and ``relevance``, which may be
             missing in some rows. Annotated documents (``doc``, or equal features in a query)
-            count once, at their mean position over the ``impressions`` of all their rows, as for
-            :class:`~skultr.metrics.CMIPScorer`. Those that were never shown are left out.
+            are drawn once, at their mean position weighted by the ``impressions`` of their rows,
+            as for :class:`~skultr.metrics.CMIPScorer`. Documents never shown are left out.
         logging : str, default=None
-            Column of X with the logging policy's own score of the document, in place of its
+            Column of X with the score of the document by the logging policy, instead of its
             position.
         cmip_estimator : {"classifier", "knn"}, default="classifier"
-            As ``estimator`` of :func:`skultr.metrics.cmip_score`.
+            The ``estimator`` of :func:`skultr.metrics.cmip_score`.
         random_state : int, RandomState instance or None, default=0
-            Of the estimate of CMIP.
+            Seed of the estimate of CMIP.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         **plot_params
-            For :meth:`plot`.
+            Passed to :meth:`plot`.
 
         Returns
         -------
@@ -110,10 +127,10 @@ class DebiasednessDisplay:
         Raises
         ------
         ValueError
-            As :class:`~skultr.metrics.CMIPScorer`: if X lacks a role or the column, no document
-            that was shown is annotated, or no two documents share a grade.
+            If X lacks a role or the column, no shown document is annotated, or no two documents
+            share a grade.
         """
-        owner = cls(None, cmip=None)  # errors tell who needs the role
+        owner = cls(pd.DataFrame(), cmip=np.nan)  # errors name its class
         if logging is not None:
             plot_params.setdefault("logging_name", logging)
         return cls.from_predictions(
@@ -127,15 +144,15 @@ class DebiasednessDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y_pred,
-        y_logging,
-        y_true,
+        y_pred: Column,
+        y_logging: Column,
+        y_true: Column,
         *,
-        cmip_estimator="classifier",
-        random_state=0,
-        ax=None,
-        **plot_params,
-    ):
+        cmip_estimator: Literal["classifier", "knn"] = "classifier",
+        random_state: RandomState = 0,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
         """Draw scores of documents.
 
         Parameters
@@ -149,9 +166,9 @@ class DebiasednessDisplay:
         cmip_estimator, random_state
             As in :meth:`from_estimator`.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         **plot_params
-            For :meth:`plot`.
+            Passed to :meth:`plot`.
 
         Returns
         -------
@@ -160,7 +177,7 @@ class DebiasednessDisplay:
         Raises
         ------
         ValueError
-            As :func:`skultr.metrics.cmip_score`.
+            For the same reasons as :func:`skultr.metrics.cmip_score`.
         """
         cmip = cmip_score(
             y_pred, y_logging, y_true, estimator=cmip_estimator, random_state=random_state
@@ -171,26 +188,26 @@ class DebiasednessDisplay:
 
     def plot(
         self,
-        ax=None,
+        ax: Axes | None = None,
         *,
-        name=None,
-        logging_name="mean logged position",
-        cmap="viridis",
-        s=9,
-        alpha=0.35,
-    ):
-        """Draw.
+        name: str | None = None,
+        logging_name: str = "mean logged position",
+        cmap: str | Colormap = "viridis",
+        s: float = 9,
+        alpha: float = 0.35,
+    ) -> Self:
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         name : str, default=None
-            Of the model, for the title.
+            Name of the model, for the title.
         logging_name : str, default="mean logged position"
-            What the logging policy is told by, below the horizontal axis.
+            Label of the horizontal axis.
         cmap : str or matplotlib colormap, default="viridis"
-            Of the grades.
+            Colours of the grades.
         s, alpha : float
             Size and opacity of the documents.
 
@@ -199,10 +216,10 @@ class DebiasednessDisplay:
         display : DebiasednessDisplay
         """
         self.ax_ = make_axes(ax, "DebiasednessDisplay", (5.2, 4.2))
-        self.figure_ = self.ax_.figure
+        self.figure_ = figure_of(self.ax_)
         grades = np.unique(self.documents["grade"])
         self.points_, self.lines_ = {}, {}
-        # The best grade on top, and no colour as light as paper.
+        # The best grade is drawn last, on top.
         for grade, color in zip(grades, _colors(cmap, len(grades)), strict=True):
             of = self.documents[self.documents["grade"] == grade]
             self.points_[grade] = self.ax_.scatter(
@@ -222,7 +239,7 @@ class DebiasednessDisplay:
 
 
 def _means_along(x, y):
-    """Means of y and x in groups of as many documents, in the order of x."""
+    """Means of x and y in groups of equally many documents, by increasing x; shape (2, n)."""
     order = np.argsort(x, kind="stable")
     groups = np.array_split(order, min(_N_POINTS, len(x) // _FEWEST))
     return np.array([[x[g].mean(), y[g].mean()] for g in groups]).T

@@ -1,32 +1,44 @@
 """Relevance embeddings of documents, with the observation embeddings and base vectors."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._roles import read_role
-from ._axes import TRUTH, make_axes
+from .._typing import ArrayLike, Column, Predictor, Table
+from ._axes import TRUTH, figure_of, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
 
 __all__ = ["EmbeddingDisplay"]
 
-#: Values of relevance above which each does not get a colour of its own.
+#: Up to this number of values of relevance, each has a colour of its own.
 _MAX_GRADES = 10
-#: Bias factors above which their names would hide each other.
+#: Up to this number of bias factors, their names are written.
 _MAX_NAMED = 20
-#: Directions of observation embeddings that are this much shorter than the longest are noise.
+#: Directions with a singular value below this share of the largest are noise.
 _NEGLIGIBLE = 1e-5
-#: Share of the picture's half width that the longest arrow takes.
+#: Length of the longest arrow, as a share of the half width of the plot.
 _REACH = 0.9
 _ARROWS = "#b23a48"
 
 
 class EmbeddingDisplay:
-    """What a model of vectors learned: documents, bias factors and base vectors in one space.
+    """Embeddings of a vectorization model: documents, bias factors and base vectors in one space.
 
-    Documents are points, coloured by relevance, with a large dot at the mean of each grade; bias
-    factors are arrows, and black dots are the base vectors that the queries are ranked along.
-    Under a bias factor documents are clicked in the order in which they lie along its arrow, and
-    more unequally so the longer it is. Make it with :meth:`from_estimator`.
+    Documents are points, coloured by relevance, with a large dot at the mean of each grade. Bias
+    factors are arrows. Black dots are the base vectors, along which the queries are ranked. Under
+    a bias factor, the click rate of a document increases along the arrow, and the more steeply
+    the longer the arrow is. Create it with :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -45,14 +57,14 @@ class EmbeddingDisplay:
     points_ : matplotlib.collections.PathCollection
         The documents.
     means_ : matplotlib.collections.PathCollection or None
-        The mean of each grade; None above 10 grades.
+        The mean of each grade; None for more than 10 grades.
     base_points_ : matplotlib.collections.PathCollection
         The base vectors.
     arrows_ : dict of bias factor to matplotlib.text.Annotation
     text_ : list of matplotlib.text.Text
-        The names of the bias factors, empty where there are too many.
+        The names of the bias factors; empty if there are too many.
     arrow_scale_ : float
-        What observation embeddings and base vectors are multiplied by to be drawn.
+        Factor by which observation embeddings and base vectors are multiplied in the plot.
 
     See Also
     --------
@@ -61,18 +73,19 @@ class EmbeddingDisplay:
 
     Notes
     -----
-    Embeddings are determined up to an invertible linear map, so that axes as learned mean
-    nothing. :meth:`from_estimator` draws the products of the two, which are determined, on axes
-    that follow from them:
+    Embeddings are determined up to an invertible linear map only, so that the learned axes have no
+    meaning. :meth:`from_estimator` uses axes that follow from the products of the two embeddings,
+    which are determined:
 
     - Observation embeddings have second moment one in each direction. The distance of two
       documents is then the root mean square difference of their products over bias factors.
-    - Only differences between documents of a list decide who is clicked, so the mean document is
-      the origin.
-    - The first axis is along the mean base vector: further right is ranked higher. The others
-      are the principal axes of the documents in what is left, that of most spread first.
+    - Only differences between documents of a list affect clicks, so the mean document is the
+      origin.
+    - The first axis is along the mean base vector: documents further right are ranked higher. The
+      others are the principal axes of the documents in the orthogonal complement, by decreasing
+      spread.
 
-    With the default ``link="logit"`` products are logarithms of click rates.
+    With the default ``link="logit"``, products are logarithms of click rates.
 
     References
     ----------
@@ -95,15 +108,40 @@ class EmbeddingDisplay:
     ['1', '2']
     """
 
-    def __init__(self, *, relevance_embedding, observation_embedding, base_vectors, relevance):
+    ax_: Axes
+    figure_: Figure
+    points_: PathCollection
+    means_: PathCollection | None
+    base_points_: PathCollection
+    arrows_: dict[Any, Annotation]
+    text_: list[Annotation]
+    arrow_scale_: float
+
+    def __init__(
+        self,
+        *,
+        relevance_embedding: ArrayLike,
+        observation_embedding: pd.DataFrame,
+        base_vectors: pd.DataFrame,
+        relevance: ArrayLike,
+    ) -> None:
         self.relevance_embedding = relevance_embedding
         self.observation_embedding = observation_embedding
         self.base_vectors = base_vectors
         self.relevance = relevance
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, relevance=None, qid=None, ax=None, cmap="viridis"):
-        """Draw what a fitted ranker makes of documents.
+    def from_estimator(
+        cls,
+        estimator: Predictor,
+        X: Table,
+        *,
+        relevance: Column | None = None,
+        qid: Column | None = None,
+        ax: Axes | None = None,
+        cmap: str | Colormap = "viridis",
+    ) -> Self:
+        """Draw the embeddings of a fitted ranker.
 
         Parameters
         ----------
@@ -130,7 +168,7 @@ class EmbeddingDisplay:
         TypeError
             If the ranker has no embeddings.
         ValueError
-            If grades are absent or not as many as documents.
+            If grades are absent or their number is not that of the documents.
         """
         relevance = _read_relevance(X, relevance)
         qid = read_role(X, "qid", qid)
@@ -148,18 +186,19 @@ class EmbeddingDisplay:
             relevance=relevance,
         ).plot(ax, cmap=cmap)
 
-    def plot(self, ax=None, *, cmap="viridis"):
-        """Draw.
+    def plot(self, ax: Axes | None = None, *, cmap: str | Colormap = "viridis") -> Self:
+        """Draw the display.
 
-        One axis is drawn as a line, with the documents at the height of their relevance and the
-        bias factors below; of three or more the first two are drawn, and labels say so.
+        With one dimension, the vertical axis shows the relevance of the documents, with the bias
+        factors below. With three or more dimensions, the first two axes are drawn, and the labels
+        say so.
 
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         cmap : str or matplotlib colormap, default="viridis"
-            Of relevance, low to high.
+            Colours of relevance, from low to high.
 
         Returns
         -------
@@ -177,7 +216,7 @@ class EmbeddingDisplay:
             documents, self.arrow_scale_ * factors, self.arrow_scale_ * bases, relevance
         )
         self.ax_ = make_axes(ax, "EmbeddingDisplay", (6.8, 5.2))
-        self.figure_ = self.ax_.figure
+        self.figure_ = figure_of(self.ax_)
         self._draw_documents(documents, relevance, cmap)
         self._draw_arrows(tails, tips)
         self.base_points_ = self.ax_.scatter(
@@ -189,7 +228,7 @@ class EmbeddingDisplay:
     def _draw_documents(self, documents, relevance, cmap):
         grades, codes = np.unique(relevance, return_inverse=True)
         colors, norm, ticks = _colors(grades, cmap)
-        # The best documents are the fewest: drawn last, they are not hidden.
+        # The best documents are the fewest, and are drawn last so that they are not hidden.
         order = np.argsort(relevance, kind="stable")
         style = {"cmap": colors, "norm": norm, "rasterized": True, "linewidths": 0}
         size = float(np.clip(900 / np.sqrt(len(order)), 3, 25))
@@ -226,12 +265,12 @@ class EmbeddingDisplay:
             )
             if len(names) <= _MAX_NAMED:
                 self.text_.append(self._write_name(name, tail, tip))
-        # Annotations take no part in the limits of the axes, nor in the legend.
+        # matplotlib ignores annotations for the limits of the axes and for the legend.
         self.ax_.update_datalim(np.vstack([tails, tips]))
         self.ax_.plot([], [], color=_ARROWS, label=f"observation × {self.arrow_scale_:.2g}")
 
     def _write_name(self, name, tail, tip):
-        """Beyond the arrow's tip, on a halo, because documents and other names lie there."""
+        """The name beyond the tip of its arrow, outlined in white to stay readable."""
         from matplotlib.patheffects import withStroke
 
         x, y = tip - tail
@@ -265,16 +304,16 @@ class EmbeddingDisplay:
         self.ax_.legend(frameon=False, fontsize=9, loc="best")
 
     def _share_of_second(self):
-        """What the second axis has of the spread that is left beside the first."""
+        """Share of the second axis in the variance of all axes except the first."""
         spread = np.var(self.relevance_embedding, axis=0)[1:]
         return spread[0] / (spread.sum() or 1.0)
 
 
 # --------------------------------------------------------------------------------------
-# Where things are drawn
+# Places in the plot
 # --------------------------------------------------------------------------------------
 def _scale(documents, factors):
-    """Brings the longest observation embedding near the outermost documents."""
+    """Factor that makes the longest arrow reach near the outermost documents."""
     reach = np.quantile(np.linalg.norm(documents, axis=1), 0.98)
     longest = np.linalg.norm(factors, axis=1).max()
     return float(_REACH * reach / longest) if reach and longest else 1.0
@@ -286,7 +325,7 @@ def _in_the_plane(documents, factors, bases, relevance):
 
 
 def _beside_each_other(documents, factors, bases, relevance):
-    """One axis: documents at the height of their relevance, below them a row a bias factor."""
+    """Places for one dimension: documents by relevance, one line per bias factor below them."""
     step = (np.ptp(relevance) or 1.0) / 16
     jitter = np.random.default_rng(0).uniform(-step, step, len(relevance))
     rows = relevance.min() - step * np.arange(3, 3 + len(factors))
@@ -300,7 +339,7 @@ def _beside_each_other(documents, factors, bases, relevance):
 
 
 def _colors(grades, cmap):
-    """Colour map, norm and ticks: a colour of its own for each of a few grades."""
+    """Colour map, norm and ticks; few grades have one colour each."""
     from matplotlib import colormaps
     from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
 
@@ -320,27 +359,27 @@ def _second_label(n_axes, share):
 
 
 # --------------------------------------------------------------------------------------
-# Embeddings on axes that do not depend on how they were learned
+# Embeddings on axes that are determined
 # --------------------------------------------------------------------------------------
 def _canonical(documents, factors, bases):
-    """The same products in the coordinates that the Notes of the class describe."""
+    """The embeddings in the coordinates of the class's Notes, with the same products."""
     documents, bases = np.asarray(documents, dtype=float), np.asarray(bases, dtype=float)
     left, size, right = np.linalg.svd(factors, full_matrices=False)
-    told = size > _NEGLIGIBLE * size[0]
-    size, right = size[told] / np.sqrt(len(factors)), right[told]
-    factors = left[:, told] * np.sqrt(len(factors))
+    kept = size > _NEGLIGIBLE * size[0]
+    size, right = size[kept] / np.sqrt(len(factors)), right[kept]
+    factors = left[:, kept] * np.sqrt(len(factors))
     documents = (documents - documents.mean(axis=0)) @ right.T * size
     bases = bases @ right.T / size
     turn = _rotation(documents, bases.mean(axis=0))
     factors, bases, documents = factors @ turn, bases @ turn, documents @ turn
-    # The first bias factor points up, so that the picture has one upright.
+    # The first bias factor points up, which fixes the sign of every axis.
     upright = np.where(factors[0] < 0, -1.0, 1.0)
     upright[0] = 1.0
     return documents * upright, factors * upright, bases * upright
 
 
 def _rotation(documents, first):
-    """Orthonormal columns: along ``first``, then the principal axes of what is left."""
+    """Orthonormal columns: ``first``, then the principal axes of its orthogonal complement."""
     n_axes = len(first)
     length = np.linalg.norm(first)
     first = first / length if length else np.eye(n_axes)[0]
@@ -350,14 +389,14 @@ def _rotation(documents, first):
 
 
 # --------------------------------------------------------------------------------------
-# What the user gave
+# Input
 # --------------------------------------------------------------------------------------
 def _read_relevance(X, relevance):
     relevance = read_role(X, "relevance", relevance)
     if relevance is None:
         raise ValueError(
-            "The picture colours documents by relevance, but X has no column 'relevance' and no "
-            "relevance= was passed. Pass a grade for each row of X."
+            "Documents are coloured by relevance, but X has no column 'relevance' and no "
+            "relevance= was passed. Pass one grade per row of X."
         )
     missing = int(np.isnan(relevance).sum())
     if missing:
@@ -368,7 +407,7 @@ def _read_relevance(X, relevance):
 
 
 def _model_and_input(estimator, X):
-    """The model inside a search and a pipeline, and what it gets for X."""
+    """The model inside a search and a pipeline, and X as the steps before it transform it."""
     estimator = getattr(estimator, "best_estimator_", estimator)
     if hasattr(estimator, "steps"):
         if len(estimator.steps) > 1:

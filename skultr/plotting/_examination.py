@@ -1,43 +1,53 @@
-"""Estimated examination of bias factors, against the truth where it is known."""
+"""Estimated examination of bias factors, and the true one if it is known."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from ._axes import TRUTH, colors_of, make_axes, steps_of
+from .._typing import ArrayLike
+from ._axes import TRUTH, colors_of, figure_of, make_axes, steps_of
 from ._user_curves import draw_interval, draw_user_curves, is_of_users, read_truth_of_users
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 __all__ = ["ExaminationDisplay"]
 
-#: Above this number of bias factors, one tick a factor cannot be read.
+#: Up to this number of bias factors, examination is drawn as curves with one tick per factor.
 _MAX_CURVE = 60
 _MARKERS = "osD^vP"
 
 
 class ExaminationDisplay:
-    """Curves of the examination that models estimated, with intervals, against the truth.
+    """Curves of the examination that models estimated, with intervals and the truth.
 
-    Make it with :meth:`from_estimator` or :meth:`from_estimators`.
+    Create it with :meth:`from_estimator` or :meth:`from_estimators`.
 
     Parameters
     ----------
     tables : dict of str to DataFrame
-        By name of the model: a table like ``examination_``, indexed by bias factor, with the
-        column ``examination`` and perhaps ``standard_error``, that of its logarithm. Or a single
-        table that is indexed by user and bias factor.
+        Name of the model to a table like ``examination_``: indexed by bias factor, with the
+        column ``examination`` and optionally ``standard_error``, that of the logarithm of
+        examination. A single table may be indexed by user and bias factor.
     truth : Series or DataFrame, default=None
-        True examination, indexed by bias factor; of users a frame of users by bias factors.
+        True examination, indexed by bias factor; for users a frame of users by bias factors.
 
     Attributes
     ----------
     ax_ : matplotlib.axes.Axes
     figure_ : matplotlib.figure.Figure
     lines_ : dict of str to matplotlib.lines.Line2D
-        The curve (or points) of each model; of each user, where users have curves of their own.
+        The curve (or points) of each model, or of each user if users have their own curves.
     truth_line_ : matplotlib.lines.Line2D, matplotlib.collections.LineCollection or None
 
     See Also
@@ -57,31 +67,46 @@ class ExaminationDisplay:
     array([1.  , 0.52, 0.35])
     """
 
-    def __init__(self, *, tables, truth=None):
+    ax_: Axes
+    figure_: Figure
+    lines_: dict[Any, Line2D]
+    truth_line_: Line2D | LineCollection | None
+
+    def __init__(
+        self, *, tables: Mapping[str, pd.DataFrame], truth: pd.Series | pd.DataFrame | None = None
+    ) -> None:
         self.tables = tables
         self.truth = truth
 
     @classmethod
-    def from_estimator(cls, estimator, *, truth=None, name=None, ax=None, **plot_params):
+    def from_estimator(
+        cls,
+        estimator: object,
+        *,
+        truth: ArrayLike | Mapping[Any, float] | pd.Series | pd.DataFrame | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
         """Draw the examination that one fitted model estimated.
 
         Parameters
         ----------
         estimator : fitted estimator with ``examination_``, or DataFrame
             A ranker or propensity estimator, a pipeline that ends in one, a search over one; or
-            the table itself. With an ``IdentifiabilityRepair`` in the pipeline, its codes are
-            drawn as the bias factors that they stand for. Where users have curves of their own,
-            each gets a line; of ``UserClusters``, each cluster.
+            the table itself. If the pipeline has an ``IdentifiabilityRepair``, its codes are
+            replaced by the original bias factors. If users have their own curves, each user has a
+            line; for ``UserClusters``, each cluster.
         truth : array-like, mapping, Series or DataFrame, default=None
-            True examination: of positions 1, 2, ..., or by bias factor. Of users, an array of
+            True examination of positions 1, 2, ..., or by bias factor. For users, an array of
             shape (n_users, n_positions) whose row u belongs to user u, a frame of users by bias
-            factors, or a Series by both; it is scaled by one number to the estimates.
+            factors, or a Series by both; it is multiplied by one number to match the estimates.
         name : str, default=None
-            In the legend; by default the name of the class.
+            Name in the legend; by default that of the class.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         **plot_params
-            For :meth:`plot`.
+            Passed to :meth:`plot`.
 
         Returns
         -------
@@ -93,20 +118,27 @@ class ExaminationDisplay:
         return cls.from_estimators({name: table}, truth=truth, ax=ax, **plot_params)
 
     @classmethod
-    def from_estimators(cls, estimators, *, truth=None, ax=None, **plot_params):
+    def from_estimators(
+        cls,
+        estimators: Mapping[str, object],
+        *,
+        truth: ArrayLike | Mapping[Any, float] | pd.Series | pd.DataFrame | None = None,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
         """Draw the examination that several fitted models estimated.
 
         Parameters
         ----------
         estimators : dict of str to estimator or DataFrame
-            By name; each as in :meth:`from_estimator`. Curves of users need a picture of their
-            own: then there is one model.
+            Name to model; each as in :meth:`from_estimator`. A model with curves of users must be
+            the only one.
         truth : array-like of shape (n_positions,), mapping or Series, default=None
-            True examination: of positions 1, 2, ..., or by bias factor.
+            True examination of positions 1, 2, ..., or by bias factor.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         **plot_params
-            For :meth:`plot`.
+            Passed to :meth:`plot`.
 
         Returns
         -------
@@ -117,8 +149,8 @@ class ExaminationDisplay:
         TypeError
             If a model has no ``examination_``.
         ValueError
-            If there is no model, or models or truth have no bias factor in common, or several
-            models have curves of users.
+            If there is no model, if models and truth have no bias factor in common, or if one of
+            several models has curves of users.
         """
         if not isinstance(estimators, Mapping) or not estimators:
             raise ValueError(
@@ -129,8 +161,8 @@ class ExaminationDisplay:
         of_users = [name for name, table in tables.items() if is_of_users(table)]
         if of_users and len(tables) > 1:
             raise ValueError(
-                f"{of_users[0]!r} has a curve for each user; expected it alone, got {len(tables)} "
-                "models. Draw each on axes of its own (ax=...)."
+                f"{of_users[0]!r} has one curve per user; expected it alone, got {len(tables)} "
+                "models. Draw each model on its own axes (ax=...)."
             )
         if of_users:
             truth = read_truth_of_users(truth, tables[of_users[0]])
@@ -138,22 +170,23 @@ class ExaminationDisplay:
             truth = _read_truth(truth, tables)
         return cls(tables=tables, truth=truth).plot(ax, **plot_params)
 
-    def plot(self, ax=None, *, confidence=0.95):
-        """Draw.
+    def plot(self, ax: Axes | None = None, *, confidence: float = 0.95) -> Self:
+        """Draw the display.
 
-        Up to 60 bias factors are curves, relative to the first factor that all have in common
-        (click models know examination up to one factor only). More are points: the estimate
-        against the truth, scaled to it; or, without a truth, the estimates in falling order.
+        With up to 60 bias factors, curves relative to the first factor that all models have in
+        common (click models determine examination up to one factor only). With more, points: the
+        estimates, scaled to the truth, against the truth; or, without a truth, the estimates in
+        decreasing order.
 
-        Users have a line each, coloured by how far down they look. Up to 20 are named at the
-        ends of their lines and have intervals.
+        Each user has a line, coloured by the mean position examined. Up to 20 users are named at
+        the ends of their lines and have intervals.
 
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         confidence : float in (0, 1), default=0.95
-            Of the intervals, which are drawn around curves where standard errors are known.
+            Level of the intervals, which are drawn where standard errors are known.
 
         Returns
         -------
@@ -163,7 +196,7 @@ class ExaminationDisplay:
             raise ValueError(f"confidence must be a number between 0 and 1, got {confidence!r}.")
         quantile = float(ndtri((1 + confidence) / 2))
         self.ax_ = make_axes(ax, "ExaminationDisplay", (6.4, 4.4))
-        self.figure_ = self.ax_.figure
+        self.figure_ = figure_of(self.ax_)
         self.ax_.spines[["top", "right"]].set_visible(False)
         first, *_ = self.tables.values()
         if is_of_users(first):
@@ -174,7 +207,7 @@ class ExaminationDisplay:
             return self
         self._plot_models(quantile)
         for handle in self.ax_.legend(frameon=False).legend_handles:
-            # Points of a cloud are too small and pale to be told apart here.
+            # The markers of a cloud are too small and pale to be recognised in a legend.
             handle.set(alpha=1, markersize=6)
         return self
 
@@ -213,11 +246,11 @@ class ExaminationDisplay:
             (self.truth_line_,) = self.ax_.plot(place[given.index], given, **style)
             top = max(top, given.max())
         self._label_factors(place, reference)
-        # One wild interval must not flatten the curves that it belongs to.
+        # One huge interval must not flatten the curves.
         self.ax_.set_ylim(0, 1.06 * min(top, 3.0 if top > 3 else top))
 
     def _plot_interval(self, name, index, x, relative, quantile, color):
-        """Band around a curve; returns how high it reaches."""
+        """Draw the interval of a curve; returns its upper end."""
         table = self.tables[name]
         if "standard_error" not in table:
             return 0.0
@@ -226,7 +259,7 @@ class ExaminationDisplay:
         return draw_interval(self.ax_, x, relative, error, quantile, color)
 
     def _mark_unknown(self, x, y, color):
-        """Hollow points: nothing links these factors with the first; their height says nothing."""
+        """Hollow points for factors that are not connected with the first; any value fits them."""
         if len(x):
             labels = [line.get_label() for line in self.ax_.lines]
             style = {"linestyle": "", "marker": "o", "color": color, "markerfacecolor": "white"}
@@ -257,7 +290,7 @@ class ExaminationDisplay:
             usable = (known > 0) & (estimate > 0)
             known, estimate = known[usable], estimate[usable]
             shift = np.log(known) - np.log(estimate)
-            # The median: some factors are off by orders of magnitude, and must not move the rest.
+            # The median, because some factors are off by orders of magnitude.
             estimate = estimate * np.exp(shift.median())
             label = f"{name} (correlation of logs {_correlation(known, estimate):.2f})"
             self.lines_[name] = self._plot_points(known, estimate, colors[name], label)
@@ -285,7 +318,7 @@ class ExaminationDisplay:
         )
 
     def _plot_points(self, x, y, color, label):
-        # Rasterised and see-through: 50,000 points are a cloud, and a PDF stays small.
+        # Rasterised and transparent: 50,000 points overlap, and a PDF stays small.
         size = float(np.clip(60 / np.sqrt(len(x)), 1.0, 5.0))
         alpha = float(np.clip(300 / len(x), 0.08, 0.7))
         style = {"linestyle": "", "marker": "o", "markersize": size, "markeredgewidth": 0}
@@ -296,10 +329,10 @@ class ExaminationDisplay:
 
 
 # --------------------------------------------------------------------------------------
-# What the user gave
+# Input
 # --------------------------------------------------------------------------------------
 def _by_factor(table, steps):
-    """The table by the bias factors of the log, where a step before the model coded them anew."""
+    """The table indexed by the bias factors of the log, if an earlier step recoded them."""
     for step in steps:
         factors = getattr(step, "factors_", None)
         if isinstance(factors, pd.DataFrame) and "code" in factors and len(factors):
@@ -338,36 +371,36 @@ def _read_truth(truth, tables):
     if truth is None:
         return None
     if isinstance(truth, Mapping | pd.Series):
-        # Tuples as they are in the tables, not as levels of an index.
+        # Tuples stay tuples, as in the tables, instead of becoming a MultiIndex.
         factors = pd.Index(list(truth.keys()), tupleize_cols=False)
         return pd.Series([float(value) for _, value in truth.items()], index=factors)
     truth = np.asarray(truth, dtype=float)
     if truth.ndim != 1:
         raise ValueError(
-            f"truth has the shape {truth.shape}; expected one examination a position, or a "
+            f"truth has the shape {truth.shape}; expected one examination per position, or a "
             "mapping or Series by bias factor."
         )
     for name, table in tables.items():
         if 0 in table.index:
-            # Codes count from 0: position 1 would be compared with the second factor.
+            # Codes count from 0, so that position 1 would be compared with the second factor.
             raise ValueError(
-                f"truth is an array, so it belongs to the positions 1, 2, ..., but {name!r} knows "
-                "a bias factor 0: these are codes. Pass the pipeline with the "
-                "IdentifiabilityRepair that wrote them, or a Series of the truth by code."
+                f"truth is an array, hence of positions 1, 2, ..., but {name!r} has a bias factor "
+                "0: these are codes. Pass the pipeline with the IdentifiabilityRepair that wrote "
+                "them, or a Series of the truth by code."
             )
     return pd.Series(truth, index=np.arange(1, len(truth) + 1))
 
 
 def _common_factors(curves):
-    """Bias factors that all curves know and that are examined at all, sorted."""
+    """Bias factors with an examination above 0 in all curves, sorted."""
     common = curves[0].index
     for curve in curves:
         common = common.intersection(curve.index[curve.to_numpy(dtype=float) > 0])
     if not len(common):
         raise ValueError(
             "No bias factor has an examination above 0 in every table (and the truth), so that "
-            "there is nothing to compare them by. A truth that is an array belongs to the "
-            "positions 1, 2, ...; pass a Series with the index of examination_ for other factors."
+            "they cannot be compared. A truth that is an array is that of positions 1, 2, ...; "
+            "pass a Series with the index of examination_ for other factors."
         )
     return common.sort_values()
 
@@ -381,7 +414,7 @@ def _are_positions(index):
 
 
 def _places(factors):
-    """Place of each factor on the axis: a number is its own, other values stand side by side."""
+    """Coordinate of each factor: its value if factors are numbers, else 0, 1, 2, ..."""
     return pd.Series(factors if _is_numeric(factors) else np.arange(len(factors)), index=factors)
 
 

@@ -1,50 +1,62 @@
-"""The identifiability graph as a picture: islands of bias factors."""
+"""Plot of the identifiability graph: its components of bias factors."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
+from .._typing import ArrayLike, Column, Frame
 from ..identifiability._graph import IdentifiabilityGraph
-from ._axes import make_axes, palette
+from ._axes import figure_of, make_axes, palette
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..simulation import SimulatedLog
 
 __all__ = ["IdentifiabilityDisplay"]
 
-#: Above this number of bias factors, they cannot be drawn one by one.
+#: Up to this number of bias factors, they are drawn one by one.
 _MAX_NODES = 60
-#: Of many components: how many are shown by themselves, and the sizes that class the others.
+#: Up to the first number of components each has a bar. Of more, the second number of components
+#: has bars, and the others are grouped by number of factors.
 _MAX_OWN, _N_TOP = 8, 5
 _SIZE_CLASSES = (1, 2, 10, 100, 1_000, np.inf)
-#: A factor of the 95 % interval of an examination ratio from which on a link is called weak.
+#: A link is weak if the 95 % interval of the examination ratio spans at least this factor.
 _WEAK = 2.0
-#: In units of the distance between neighbouring factors: their radius, and a letter's width.
+#: Radius of a factor and width of a letter, in units of the distance of neighbouring factors.
 _RADIUS, _LETTER = 0.31, 0.22
 
 
 class IdentifiabilityDisplay:
-    """Which bias factors a click log links, as islands: relevance needs a single one.
+    """Components of the bias factors of a click log; relevance needs a single one.
 
-    Make it with :meth:`from_log` or :meth:`from_graph`. Up to 60 bias factors are drawn one by
-    one, each component an island, with lines between factors that share documents. More are
-    drawn as bars: the largest components, and the others classed by size, with their shares of
-    the impressions and of the factors.
+    Create it with :meth:`from_log` or :meth:`from_graph`. Up to 60 bias factors are drawn one by
+    one, each component as a ring, with lines between factors that share documents. More are drawn
+    as bars: the largest components, and the others grouped by size, with their shares of the
+    impressions and of the factors.
 
     Parameters
     ----------
     names : sequence of str of length n_factors
-        What to call each bias factor.
+        Name of each bias factor.
     labels : array-like of shape (n_factors,), int
         Component of each factor, the largest first.
     components : DataFrame of shape (n_components, n_columns)
-        With the columns ``n_factors`` and ``impressions_share``.
+        Columns ``n_factors`` and ``impressions_share``.
     links : DataFrame, default=None
         Pairs of factors that share documents: codes ``factor_a`` and ``factor_b``, and
-        ``n_documents``. Drawn where factors are drawn one by one.
+        ``n_documents``. Drawn if factors are drawn one by one.
     weak_links : DataFrame, default=None
-        Codes ``factor_a`` and ``factor_b``, and ``standard_error`` of the logarithm of the ratio
-        of their examination. Those whose 95 % interval spans a factor of 2 or more to either
-        side are drawn.
+        Codes ``factor_a`` and ``factor_b``, and the ``standard_error`` of the logarithm of the
+        ratio of their examination. A link is drawn if the 95 % interval of the ratio spans a
+        factor of at least 2 to either side.
 
     Attributes
     ----------
@@ -53,8 +65,8 @@ class IdentifiabilityDisplay:
 
     See Also
     --------
-    skultr.identifiability.IdentifiabilityGraph : The graph, in numbers.
-    ExaminationDisplay : What a model estimated.
+    skultr.identifiability.IdentifiabilityGraph : The graph as tables.
+    ExaminationDisplay : The examination that a model estimated.
 
     Examples
     --------
@@ -66,7 +78,18 @@ class IdentifiabilityDisplay:
     NOT identifiable: 10 bias factors in 2 components
     """
 
-    def __init__(self, *, names, labels, components, links=None, weak_links=None):
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(
+        self,
+        *,
+        names: Sequence[str],
+        labels: ArrayLike,
+        components: pd.DataFrame,
+        links: pd.DataFrame | None = None,
+        weak_links: pd.DataFrame | None = None,
+    ) -> None:
         self.names = names
         self.labels = labels
         self.components = components
@@ -74,23 +97,32 @@ class IdentifiabilityDisplay:
         self.weak_links = weak_links
 
     @classmethod
-    def from_log(cls, X, *, bias=None, click="click", weak_links=True, ax=None):
-        """Draw which bias factors a click log links.
+    def from_log(
+        cls,
+        X: Frame | SimulatedLog,
+        *,
+        bias: str | Sequence[str] | None = None,
+        click: str | Column = "click",
+        weak_links: bool = True,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw the components of the bias factors of a click log.
 
         Parameters
         ----------
         X : frame or SimulatedLog
             The log; see :meth:`skultr.identifiability.IdentifiabilityGraph.from_log`.
         bias : str or list of str, default=None
-            Columns whose values make the bias factor; by default ``bias`` if there is such a
-            column, else ``position``.
+            Columns that make up the bias factor; by default ``bias`` if X has that column, else
+            ``position``.
         click : str or array-like of shape (n_rows,), default="click"
-            Column with the number of clicks, or the clicks of each row. Only weak links need it.
+            Column with the number of clicks, or the clicks of each row. Needed for weak links
+            only.
         weak_links : bool, default=True
-            Whether to look for weak links, where factors are drawn one by one and the log has
+            Whether to look for weak links, if factors are drawn one by one and the log has
             clicks.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
 
         Returns
         -------
@@ -100,17 +132,19 @@ class IdentifiabilityDisplay:
         return cls.from_graph(graph, weak_links=weak_links, ax=ax)
 
     @classmethod
-    def from_graph(cls, graph, *, weak_links=True, ax=None):
+    def from_graph(
+        cls, graph: IdentifiabilityGraph, *, weak_links: bool = True, ax: Axes | None = None
+    ) -> Self:
         """Draw an identifiability graph.
 
         Parameters
         ----------
         graph : IdentifiabilityGraph
         weak_links : bool, default=True
-            Whether to look for weak links, where factors are drawn one by one and the log has
+            Whether to look for weak links, if factors are drawn one by one and the log has
             clicks.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
 
         Returns
         -------
@@ -130,13 +164,13 @@ class IdentifiabilityDisplay:
         )
         return display.plot(ax)
 
-    def plot(self, ax=None):
-        """Draw.
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
 
         Returns
         -------
@@ -148,19 +182,19 @@ class IdentifiabilityDisplay:
             self.ax_ = make_axes(ax, "IdentifiabilityDisplay", (7.2, 1.6 + 0.55 * len(rows)))
             self._plot_bars(rows)
         else:
-            islands = _Islands(np.asarray(self.labels), self.names)
-            self.ax_ = make_axes(ax, "IdentifiabilityDisplay", islands.figure_size)
-            self._plot_islands(islands)
-        self.figure_ = self.ax_.figure
+            layout = _Layout(np.asarray(self.labels), self.names)
+            self.ax_ = make_axes(ax, "IdentifiabilityDisplay", layout.figure_size)
+            self._plot_rings(layout)
+        self.figure_ = figure_of(self.ax_)
         verdict = self._verdict()
         inches = self.ax_.get_position().width * self.figure_.get_figwidth()
-        if inches < 0.085 * len(verdict):  # or it would run into the next axes
+        if inches < 0.085 * len(verdict):  # break the title before it reaches the next axes
             verdict = verdict.replace(": ", ":\n")
         self.ax_.set_title(verdict, loc="left", fontweight="bold")
         return self
 
     def _verdict(self):
-        """The title: whether the log determines relevance."""
+        """Title of the plot: whether the log determines relevance."""
         n_factors, n_components = len(self.labels), len(self.components)
         factors = f"{n_factors:,} bias factor" + "s" * (n_factors != 1)
         if n_components == 1:
@@ -170,26 +204,26 @@ class IdentifiabilityDisplay:
     # ----------------------------------------------------------------------------------
     # One by one
     # ----------------------------------------------------------------------------------
-    def _plot_islands(self, islands):
+    def _plot_rings(self, layout):
         self.ax_.set(xticks=[], yticks=[])
-        # The axes keep their place, and so do title and notes; the limits give way.
-        self.ax_.update_datalim(np.transpose([islands.xlim, islands.ylim]))
+        # The limits are adjusted, so that axes, title and notes keep their place.
+        self.ax_.update_datalim(np.transpose([layout.xlim, layout.ylim]))
         self.ax_.margins(0)
         self.ax_.set_aspect("equal", adjustable="datalim")
         self.ax_.spines[:].set_visible(False)
         notes = []
         colors = np.array(palette(len(self.components)))[np.asarray(self.labels)]
-        if self._draw_links(islands, colors):
+        if self._draw_links(layout, colors):
             notes.append("lines: shared documents (the more, the wider)")
-        if self._draw_weak_links(islands):
+        if self._draw_weak_links(layout):
             notes.append("dashed: ratio of examinations known only to within this factor (95 %)")
-        self._draw_factors(islands, colors)
+        self._draw_factors(layout, colors)
         if len(self.components) > 1:
             notes.append("%: share of impressions")
-            self._draw_shares(islands)
+            self._draw_shares(layout)
         self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
 
-    def _draw_links(self, islands, colors):
+    def _draw_links(self, layout, colors):
         """Lines between factors that share documents; returns whether there are any."""
         from matplotlib.collections import LineCollection
 
@@ -197,20 +231,20 @@ class IdentifiabilityDisplay:
             return False
         a, b = (self.links[name].to_numpy() for name in ("factor_a", "factor_b"))
         strength = np.sqrt(self.links["n_documents"].to_numpy(dtype=float))
-        width = (0.02 + 0.09 * strength / strength.max()) * islands.points_per_unit(self.ax_)
+        width = (0.02 + 0.09 * strength / strength.max()) * layout.points_per_unit(self.ax_)
         lines = LineCollection(
-            np.stack([islands.places[a], islands.places[b]], axis=1),
+            np.stack([layout.places[a], layout.places[b]], axis=1),
             colors=colors[a],
             linewidths=width,
-            # Hundreds of lines cross: pale, so that where they gather still shows.
+            # Pale if many lines cross, so that their density remains visible.
             alpha=float(np.clip(4 / np.sqrt(len(a)), 0.12, 0.5)),
             zorder=1,
         )
         self.ax_.add_collection(lines)
         return True
 
-    def _draw_weak_links(self, islands):
-        """Dashed lines with what is known of the ratio; returns whether there are any."""
+    def _draw_weak_links(self, layout):
+        """Dashed lines with the uncertainty of the ratio; returns whether there are any."""
         if self.weak_links is None:
             return False
         labels = np.asarray(self.labels)
@@ -220,36 +254,36 @@ class IdentifiabilityDisplay:
             spread = np.exp(1.96 * error)
         weak = np.flatnonzero((labels[a] == labels[b]) & (spread >= _WEAK))
         for link in weak:
-            ends = islands.places[[a[link], b[link]]]
+            ends = layout.places[[a[link], b[link]]]
             self.ax_.plot(*ends.T, linestyle=(0, (3, 2)), color="0.15", linewidth=1.5, zorder=2)
             text = f"×÷ {spread[link]:.2g}" if spread[link] < 100 else "unknown"
-            self._label_link(text, ends, islands.centers[labels[a[link]]], islands)
+            self._label_link(text, ends, layout.centers[labels[a[link]]], layout)
         return bool(len(weak))
 
-    def _label_link(self, text, ends, center, islands):
-        """What is known of a weak link: on it, or beside it where it is too short for text."""
+    def _label_link(self, text, ends, center, layout):
+        """The uncertainty of a weak link: on the line, or beside it if it is too short."""
         place, align = ends.mean(axis=0), "center"
         outwards = place - center
         if np.hypot(*np.ptp(ends, axis=0)) < 1.01:
             distance = np.hypot(*outwards)
-            # The link of a pair runs through the center: to its right there is room.
+            # The link of two factors runs through the center; there is room to its right.
             outwards = outwards / distance if distance > 1e-9 else np.array([1.0, 0.0])
             place = place + 0.3 * outwards
             align = {1: "left", 0: "center", -1: "right"}[int(np.round(outwards[0]))]
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
-        size = islands.font_size(self.ax_)
+        size = layout.font_size(self.ax_)
         self.ax_.text(*place, text, ha=align, va="center", fontsize=size, bbox=box, zorder=5)
 
-    def _draw_factors(self, islands, colors):
+    def _draw_factors(self, layout, colors):
         from matplotlib.collections import PatchCollection
         from matplotlib.patches import Circle
 
-        discs = [Circle(place, _RADIUS) for place in islands.places]
+        discs = [Circle(place, _RADIUS) for place in layout.places]
         style = {"facecolors": colors, "edgecolors": "white", "linewidths": 1.0, "zorder": 3}
         self.ax_.add_collection(PatchCollection(discs, **style))
-        size = islands.font_size(self.ax_)
-        for name, place, angle in zip(self.names, islands.places, islands.angles, strict=True):
-            if not islands.outside:
+        size = layout.font_size(self.ax_)
+        for name, place, angle in zip(self.names, layout.places, layout.angles, strict=True):
+            if not layout.outside:
                 style = {"ha": "center", "va": "center", "color": "white", "fontweight": "bold"}
                 self.ax_.text(*place, name, fontsize=size, zorder=4, **style)
             else:
@@ -269,11 +303,11 @@ class IdentifiabilityDisplay:
             zorder=4,
         )
 
-    def _draw_shares(self, islands):
+    def _draw_shares(self, layout):
         shares = self.components["impressions_share"]
-        for place, share in zip(islands.captions, shares, strict=True):
+        for place, share in zip(layout.captions, shares, strict=True):
             style = {"ha": "center", "va": "top", "color": "0.35"}
-            self.ax_.text(*place, _percent(share), fontsize=islands.font_size(self.ax_), **style)
+            self.ax_.text(*place, _percent(share), fontsize=layout.font_size(self.ax_), **style)
 
     # ----------------------------------------------------------------------------------
     # Many
@@ -298,10 +332,10 @@ class IdentifiabilityDisplay:
 
 
 # --------------------------------------------------------------------------------------
-# What to draw
+# Data of the plot
 # --------------------------------------------------------------------------------------
 def _shared_documents(pairs, n_factors):
-    """Pairs of factors that share documents, with the number of these."""
+    """Pairs of factors that share documents, with their number of shared documents."""
     shape = (int(pairs.doc.max()) + 1, n_factors)
     shown = csr_array((np.ones(len(pairs.doc)), (pairs.doc, pairs.factor)), shape)
     shared = np.triu((shown.T @ shown).toarray(), k=1)
@@ -310,7 +344,7 @@ def _shared_documents(pairs, n_factors):
 
 
 def _by_code(links, factors):
-    """Links with the codes of their factors in place of the values."""
+    """Links with the codes of their factors instead of their values."""
     values = factors.itertuples(index=False, name=None)
     if factors.shape[1] == 1:
         values = (value for (value,) in values)
@@ -322,7 +356,7 @@ def _by_code(links, factors):
 
 
 def _bar_rows(components):
-    """Largest components one by one, the others by size: names and shares."""
+    """Names and shares of the bars: the largest components, then groups of equal size."""
     table = pd.DataFrame(
         {
             "n_factors": components["n_factors"].to_numpy(),
@@ -332,7 +366,7 @@ def _bar_rows(components):
     )
     own = table.index < (_MAX_OWN if len(table) <= _MAX_OWN else _N_TOP)
     if len(table) > _MAX_OWN:
-        # A single factor among thousands of its kind is not worth a row.
+        # A component of one factor has no bar of its own unless it has 1 % of the impressions.
         own &= (table["n_factors"] > 1) | (table["impressions_share"] >= 0.01)
     rows = [
         table[own].assign(
@@ -344,7 +378,7 @@ def _bar_rows(components):
 
 
 def _size_classes(table, others):
-    """A row for each class of sizes, the largest first."""
+    """One row per group of sizes, the largest sizes first."""
     for low, high in list(pairwise(_SIZE_CLASSES))[::-1]:
         members = table[(table["n_factors"] >= low) & (table["n_factors"] < high)]
         if len(members):
@@ -356,15 +390,15 @@ def _size_classes(table, others):
             yield pd.DataFrame({"name": [name], **{key: [v] for key, v in shares.items()}})
 
 
-class _Islands:
-    """Where each factor stands: components as rings, laid in rows like words on a page.
+class _Layout:
+    """Coordinates of the factors: each component is a ring, and rings are laid out in rows.
 
-    Distances are in units of the distance between neighbours on a ring.
+    The unit is the distance between neighbours on a ring.
     """
 
     def __init__(self, labels, names):
         length = np.array([len(_short(name)) for name in names])
-        self.outside = length.max() > 3  # letters that fit into a disc
+        self.outside = length.max() > 3  # longer names do not fit into a disc
         radii = np.array([_ring_radius(n) for n in np.bincount(labels)])
         name_room = np.zeros(len(radii))
         if self.outside:
@@ -374,11 +408,11 @@ class _Islands:
         self.captions = []
         reach = radii + _RADIUS + name_room + 0.25
         self.centers = _lay_out(2 * reach, caption := 0.75)
-        # Captions of one row stand on one line, below the largest island of the row.
+        # Captions of one row are on one line, below the largest ring of the row.
         depth = pd.Series(reach).groupby(self.centers[:, 1]).transform("max").to_numpy()
         for part, (radius, center) in enumerate(zip(radii, self.centers, strict=True)):
             members = np.flatnonzero(labels == part)
-            # Clockwise from the top, as on a clock.
+            # Clockwise from the top.
             turn = np.arange(len(members)) / len(members)
             self.angles[members] = np.pi / 2 - 2 * np.pi * turn if len(members) > 1 else 0.0
             ring = np.stack([np.cos(self.angles[members]), np.sin(self.angles[members])], axis=1)
@@ -386,34 +420,34 @@ class _Islands:
             self.captions.append(center - [0, depth[part] - 0.1])
         low, high = (self.centers.T - reach).min(axis=1), (self.centers.T + reach).max(axis=1)
         low[1] -= caption
-        # At least some room around a few factors, which would be discs like plates.
+        # A minimum size, or a few factors would be drawn as huge discs.
         room = np.maximum(np.array([5.0, 2.5]) - (high - low), 0) / 2
         self.xlim, self.ylim = zip(low - room, high + room, strict=True)
 
     @property
     def figure_size(self):
-        """Inches of a new figure: the islands as large as they can be read, in bounds."""
+        """Width and height of a new figure in inches."""
         width, height = np.ptp(self.xlim), np.ptp(self.ylim)
         scale = min(0.55, 10 / width, 6.5 / height)
         return max(5.6, scale * width), max(2.4, scale * height + 0.8)
 
     def points_per_unit(self, ax):
-        """Points on paper of a unit, before the layout takes its part."""
+        """Points per unit of length, before the layout shrinks the axes."""
         size = ax.get_position().size * ax.figure.get_size_inches() * 72
         return float(min(size / [np.ptp(self.xlim), np.ptp(self.ylim)]))
 
     def font_size(self, ax):
-        """Points; small enough that names fit where there is room for them."""
+        """Font size in points at which names fit."""
         return float(np.clip(0.38 * self.points_per_unit(ax), 3.5, 11))
 
 
 def _ring_radius(n):
-    """Radius of a ring whose ``n`` neighbours are 1 apart."""
+    """Radius of a ring of ``n`` factors whose neighbours have distance 1."""
     return 0.0 if n == 1 else 0.5 / np.sin(np.pi / n)
 
 
 def _lay_out(sizes, caption):
-    """Centers of squares of the given sizes, in the rows that make the best use of a page."""
+    """Centers of squares of the given sizes in rows, for the most compact layout found."""
 
     def waste(centers):
         width, height = np.ptp(centers, axis=0) + sizes.max() + [0, caption]
@@ -424,7 +458,7 @@ def _lay_out(sizes, caption):
 
 
 def _lay_in_rows(sizes, caption, width):
-    """Centers of squares in centered rows that are at most so wide."""
+    """Centers of squares in centered rows of at most the given width."""
     centers, row, top = np.empty((len(sizes), 2)), [], 0.0
     for i, size in enumerate([*sizes, np.inf]):
         if row and sizes[row].sum() + size > width * 1.001:

@@ -1,34 +1,45 @@
-"""Estimated relevance of documents against their true relevance."""
+"""Confusion matrix of estimated and true relevance of documents."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ._axes import make_axes, steps_of
+from .._typing import ArrayLike, Column, Floats, Ints
+from ._axes import figure_of, make_axes, steps_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 __all__ = ["RelevanceDisplay"]
 
-#: Levels of relevance above which a table of numbers cannot be read.
+#: Largest number of levels of relevance that a matrix is drawn for.
 _MAX_LEVELS = 20
 
 
 class RelevanceDisplay:
-    """Confusion matrix of relevance as clicks tell it, against relevance as it is.
+    """Confusion matrix of relevance estimated from clicks, against true relevance.
 
-    Documents have few true levels of relevance, those of the grades. Each estimate counts as the
-    level that is nearest to it, and a row of the matrix says where the documents of one true level
-    ended: on the diagonal, if the estimate is right. What is left of the diagonal was judged too
-    low. Make it with :meth:`from_estimator` or :meth:`from_predictions`.
+    True relevance has few levels, those of the grades. Each estimate is rounded to the nearest
+    level. A row of the matrix shows the estimated levels of the documents of one true level: on
+    the diagonal the estimate is right, and left of the diagonal it is too low. Create it with
+    :meth:`from_estimator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     confusion_matrix : ndarray of shape (n_levels, n_levels)
         Number of documents by true (row) and estimated (column) level.
     levels : ndarray of shape (n_levels,)
-        Relevance of each level, increasing.
+        Relevance of each level, in increasing order.
 
     Attributes
     ----------
@@ -40,12 +51,12 @@ class RelevanceDisplay:
 
     See Also
     --------
-    ExaminationDisplay : The other half of a click: estimated examination.
+    ExaminationDisplay : Estimated examination.
 
     Notes
     -----
-    Estimates from clicks know relevance up to the factor that the propensities are off by. Where
-    no position is examined by everyone, scale the estimates before you draw them.
+    Estimates from clicks are off by the same factor as the propensities. If no position is
+    examined by every user, scale the estimates before you draw them.
 
     References
     ----------
@@ -62,13 +73,26 @@ class RelevanceDisplay:
            [0, 0, 1]])
     """
 
-    def __init__(self, confusion_matrix, *, levels):
+    ax_: Axes
+    figure_: Figure
+    im_: AxesImage
+    text_: NDArray[np.object_] | None
+
+    def __init__(self, confusion_matrix: Ints, *, levels: Floats) -> None:
         self.confusion_matrix = confusion_matrix
         self.levels = levels
 
     @classmethod
-    def from_estimator(cls, estimator, truth, *, levels=None, ax=None, **plot_params):
-        """Draw what a fitted ranker made of the clicks on each document.
+    def from_estimator(
+        cls,
+        estimator: object,
+        truth: pd.Series | Mapping[Any, float],
+        *,
+        levels: ArrayLike | None = None,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
+        """Draw the labels that a fitted ranker estimated for the documents of its log.
 
         Parameters
         ----------
@@ -78,13 +102,13 @@ class RelevanceDisplay:
             :func:`~skultr.propensity.relevance_labels` returns, with the columns ``doc`` and
             ``label``.
         truth : Series or mapping
-            P(relevant) by ``doc``. Documents without a truth are left out.
+            P(relevant) by ``doc``. Documents without true relevance are left out.
         levels : array-like of shape (n_levels,), default=None
             As in :meth:`from_predictions`.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         **plot_params
-            For :meth:`plot`.
+            Passed to :meth:`plot`.
 
         Returns
         -------
@@ -93,9 +117,9 @@ class RelevanceDisplay:
         Raises
         ------
         TypeError
-            If the estimator has no labels, or truth is not by document.
+            If the estimator has no labels, or ``truth`` is not indexed by document.
         ValueError
-            If no document has both an estimate and a truth.
+            If no document has both an estimate and a true relevance.
         """
         labels = _labels_of(estimator)
         if not isinstance(truth, Mapping | pd.Series):
@@ -115,22 +139,30 @@ class RelevanceDisplay:
         return cls.from_predictions(known[there], estimate, levels=levels, ax=ax, **plot_params)
 
     @classmethod
-    def from_predictions(cls, y_true, y_pred, *, levels=None, ax=None, **plot_params):
-        """Draw estimates beside the truth.
+    def from_predictions(
+        cls,
+        y_true: Column,
+        y_pred: Column,
+        *,
+        levels: ArrayLike | None = None,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
+        """Draw estimated against true relevance.
 
         Parameters
         ----------
         y_true : array-like of shape (n_documents,)
             True relevance.
         y_pred : array-like of shape (n_documents,)
-            Estimated relevance, on the same scale; it may lie outside of the truth's range.
+            Estimated relevance on the same scale; it may exceed the range of ``y_true``.
         levels : array-like of shape (n_levels,), default=None
-            What truth and estimates are rounded to. By default the distinct values of ``y_true``,
-            at most 20.
+            Values to which true and estimated relevance are rounded. By default the distinct
+            values of ``y_true``, at most 20.
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         **plot_params
-            For :meth:`plot`.
+            Passed to :meth:`plot`.
 
         Returns
         -------
@@ -139,7 +171,7 @@ class RelevanceDisplay:
         Raises
         ------
         ValueError
-            If values are missing, or ``y_true`` has more than 20 values and there are no levels.
+            If values are missing, or ``y_true`` has more than 20 values and ``levels`` is None.
         """
         y_true, y_pred = _read_relevance("y_true", y_true), _read_relevance("y_pred", y_pred)
         check_consistent_length(y_true, y_pred)
@@ -148,17 +180,24 @@ class RelevanceDisplay:
         np.add.at(matrix, (_nearest(levels, y_true), _nearest(levels, y_pred)), 1)
         return cls(matrix, levels=levels).plot(ax, **plot_params)
 
-    def plot(self, ax=None, *, display_labels=None, include_values=True, cmap="Blues"):
-        """Draw.
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        display_labels: Sequence[str] | None = None,
+        include_values: bool = True,
+        cmap: str | Colormap = "Blues",
+    ) -> Self:
+        """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib axes, default=None
-            By default those of a new figure.
+            By default, axes of a new figure.
         display_labels : array-like of shape (n_levels,), default=None
-            Names of the levels, such as grades; by default their relevance.
+            Names of the levels, such as grades; by default the relevance of each level.
         include_values : bool, default=True
-            Whether the shares are written into the cells, in percent of the row.
+            Whether to write the shares into the cells, in percent of the row.
         cmap : str or matplotlib colormap, default="Blues"
 
         Returns
@@ -166,7 +205,7 @@ class RelevanceDisplay:
         display : RelevanceDisplay
         """
         self.ax_ = make_axes(ax, "RelevanceDisplay", (4.8, 4.4))
-        self.figure_ = self.ax_.figure
+        self.figure_ = figure_of(self.ax_)
         total = self.confusion_matrix.sum(axis=1, keepdims=True)
         share = self.confusion_matrix / np.maximum(total, 1)
         self.im_ = self.ax_.imshow(share, cmap=cmap, vmin=0, vmax=1)
@@ -197,7 +236,7 @@ class RelevanceDisplay:
 
 
 def _labels_of(estimator):
-    """The table of debiased clicks of a fitted ranker."""
+    """The table of relevance labels of a fitted ranker."""
     labels = estimator
     if not isinstance(estimator, pd.DataFrame):
         model = steps_of(estimator)[-1]
@@ -226,11 +265,11 @@ def _read_relevance(name, values):
 
 def _read_levels(levels, y_true):
     if levels is None:
-        # Probabilities that differ by rounding are one level.
+        # Probabilities that differ by rounding only are one level.
         levels = np.unique(y_true.round(9))
         if len(levels) > _MAX_LEVELS:
             raise ValueError(
-                f"y_true has {len(levels)} distinct values, of which no table can be read; pass "
+                f"y_true has {len(levels)} distinct values; expected at most {_MAX_LEVELS}. Pass "
                 "levels=, at most 20 values to round to, such as numpy.linspace(0, 1, 6)."
             )
         return levels

@@ -1,31 +1,45 @@
-"""Singular values of a log's click rates with their noise floor, and the click rates."""
+"""Singular values of the click rates of a log with their noise floor, and the click rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._typing import Column, Frame
 from ..identifiability._factor_rank import factor_rank
-from ._axes import make_axes, palette
+from ._axes import figure_of, make_axes, palette
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+
+    from ..identifiability import FactorRank
 
 __all__ = ["RankDisplay"]
 
-
-#: Cells above which numbers in them cannot be read.
+#: Two axes, as ``plt.subplots`` gives them.
+Pair: TypeAlias = "Sequence[Axes] | NDArray[Any]"
+#: Up to this number of cells, click rates are written into them.
 _MAX_WRITTEN = 120
-
-
-#: Names beside an axis.
+#: Largest number of names along an axis.
 _MAX_NAMED = 20
-
-
 #: Singular values are drawn down to this share of the first.
 _LOWEST = 1e-4
 
 
 class RankDisplay:
-    """How many products of relevance and examination the clicks of a log need.
+    """Number of products of relevance and examination that explain the clicks of a log.
 
-    On the left the singular values of the matrix of click rates, on a log scale, with the floor
-    that noise alone reaches: filled where the test says that the product is needed. On the right
-    the matrix. Make it with :meth:`from_log` or :meth:`from_result`.
+    Left: the singular values of the matrix of click rates, on a log scale, with the floor that
+    noise alone reaches; a point is filled if the test finds that the product is needed. Right: the
+    matrix. Create it with :meth:`from_log` or :meth:`from_result`.
 
     Parameters
     ----------
@@ -34,7 +48,7 @@ class RankDisplay:
     Attributes
     ----------
     axes_ : ndarray of shape (2,) of matplotlib.axes.Axes
-        Of the singular values, and of the matrix.
+        Axes of the singular values and of the matrix.
     figure_ : matplotlib.figure.Figure
     line_ : matplotlib.lines.Line2D
         The singular values.
@@ -43,17 +57,17 @@ class RankDisplay:
     im_ : matplotlib.image.AxesImage
         The matrix.
     text_ : list of matplotlib.text.Text
-        The numbers in its cells, empty where there are too many.
+        The click rates in its cells; empty if there are too many.
 
     See Also
     --------
     skultr.identifiability.factor_rank : The test.
-    ExaminationDisplay : Examination, where one product is enough.
+    ExaminationDisplay : Examination, if one product is enough.
 
     Notes
     -----
-    The test weighs each cell by its precision, which singular values do not: a value below its
-    floor may still be needed.
+    The test weights each cell by its precision, and the singular values do not. A product may
+    therefore be needed although its singular value is below the floor.
 
     References
     ----------
@@ -72,11 +86,26 @@ class RankDisplay:
     2 products are needed
     """
 
-    def __init__(self, result):
+    axes_: Pair
+    figure_: Figure
+    line_: Line2D
+    floor_: Line2D
+    im_: AxesImage
+    text_: list[Text]
+
+    def __init__(self, result: FactorRank) -> None:
         self.result = result
 
     @classmethod
-    def from_log(cls, X, y, *, axes=None, cmap="Blues", **params):
+    def from_log(
+        cls,
+        X: Frame,
+        y: Column,
+        *,
+        axes: Pair | None = None,
+        cmap: str | Colormap = "Blues",
+        **params: Any,
+    ) -> Self:
         """Test a click log and draw the result.
 
         Parameters
@@ -86,11 +115,11 @@ class RankDisplay:
         y : array-like of shape (n_rows,)
             Clicks, or clicks / impressions.
         axes : sequence of two matplotlib axes, default=None
-            As in :meth:`plot`.
+            See :meth:`plot`.
         cmap : str or matplotlib colormap, default="Blues"
-            As in :meth:`plot`.
+            See :meth:`plot`.
         **params
-            For :func:`~skultr.identifiability.factor_rank`, such as ``rows="relevance"``.
+            Passed to :func:`~skultr.identifiability.factor_rank`, such as ``rows="relevance"``.
 
         Returns
         -------
@@ -99,17 +128,23 @@ class RankDisplay:
         return cls.from_result(factor_rank(X, y, **params), axes=axes, cmap=cmap)
 
     @classmethod
-    def from_result(cls, result, *, axes=None, cmap="Blues"):
+    def from_result(
+        cls,
+        result: FactorRank,
+        *,
+        axes: Pair | None = None,
+        cmap: str | Colormap = "Blues",
+    ) -> Self:
         """Draw the result of a test.
 
         Parameters
         ----------
         result : FactorRank
-            What :func:`~skultr.identifiability.factor_rank` returned.
+            The result of :func:`~skultr.identifiability.factor_rank`.
         axes : sequence of two matplotlib axes, default=None
-            As in :meth:`plot`.
+            See :meth:`plot`.
         cmap : str or matplotlib colormap, default="Blues"
-            As in :meth:`plot`.
+            See :meth:`plot`.
 
         Returns
         -------
@@ -118,31 +153,31 @@ class RankDisplay:
         Raises
         ------
         TypeError
-            If it is no such result.
+            If it is not such a result.
         """
         if not hasattr(result, "singular_values") or not hasattr(result, "matrix"):
             raise TypeError(
-                f"result is a {type(result).__name__}; expected what factor_rank returns. Use "
+                f"result is a {type(result).__name__}; expected the result of factor_rank. Use "
                 "RankDisplay.from_log(X, y) to draw a log."
             )
         return cls(result).plot(axes, cmap=cmap)
 
-    def plot(self, axes=None, *, cmap="Blues"):
-        """Draw.
+    def plot(self, axes: Pair | None = None, *, cmap: str | Colormap = "Blues") -> Self:
+        """Draw the display.
 
         Parameters
         ----------
         axes : sequence of two matplotlib axes, default=None
-            For the singular values and the matrix; by default those of a new figure.
+            For the singular values and the matrix; by default, axes of a new figure.
         cmap : str or matplotlib colormap, default="Blues"
-            Of the matrix; colours follow the logarithm of the click rate.
+            Colours of the logarithm of the click rate.
 
         Returns
         -------
         display : RankDisplay
         """
         self.axes_ = _two_axes(axes)
-        self.figure_ = self.axes_[0].figure
+        self.figure_ = figure_of(self.axes_[0])
         self.line_, self.floor_ = self._draw_values(self.axes_[0])
         self.im_ = self._draw_matrix(self.axes_[1], cmap)
         self.text_ = self._write_rates(self.axes_[1])
@@ -156,7 +191,7 @@ class RankDisplay:
         (line,) = ax.plot(number, shown, color=needed, linewidth=1, zorder=2)
         for part, face, label in (
             (number <= rank, needed, "needed"),
-            (number > rank, "white", "not needed" if self.result.is_telling else "not told"),
+            (number > rank, "white", "not needed" if self.result.is_telling else "undetermined"),
         ):
             if part.any():
                 ax.plot(
@@ -201,7 +236,7 @@ class RankDisplay:
         positive = rates[rates > 0]
         norm = LogNorm(max(positive.min(), _LOWEST), max(positive.max(), 2 * _LOWEST))
         im = ax.imshow(np.ma.masked_invalid(rates), cmap=cmap, norm=norm, aspect="auto")
-        ax.set_facecolor("0.9")  # cells in which nothing was shown
+        ax.set_facecolor("0.9")  # cells without impressions
         _name_ticks(ax.set_xticks, matrix.columns)
         _name_ticks(ax.set_yticks, matrix.index)
         ax.set_xlabel(" · ".join(map(str, matrix.columns.names)))
@@ -235,7 +270,7 @@ def _two_axes(axes):
                 "matrix."
             )
         return axes
-    # One axes first, for the message where matplotlib is missing.
+    # make_axes first, for its message if matplotlib is missing.
     figure = make_axes(None, "RankDisplay", (10.5, 4.0)).figure
     figure.clear()
     return figure.subplots(1, 2, width_ratios=[1, 1.5])
@@ -256,6 +291,6 @@ def _name_ticks(set_ticks, labels):
 
 
 def _short(rate):
-    """A rate in few characters, such as .68 or .002."""
+    """A rate without its leading zero, such as .68 or .002."""
     text = f"{rate:.2f}" if rate >= 0.095 else f"{rate:.3f}"
     return text.removeprefix("0")

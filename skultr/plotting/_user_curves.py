@@ -1,28 +1,38 @@
-"""Examination of many users, or clusters of them, in one picture."""
+"""Examination curves of many users, or of clusters of users, in one plot."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
+from .._typing import Floats
 from ._axes import TRUTH
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.lines import Line2D
 
 __all__ = ["draw_interval", "draw_user_curves", "is_of_users", "read_truth_of_users"]
 
-#: Above this number of users, names beside the curves and intervals cannot be read.
+#: Up to this number of users, curves have names and intervals.
 _MAX_NAMED = 20
-#: Least distance of names, as a share of the height of the axes.
+#: Smallest distance between names, as a share of the height of the axes.
 _NAME_HEIGHT = 0.047
 
 
-def is_of_users(table):
-    """Whether a table of examination has a curve a user (or cluster)."""
+def is_of_users(table: pd.DataFrame) -> bool:
+    """Whether a table of examination has one curve per user (or cluster)."""
     return isinstance(table.index, pd.MultiIndex) and table.index.nlevels == 2
 
 
-def read_truth_of_users(truth, table):
-    """The truth as a frame of users by bias factors, None if there is none."""
+def read_truth_of_users(truth: Any, table: pd.DataFrame) -> pd.DataFrame | None:
+    """True examination as a frame of users by bias factors; None if it is not given."""
     if truth is None or isinstance(truth, pd.DataFrame):
         return truth
     if isinstance(truth, Mapping | pd.Series):
@@ -39,17 +49,19 @@ def read_truth_of_users(truth, table):
     return pd.DataFrame(truth, columns=np.arange(1, truth.shape[1] + 1))
 
 
-def draw_user_curves(ax, table, truth, quantile):
-    """Draw a line a user, coloured by how far down the user looks.
+def draw_user_curves(
+    ax: Axes, table: pd.DataFrame, truth: pd.DataFrame | None, quantile: float
+) -> tuple[dict[Any, Line2D], LineCollection | None]:
+    """Draw one line per user, coloured by the mean position that the user examines.
 
     Parameters
     ----------
     ax : matplotlib axes
     table : DataFrame
-        Indexed by (user, bias), with the column ``examination`` and perhaps ``standard_error``.
+        Indexed by (user, bias), with the column ``examination`` and optionally ``standard_error``.
     truth : DataFrame of shape (n_users, n_factors) or None
     quantile : float
-        Of the normal distribution, for the intervals.
+        Quantile of the normal distribution, for the intervals.
 
     Returns
     -------
@@ -58,7 +70,9 @@ def draw_user_curves(ax, table, truth, quantile):
     """
     curves = table["examination"].unstack().sort_index(axis=1).dropna(how="all")
     if curves.empty:
-        raise ValueError("The log determines the examination of no user: nothing can be drawn.")
+        raise ValueError(
+            "The log determines the examination of no user, so that no curve can be drawn."
+        )
     depth = _mean_position(curves).sort_values(kind="stable")
     few = len(depth) <= _MAX_NAMED
     colors = _colors_by_rank(depth) if few else _colors_by_depth(ax, depth)
@@ -81,30 +95,39 @@ def draw_user_curves(ax, table, truth, quantile):
     if few:
         _name_curves(ax, curves.loc[depth.index], colors)
     ax.set_xlabel("position" if x.min() == 1 else "bias factor")
-    # The whole table has one scale, which the curve of a single user does not start from.
+    # The table has one scale for all users, so that the curve of a user need not start at 1.
     ax.set_ylabel(f"examination relative to position {x.min()}")
     if len(x) <= 15:
         ax.set_xticks(x)
     return lines, drawn
 
 
-def draw_interval(ax, x, y, error, quantile, color, *, bars=True):
-    """Band around a curve whose logarithm has the standard error; returns how high it reaches."""
+def draw_interval(
+    ax: Axes,
+    x: NDArray[Any],
+    y: Floats,
+    error: Floats,
+    quantile: float,
+    color: Any,
+    *,
+    bars: bool = True,
+) -> float:
+    """Draw the interval of a curve from the standard error of its log; returns its upper end."""
     there = np.isfinite(error)
     if not there.any():
         return 0.0
-    # Intervals of logarithms are skewed, and never reach below 0.
+    # Intervals of logarithms are skewed and never reach 0.
     spread = np.exp(np.minimum(quantile * error, 50.0))
     low, high = y / spread, y * spread
     ax.fill_between(x, low, high, where=there, color=color, alpha=0.18, linewidth=0, zorder=1)
     if bars:
-        # For a factor whose neighbours have no interval, and where bands overlap.
+        # A band is invisible if the neighbours have no interval, and hard to see under others.
         ax.vlines(x[there], low[there], high[there], color=color, linewidth=1.2, alpha=0.6)
     return float(np.max(high[there]))
 
 
 def _mean_position(curves):
-    """The mean position that each user examines, as `UserClusters` sorts by it."""
+    """Mean position that each user examines, by which ``UserClusters`` sorts its clusters."""
     examined = curves.fillna(0.0)
     total = examined.sum(axis=1).where(lambda s: s > 0, 1.0)
     return examined.mul(curves.columns.to_numpy(), axis=1).sum(axis=1) / total
@@ -113,7 +136,7 @@ def _mean_position(curves):
 def _colors_by_rank(depth):
     from matplotlib import colormaps
 
-    # The bright end of the map can hardly be seen on white.
+    # The bright end of the colour map is hard to see on white.
     return dict(
         zip(depth.index, colormaps["viridis"](np.linspace(0, 0.82, len(depth))), strict=True)
     )
@@ -129,9 +152,9 @@ def _colors_by_depth(ax, depth):
 
 
 def _scaled_to(table, truth):
-    """The truth times one number, so that it agrees with the table at the first factor.
+    """The truth times one number that makes it equal to the table at the first factor.
 
-    On average over users, weighted by clicks: as tables are relative to the mean user.
+    Equal on average over users, weighted by clicks, because tables are relative to the mean user.
     """
     curves = table["examination"].unstack()
     common = truth.columns.intersection(curves.columns)
@@ -164,10 +187,10 @@ def _draw_truth(ax, truth, few):
 
 
 def _name_curves(ax, curves, colors):
-    """Names to the right of the curves' ends, apart from each other, in the curves' order."""
+    """Write the names right of the ends of the curves, in their order and without overlap."""
     ends = curves.ffill(axis=1).iloc[:, -1].sort_values(kind="stable")
     top = ax.get_ylim()[1]
-    # As near to the ends as the distance of names allows: a monotone regression.
+    # The heights closest to the ends that keep names apart are an isotonic regression.
     steps = np.arange(len(ends)) * _NAME_HEIGHT * top
     bounds = {"y_min": 0.0, "y_max": max(top - steps[-1], 0.0)}
     heights = isotonic_regression(ends.to_numpy() - steps, **bounds) + steps

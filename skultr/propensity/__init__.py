@@ -1,27 +1,28 @@
-"""Estimators of examination (propensities): ``fit`` on a log, ``predict`` a probability a row."""
+"""Estimators of examination (propensities): ``fit`` on a log, ``predict`` one number per row."""
 
-from importlib import import_module
+from typing import TYPE_CHECKING
 
-_HOMES = {
-    "relevance_labels": "_relevance_labels",
-    "InterventionHarvesting": "_harvesting",
-    "RandomizedPropensity": "_harvesting",
-    "ContextualPropensity": "_contextual",
-    "RegressionEMPropensity": "_learned",
-    "DualLearningPropensity": "_learned",
-    "PowerLawPropensity": "_known",
-    "UserClusters": "_clusters",
-}
+if TYPE_CHECKING:
+    from ._clusters import UserClusters as UserClusters
+    from ._contextual import ContextualPropensity as ContextualPropensity
+    from ._harvesting import InterventionHarvesting as InterventionHarvesting
+    from ._harvesting import RandomizedPropensity as RandomizedPropensity
+    from ._known import PowerLawPropensity as PowerLawPropensity
+    from ._learned import DualLearningPropensity as DualLearningPropensity
+    from ._learned import RegressionEMPropensity as RegressionEMPropensity
+    from ._relevance_labels import relevance_labels as relevance_labels
+else:
+    from .._lazy import lazy_names
 
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name):
     # Lazy, so that estimators that only count do not import torch.
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return __all__
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_clusters": ("UserClusters",),
+            "_contextual": ("ContextualPropensity",),
+            "_harvesting": ("InterventionHarvesting", "RandomizedPropensity"),
+            "_known": ("PowerLawPropensity",),
+            "_learned": ("DualLearningPropensity", "RegressionEMPropensity"),
+            "_relevance_labels": ("relevance_labels",),
+        },
+    )

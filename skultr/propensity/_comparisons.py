@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
-from .._log._segments import encode
+from .._log._segments import TINY, encode
 
 __all__ = [
     "BATCH",
@@ -316,7 +316,7 @@ def _half_clicks(clicks, worth):
         apart = component[:, :, None] != component[:, None, :]
         zero = apart & (clicks[doubtful] == 0) & (other[doubtful] > 0)
         share = np.where(zero, other[doubtful], 0.0)
-        share /= np.maximum(share.sum(axis=2, keepdims=True), 1e-300)
+        share /= np.maximum(share.sum(axis=2, keepdims=True), TINY)
         added[doubtful] = 0.5 * share * worth[doubtful % len(worth)]
     return added
 
@@ -360,7 +360,7 @@ def likeliest(clicks, precision, center=0.0, start=None):
         gradient -= (tie @ (now - center[running])[:, :, None])[:, :, 0]
         step = np.linalg.solve(curvature(won, now) + tie, gradient[:, :, None])[:, :, 0]
         longest = np.abs(step).max(axis=1)
-        b[running] += step * np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, 1e-300))[:, None]
+        b[running] += step * np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, TINY))[:, None]
         running = running[longest > _TOL]
         if not len(running):
             break

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_expit
 
+from .._log._segments import TINY
 from ._comparisons import (
     BATCH,
     curvature,
@@ -69,7 +70,7 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
     free = ~unknown & (np.arange(len(common)) != first)
     fall = np.where(free, center - center[first], 0.0)
     told = clicks.sum(axis=(1, 2))
-    share = told / max(told.sum(), 1e-300)
+    share = told / max(told.sum(), TINY)
     if isinstance(strength, str):
         covariance = _likeliest_covariance(clicks, share, center, fall, free)
         center = _median(center, covariance, share)

@@ -4,6 +4,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import gammaln, polygamma, xlogy
 
+from .._log._segments import TINY
+
 __all__ = ["shrink"]
 
 #: Prior of how users differ, worth about one user: in all factors alike, and in how steeply
@@ -76,7 +78,7 @@ def _likeliest_shape(clicks, expected, bias, center):
     """Shape of the users' ratios at the factor of each cell, with the ratios integrated out."""
     of_bias = np.bincount(bias, clicks)
     # A user with most of the clicks is the common curve: that they agree says nothing.
-    say = 1 - clicks / np.maximum(of_bias, 1e-300)[bias]
+    say = 1 - clicks / np.maximum(of_bias, TINY)[bias]
     told = np.flatnonzero((expected > 0) & (say > 0) & np.isfinite(center))
     told = told[:: len(told) // _MAX_CELLS + 1]
     say, clicks, expected = say[told], clicks[told], expected[told]

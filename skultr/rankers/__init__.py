@@ -1,33 +1,42 @@
 """Rankers that learn relevance from clicks: ``fit``, ``predict``, ``rank``, ``score``."""
 
-from ._affine import AffineRanker
-from ._cld import CLDRanker
-from ._distilled import DistilledRanker
-from ._dual_learning import DLARanker
-from ._heckman import HeckmanRanker
-from ._ips import IPSRanker, NaiveRanker, UserAwareIPSRanker
-from ._lambdamart import LambdaMARTRanker
-from ._pair_debias import PairDebiasRanker
-from ._prs import PRSRanker
-from ._rank_aggregation import RankAggRanker
-from ._regression_em import RegressionEMRanker
-from ._two_tower import TwoTowerRanker
-from ._vectorization import VectorizationRanker
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AffineRanker",
-    "CLDRanker",
-    "DLARanker",
-    "DistilledRanker",
-    "HeckmanRanker",
-    "IPSRanker",
-    "LambdaMARTRanker",
-    "NaiveRanker",
-    "PRSRanker",
-    "PairDebiasRanker",
-    "RankAggRanker",
-    "RegressionEMRanker",
-    "TwoTowerRanker",
-    "UserAwareIPSRanker",
-    "VectorizationRanker",
-]
+if TYPE_CHECKING:
+    from ._affine import AffineRanker as AffineRanker
+    from ._cld import CLDRanker as CLDRanker
+    from ._distilled import DistilledRanker as DistilledRanker
+    from ._dual_learning import DLARanker as DLARanker
+    from ._heckman import HeckmanRanker as HeckmanRanker
+    from ._ips import IPSRanker as IPSRanker
+    from ._ips import NaiveRanker as NaiveRanker
+    from ._ips import UserAwareIPSRanker as UserAwareIPSRanker
+    from ._lambdamart import LambdaMARTRanker as LambdaMARTRanker
+    from ._pair_debias import PairDebiasRanker as PairDebiasRanker
+    from ._prs import PRSRanker as PRSRanker
+    from ._rank_aggregation import RankAggRanker as RankAggRanker
+    from ._regression_em import RegressionEMRanker as RegressionEMRanker
+    from ._two_tower import TwoTowerRanker as TwoTowerRanker
+    from ._vectorization import VectorizationRanker as VectorizationRanker
+else:
+    from .._lazy import lazy_names
+
+    # Lazy, so that rankers of trees do not import torch.
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_affine": ("AffineRanker",),
+            "_cld": ("CLDRanker",),
+            "_distilled": ("DistilledRanker",),
+            "_dual_learning": ("DLARanker",),
+            "_heckman": ("HeckmanRanker",),
+            "_ips": ("IPSRanker", "NaiveRanker", "UserAwareIPSRanker"),
+            "_lambdamart": ("LambdaMARTRanker",),
+            "_pair_debias": ("PairDebiasRanker",),
+            "_prs": ("PRSRanker",),
+            "_rank_aggregation": ("RankAggRanker",),
+            "_regression_em": ("RegressionEMRanker",),
+            "_two_tower": ("TwoTowerRanker",),
+            "_vectorization": ("VectorizationRanker",),
+        },
+    )

@@ -18,6 +18,7 @@ from .._log._factors import (
     lists_per_unit,
     warn_unless_identifiable,
 )
+from .._log._segments import TINY
 from .._sklearn import Interval, StrOptions
 from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
@@ -427,7 +428,7 @@ class _Trust:
         self.factor, self.n_factors = factor, n_factors
         impressions = np.bincount(factor, weight, minlength=n_factors)
         self.seen = impressions > 0
-        mass = np.maximum(impressions, 1e-300)[factor]
+        mass = np.maximum(impressions, TINY)[factor]
         self.hits, self.misses = clicks / mass, (weight - clicks) / mass
         self.shares = np.stack([1 - relevance, relevance])
         # What is rare must outweigh the barrier too: a position that is clicked once in 10⁵.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._log._segments import encode, offsets_from_sorted
+from .._log._segments import TINY, encode, offsets_from_sorted
 
 __all__ = ["Candidates", "find_candidates"]
 
@@ -84,7 +84,7 @@ def find_candidates(log, clicks, traffic_exponent=1.0):
     pages = _pages(log)
     weight = np.where(shown, impressions, pages[query])
     # Pages, not rows: how many rows were shown is what selection is about.
-    weight *= np.maximum(pages, 1e-300)[query] ** (traffic_exponent - 1.0)
+    weight *= np.maximum(pages, TINY)[query] ** (traffic_exponent - 1.0)
     label = np.divide(total(clicks), impressions, out=np.zeros(len(key)), where=shown)
     order = np.lexsort((doc, ~shown, query))
     order = order[weight[order] > 0]

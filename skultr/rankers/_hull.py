@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.spatial import ConvexHull
 
+from .._log._segments import TINY
+
 __all__ = ["Hull"]
 
 
@@ -22,7 +24,7 @@ class Hull:
     def __init__(self, points):
         self.center = points.mean(axis=0)
         _, size, axes = np.linalg.svd(points - self.center, full_matrices=False)
-        self._axes = axes[size > 1e-6 * max(size[0], 1e-300)]
+        self._axes = axes[size > 1e-6 * max(size[0], TINY)]
         flat = (points - self.center) @ self._axes.T
         if flat.shape[1] == 0:
             self._normals, self._bounds = np.empty((0, 0)), np.empty(0)

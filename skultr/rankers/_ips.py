@@ -9,8 +9,9 @@ from .._sklearn import StrOptions
 from .._torch._losses import CLICK_ONLY, LOSSES, ListLoss
 from .._torch._networks import ListScores
 from ..propensity._weights import average_propensities, document_labels, label_table
+from ._learner_ranker import LearnerRanker
 from ._learners import fit_learner
-from ._propensity_ranker import LearnerRanker, PropensityRanker
+from ._propensity_ranker import PropensityRanker
 
 __all__ = ["IPSRanker", "NaiveRanker", "UserAwareIPSRanker"]
 

@@ -10,6 +10,7 @@ import pandas as pd
 from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
+from .._log._segments import TINY
 from .._sklearn import Interval, StrOptions
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels
@@ -201,7 +202,7 @@ class LambdaMARTRanker(PropensityRanker):
     def feature_importances_(self):
         """Share of each feature in the total gain of all splits."""
         gain = self.booster_.feature_importance("gain")
-        return gain / max(gain.sum(), 1e-300)
+        return gain / max(gain.sum(), TINY)
 
     @property
     def _uses_propensities(self):

@@ -1,55 +1,22 @@
-"""What rankers of weighted clicks share: the learner, and where propensities come from."""
+"""The base class of rankers that need the examination probability of every row."""
 
 from dataclasses import dataclass
 from numbers import Real
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from sklearn.utils import check_random_state
 
 from .._log._factors import examination_table
 from .._log._reader import read
 from .._log._roles import is_frame, read_role, without_columns
-from .._sklearn import HasMethods, Interval
-from .._torch._net import NeuralEstimator
+from .._sklearn import Interval
 from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._known import PowerLawPropensity
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
 from ..propensity._weights import debias_clicks
 from ._ranker import BaseRanker
 
-__all__ = ["LearnerRanker", "PropensityRanker"]
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LearnerRanker(NeuralEstimator, BaseRanker):
-    """A ranker whose learner is a network, or any ``estimator``.
-
-    Subclasses write ``_fit_network(log, task)`` and ``_fit_estimator(log, seed)``, which returns
-    the fitted clone of ``estimator``.
-    """
-
-    estimator: object = None
-
-    _parameter_constraints = {
-        **NeuralEstimator._parameter_constraints,
-        "estimator": [HasMethods(["fit", "predict"]), None],
-    }
-
-    def _fit(self, log, task):
-        if self.estimator is None:
-            self._fit_network(log, task)
-        else:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self.estimator_ = self._fit_estimator(log, seed)
-
-    def _n_subtasks(self):
-        return super()._n_subtasks() if self.estimator is None else 0
-
-    def _score(self, features):
-        if not hasattr(self, "estimator_"):
-            return super()._score(features)
-        return np.asarray(self.estimator_.predict(features), dtype=float)
+__all__ = ["PropensityRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

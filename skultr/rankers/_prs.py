@@ -9,8 +9,9 @@ from .._log._segments import rectangles
 from .._torch._losses import ListLoss, propensity_ratio_loss
 from .._torch._networks import ListScores
 from ..propensity._weights import document_labels
+from ._learner_ranker import LearnerRanker
 from ._learners import fit_learner
-from ._propensity_ranker import LearnerRanker, PropensityRanker
+from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import PairObjective
 
 __all__ = ["PRSRanker"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .._log._segments import offsets_from_counts, rectangles
+from .._log._segments import TINY, offsets_from_counts, rectangles
 
 __all__ = ["LambdaObjective", "PairObjective", "SoftmaxObjective"]
 
@@ -42,8 +42,8 @@ class SoftmaxObjective:
         clicks, _, share = _shares(y_true, y_pred, weight, group)
         clicked = clicks > 0
         # A share that underflows has lost its logarithm; no ranking depends on such a score.
-        log_share = np.log(np.maximum(share[clicked], 1e-300))
-        return float(-(clicks[clicked] @ log_share) / max(clicks.sum(), 1e-300))
+        log_share = np.log(np.maximum(share[clicked], TINY))
+        return float(-(clicks[clicked] @ log_share) / max(clicks.sum(), TINY))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _shares(y_true, y_pred, weight, group):
     weight = np.ones(len(y_pred)) if weight is None else np.asarray(weight, dtype=float)
     clicks = weight * y_true
     share = np.exp(y_pred - np.maximum.reduceat(y_pred, starts)[query]) * weight
-    share /= np.maximum(np.add.reduceat(share, starts), 1e-300)[query]
+    share /= np.maximum(np.add.reduceat(share, starts), TINY)[query]
     return clicks, np.add.reduceat(clicks, starts)[query], share
 
 

@@ -15,8 +15,9 @@ from .._models._browsing import (
     trust_affine,
     trust_click_probability,
 )
+from .._typing import Floats, Ints
 from ._given import are_probabilities, as_floats, curve_at, cut
-from ._protocols import Floats, Ints, User
+from ._protocols import User
 from ._users import PositionBasedUser
 
 __all__ = ["ClickMatrixUser", "TrustBiasUser"]

@@ -14,8 +14,8 @@ from sklearn.utils import Bunch, check_random_state
 from .._log._components import factor_components
 from .._models._browsing import pbm_click_probability
 from .._sklearn import Interval, validate_params
+from .._typing import Ints, RandomState
 from ._generate import SimulatedLog
-from ._protocols import Ints
 from ._users import PositionBasedUser, relevance_probability
 
 __all__ = ["make_disconnected_log"]
@@ -56,7 +56,7 @@ def make_disconnected_log(
     examination: ArrayLike = "eye-tracking",
     noise: float = 0.1,
     max_grade: int = 4,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: RandomState = None,
 ) -> SimulatedLog:
     """A click log whose positions have the given number of connected components.
 

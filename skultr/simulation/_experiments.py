@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._typing import Floats, Ints
 from ._given import as_floats
 from ._policies import DeterministicPolicy
-from ._protocols import Floats, Ints, Policy
+from ._protocols import Policy
 
 __all__ = ["MixturePolicy", "ShufflePolicy", "SwapPolicy"]
 

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from narwhals.stable.v2.typing import IntoDataFrame
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Bunch, check_random_state
 
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad
 from .._sklearn import Interval, validate_params
+from .._typing import Frame, RandomState
 from ._policies import DeterministicPolicy, production_scores
 from ._population import draw_sessions
 from ._protocols import Policy, User, check_instance
@@ -63,7 +63,7 @@ class SimulatedLog(NamedTuple):
     prefer_skip_nested_validation=True,
 )
 def simulate_clicks(
-    documents: IntoDataFrame,
+    documents: Frame,
     *,
     n_sessions: int = 100_000,
     n_positions: int = 10,
@@ -76,7 +76,7 @@ def simulate_clicks(
     query_weights: Mapping[Any, float] | pd.Series | ArrayLike | None = None,
     candidates: bool = False,
     features: bool = True,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: RandomState = None,
 ) -> SimulatedLog:
     """Show documents to simulated users and log what they click.
 

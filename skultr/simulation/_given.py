@@ -6,7 +6,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from ._protocols import Floats
+from .._typing import Floats
 
 __all__ = ["are_probabilities", "as_floats", "check_probability", "check_seed", "curve_at", "cut"]
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._models._browsing import chain_click_probability, draw_chain_clicks, power_law_examination
+from .._typing import Bools, Floats
 from ._given import check_probability
-from ._protocols import Bools, Floats
 from ._sequential import DBNUser
 
 __all__ = ["CarouselUser", "MixtureDBNUser"]

@@ -7,7 +7,6 @@ from numbers import Real
 
 import numpy as np
 from lightgbm import LGBMRanker
-from narwhals.stable.v2.typing import IntoDataFrame
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import Ridge
@@ -18,7 +17,8 @@ from sklearn.utils import check_random_state
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad, sort_in_segment
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
-from ._protocols import Floats, Ints, Policy
+from .._typing import Floats, Frame, Ints, RandomState
+from ._protocols import Policy
 
 __all__ = [
     "DeterministicPolicy",
@@ -47,12 +47,12 @@ _CHUNK = 2**20
     prefer_skip_nested_validation=True,
 )
 def production_scores(
-    documents: IntoDataFrame,
+    documents: Frame,
     *,
     fraction: float = 0.01,
     estimator: BaseEstimator | str | None = None,
-    candidates: IntoDataFrame | None = None,
-    random_state: int | np.random.RandomState | None = None,
+    candidates: Frame | None = None,
+    random_state: RandomState = None,
 ) -> Floats:
     """Scores of a production ranker, trained on the labels of a few queries.
 
@@ -133,7 +133,7 @@ def hidden_signal_scores(
     *,
     strength: float = 1.0,
     correlation: float = 0.5,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: RandomState = None,
 ) -> Floats:
     """Scores of a ranker that also used a signal which is not among the features.
 
@@ -197,10 +197,10 @@ def hidden_signal_scores(
     prefer_skip_nested_validation=True,
 )
 def noisy_oracle_scores(
-    documents: IntoDataFrame,
+    documents: Frame,
     *,
     variance: float = 0.5,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: RandomState = None,
 ) -> Floats:
     """Scores of a nearly perfect production ranker: the grades plus Gaussian noise.
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._models._browsing import pbm_click_probability, power_law_examination
+from .._typing import Bools, Floats, Ints
 from ._given import are_probabilities, as_floats, check_seed, cut
-from ._protocols import Bools, Floats, Ints, User, draw_clicks
+from ._protocols import User, draw_clicks
 
 __all__ = ["UserPopulation", "draw_sessions"]
 

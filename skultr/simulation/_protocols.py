@@ -9,11 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Policy", "User", "check_instance", "draw_clicks"]
+from .._typing import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.integer[Any]]
-Bools = NDArray[np.bool_]
+__all__ = ["Policy", "User", "check_instance", "draw_clicks"]
 
 
 class Policy(ABC):

@@ -19,8 +19,9 @@ from .._models._browsing import (
     draw_ubm_clicks,
     ubm_click_probability,
 )
+from .._typing import Bools, Floats
 from ._given import are_probabilities, as_floats, check_probability, curve_at, cut
-from ._protocols import Bools, Floats, User
+from ._protocols import User
 
 __all__ = ["CCMUser", "CascadeUser", "DBNUser", "DCMUser", "UBMUser"]
 

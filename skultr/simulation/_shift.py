@@ -6,11 +6,11 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from narwhals.stable.v2.typing import IntoDataFrame
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from .._sklearn import Interval, validate_params
+from .._typing import Frame, RandomState
 from ._generate import SimulatedLog, simulate_clicks
 from ._policies import PlackettLucePolicy, UniformPolicy, production_scores
 from ._protocols import Policy, check_instance
@@ -52,7 +52,7 @@ class ShiftedLogs(NamedTuple):
     prefer_skip_nested_validation=True,
 )
 def simulate_shift(
-    documents: IntoDataFrame,
+    documents: Frame,
     *,
     n_sessions: int = 100_000,
     n_test_sessions: int | None = None,
@@ -60,7 +60,7 @@ def simulate_shift(
     scores: ArrayLike | None = None,
     test_policy: Policy | None = None,
     test_scores: ArrayLike | None = None,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: RandomState = None,
     **simulate_params: Any,
 ) -> ShiftedLogs:
     """Simulate a training log, and test logs in and out of its distribution.

@@ -14,8 +14,9 @@ from .._models._browsing import (
     pbm_click_probability,
     power_law_examination,
 )
+from .._typing import Bools, Floats, Ints
 from ._given import are_probabilities, as_floats, check_seed, cut
-from ._protocols import Bools, Floats, Ints, User, draw_clicks
+from ._protocols import User, draw_clicks
 
 __all__ = ["ContextualPositionBasedUser", "PositionBasedUser", "relevance_probability"]
 

@@ -99,8 +99,8 @@ def test_fractional_labels_stay(tmp_path):
         ("1 qid:99999999999999999999 1:3\n", "as svmlight"),
         ("1 qid:1 2000000:1\n", "feature id 2000000"),
         ("one qid:1 1:1\n", "as svmlight"),
-        ("", "No row|as svmlight"),
-        ("# nothing\n", "No row|as svmlight"),
+        ("", "has no rows|as svmlight"),
+        ("# nothing\n", "has no rows|as svmlight"),
     ],
 )
 def test_malformed_svmlight(tmp_path, text, message):
@@ -173,7 +173,7 @@ def test_docs_that_collide_once_combined_are_an_error(tmp_path):
     assert documents["doc"].is_unique
     frame = pd.DataFrame({"qid": ["1"] * 3, "label": [0] * 3, "doc": ["a", "a", "a/2"]})
     frame.to_parquet(path)
-    with pytest.raises(ValueError, match="cannot be told apart"):
+    with pytest.raises(ValueError, match="ambiguous when combined"):
         load_letor(path)
 
 

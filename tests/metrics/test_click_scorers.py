@@ -235,7 +235,7 @@ def test_perplexity_errors(log):
         scorer(make_pipeline(StandardScaler()), log, y)
     with pytest.raises(ValueError, match=r"no column 'position' .*: PerplexityScorer needs it"):
         scorer(Column(), log.drop(columns="position"), y)
-    with pytest.raises(ValueError, match=r"predict_click gave an array of shape \(400,\)"):
+    with pytest.raises(ValueError, match=r"predict_click returned an array of shape \(400,\)"):
         scorer(Half(), log, y)
     with pytest.raises(ValueError, match="None of the 800 rows was shown"):
         scorer(Column(), log.assign(position=np.nan), y)

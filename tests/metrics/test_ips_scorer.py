@@ -335,7 +335,10 @@ def test_parameters_that_are_none(options, message):
         (lambda X: X.assign(position=1.0), "Two rows of one list stand at position 1"),
         (lambda X: X.assign(position=np.nan), "None of the 160 rows was shown and clicked"),
         (lambda X: X.assign(propensity=0.5), "two answers to one question"),
-        (lambda X: X.assign(bm25=X["bm25"].where(X["bm25"] < 1)), "predict gave NaN in .* rows"),
+        (
+            lambda X: X.assign(bm25=X["bm25"].where(X["bm25"] < 1)),
+            "predict returned NaN in .* rows",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*rows have a click but were not shown")
@@ -385,7 +388,7 @@ def test_predictions_of_the_wrong_shape():
         def predict(self, X):
             return np.zeros((len(X), 2))
 
-    with pytest.raises(ValueError, match=r"Wide.predict gave the shape \(160, 2\)"):
+    with pytest.raises(ValueError, match=r"Wide.predict returned the shape \(160, 2\)"):
         IPSScorer(propensity=EXAMINATION)(Wide(), X, relevance * examined(X))
 
 

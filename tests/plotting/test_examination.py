@@ -176,7 +176,7 @@ def test_codes_of_a_repair_are_drawn_as_what_they_stand_for():
     display = ExaminationDisplay.from_estimator(make_pipeline(Repair(devices), model))
     labels = [text.get_text() for text in display.ax_.get_xticklabels()]
     assert labels == ["1 · a", "1 · b"]  # the model never saw code 5
-    with pytest.raises(ValueError, match="'Model' knows a bias factor 0"):
+    with pytest.raises(ValueError, match="'Model' has a bias factor 0"):
         ExaminationDisplay.from_estimator(model, truth=[1, 0.5])
 
 

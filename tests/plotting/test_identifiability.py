@@ -6,7 +6,7 @@ from matplotlib.collections import LineCollection
 
 from skultr.identifiability import IdentifiabilityGraph
 from skultr.plotting import IdentifiabilityDisplay
-from skultr.plotting._identifiability import _Islands
+from skultr.plotting._identifiability import _Layout
 from skultr.simulation import make_disconnected_log
 
 
@@ -168,13 +168,13 @@ def test_axes_of_the_user_and_again():
 
 
 @pytest.mark.parametrize("sizes", [[10], [6, 4], [3, 3, 2, 2], [30, 1, 1, 1], [2] * 30, [1] * 60])
-def test_islands_do_not_touch(sizes):
+def test_rings_do_not_touch(sizes):
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
-    islands = _Islands(labels, [str(i) for i in range(len(labels))])
-    distance = np.linalg.norm(islands.places[:, None] - islands.places, axis=-1)
+    layout = _Layout(labels, [str(i) for i in range(len(labels))])
+    distance = np.linalg.norm(layout.places[:, None] - layout.places, axis=-1)
     apart = labels[:, None] != labels
     assert distance[apart].min(initial=np.inf) > 1.1
     np.fill_diagonal(distance, np.inf)
     assert distance.min() > 0.99
-    for axis, (low, high) in enumerate((islands.xlim, islands.ylim)):
-        assert low < islands.places[:, axis].min() <= islands.places[:, axis].max() < high
+    for axis, (low, high) in enumerate((layout.xlim, layout.ylim)):
+        assert low < layout.places[:, axis].min() <= layout.places[:, axis].max() < high

@@ -52,7 +52,7 @@ def test_from_log_is_the_same():
     ("impressions", "title", "label"),
     [
         (10_000, "one product is enough", "not needed"),
-        (10, "the log is too small to tell", "not told"),
+        (10, "the log is too small to tell", "undetermined"),
     ],
 )
 def test_titles(impressions, title, label):

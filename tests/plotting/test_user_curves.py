@@ -144,7 +144,7 @@ def test_estimators_and_clusters():
 
 def test_bad_input():
     curves = table([1.0, 2.0])
-    with pytest.raises(ValueError, match="'own' has a curve for each user; expected it alone"):
+    with pytest.raises(ValueError, match="'own' has one curve per user; expected it alone"):
         ExaminationDisplay.from_estimators({"own": curves, "shrunk": curves})
     for truth in (1 / POSITIONS, np.ones((1, 5))):
         with pytest.raises(ValueError, match=r"shape .* curves of the users 0, 1; expected an"):

@@ -354,7 +354,7 @@ def test_traffic_does_not_drown_the_rare_queries():
 
 def test_module_with_two_outputs_is_refused():
     log, clicks = random_lists()
-    with pytest.raises(ValueError, match=r"expected one score a document"):
+    with pytest.raises(ValueError, match=r"expected one score per document"):
         NaiveRanker(module=torch.nn.Linear(3, 2), **FAST).fit(log, clicks)
 
 

@@ -1,0 +1,43 @@
+"""The base class of rankers that train a network, or any estimator, on weighted clicks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from .._sklearn import HasMethods
+from .._torch._net import NeuralEstimator
+from ._ranker import BaseRanker
+
+__all__ = ["LearnerRanker"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LearnerRanker(NeuralEstimator, BaseRanker):
+    """A ranker whose learner is a network, or any ``estimator``.
+
+    Subclasses write ``_fit_network(log, task)`` and ``_fit_estimator(log, seed)``, which returns
+    the fitted clone of ``estimator``.
+    """
+
+    estimator: object = None
+
+    _parameter_constraints = {
+        **NeuralEstimator._parameter_constraints,
+        "estimator": [HasMethods(["fit", "predict"]), None],
+    }
+
+    def _fit(self, log, task):
+        if self.estimator is None:
+            self._fit_network(log, task)
+        else:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self.estimator_ = self._fit_estimator(log, seed)
+
+    def _n_subtasks(self):
+        return super()._n_subtasks() if self.estimator is None else 0
+
+    def _score(self, features):
+        if not hasattr(self, "estimator_"):
+            return super()._score(features)
+        return np.asarray(self.estimator_.predict(features), dtype=float)
