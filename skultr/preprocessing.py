@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
 from ._log._roles import ROLES, is_frame, without_columns
 from ._typing import Column, Table
@@ -82,6 +83,7 @@ class OnFeatures(
         self.passthrough = passthrough
 
     @with_callbacks
+    @afresh
     def fit(self, X: Table, y: Column | None = None, **params: Any) -> Self:
         """Fit the transformer to the features.
 
@@ -103,6 +105,7 @@ class OnFeatures(
         return self
 
     @with_callbacks
+    @afresh
     def fit_transform(self, X: Table, y: Column | None = None, **params: Any) -> Any:
         """Fit the transformer and transform X by its own ``fit_transform``.
 

@@ -12,6 +12,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._log._estimator import afresh
 from .._log._frame_output import FrameOutput
 from .._log._pairs import read_pairs
 from .._log._reader import as_clicks
@@ -160,7 +161,7 @@ class IdentifiabilityRepair(
     [0, 1, 1, 2, 0, 1, 1, 2]
     """
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "bias": [str, list, tuple, None],
         "strategy": [StrOptions({"merge", "intervene"})],
         "bias_features": [str, list, tuple, Mapping, callable, None],
@@ -193,6 +194,7 @@ class IdentifiabilityRepair(
         self.random_state = random_state
 
     @with_callbacks
+    @afresh
     def fit(self, X, y=None, sample_weight=None):
         """Read the components of the log and plan the repair.
 

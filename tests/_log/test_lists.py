@@ -13,7 +13,7 @@ from skultr.rankers._ranker import BaseRanker
 class Recorder(BaseRanker):
     """A ranker that keeps the lists it should learn from."""
 
-    _parameter_constraints = {}  # noqa: RUF012
+    _parameter_constraints = {}
 
     def _fit(self, log, task):
         self.log_ = log
