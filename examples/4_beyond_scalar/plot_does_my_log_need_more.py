@@ -89,7 +89,7 @@ plt.show()
 # -------------------------------------
 #
 # Few logs have grades. Then documents are compared with themselves at other positions, in groups
-# of similar attractiveness. What a log cannot tell, it says: ``is_telling``.
+# of similar attractiveness. What a log cannot tell, it says: ``is_conclusive``.
 rows = []
 for name, user in USERS.items():
     for n_sessions in (2_000, 40_000):
@@ -102,7 +102,7 @@ for name, user in USERS.items():
                     "sessions": n_sessions,
                     "rows": by or "groups of documents",
                     "rank": result.rank,
-                    "is_telling": result.is_telling,
+                    "is_conclusive": result.is_conclusive,
                 }
             )
 print(pd.DataFrame(rows).to_string(index=False))

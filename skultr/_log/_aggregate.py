@@ -1,17 +1,22 @@
 """Reduce a log of impressions to its distinct lists, in the engine that holds the log.
 
-The engine (Polars, DuckDB, Dask, Spark, ...) runs every pass over the impressions; what is
-collected has the size of the *distinct* lists. Behind the collection all is codes and arrays.
+The engine (Polars, DuckDB, Dask, Spark, ...) runs every pass over the impressions; the table that
+is collected has the size of the *distinct* lists, and is processed as codes and arrays.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
+from .._typing import AnyFrame, Floats, Frame
 from ..exceptions import python_value
 from ._engine import (
+    check_counts,
     check_numbers,
     check_rows,
     code_ids,
@@ -19,15 +24,13 @@ from ._engine import (
     encode_ids,
     fault_columns,
     scope_of,
-    warn_about_rates,
     with_hashes,
 )
 from ._faults import (
     IDS,
-    NO_CLICKS,
-    NO_ROW_SHOWN,
     ONE_ROW_PER_POSITION,
     ONE_USER_PER_SESSION,
+    count_of,
 )
 from ._hashing import hash_columns
 from ._roles import ROLES
@@ -36,66 +39,69 @@ from ._segments import encode
 __all__ = ["aggregate_clicks"]
 
 
-#: Stands for a missing position (or bias) in a group key.
+#: Replaces a missing position (or bias) in a group key.
 _MISSING = -(2**31)
-#: Hashes of rows, whose sums tell lists apart.
+#: Hashes of rows, whose sums over a list identify what it shows.
 _HASHES = ["_hash0", "_hash1"]
 
 
-def aggregate_clicks(impressions, documents=None, *, click="click"):
-    """Reduce a log of impressions to distinct lists with click rates and impression counts.
+def aggregate_clicks(
+    impressions: AnyFrame, documents: Frame | None = None, *, click: str = "click"
+) -> tuple[Any, Floats]:
+    """Distinct lists of a log of impressions, with click rates and numbers of impressions.
 
-    The result trains exactly like the raw log, at a cost that grows with the number of distinct
-    lists. The passes over the log run in the engine that holds it.
+    Training on the result gives exactly the model that the raw log gives, at a cost that grows
+    with the number of distinct lists. The passes over the log run in the engine that holds it.
 
     Parameters
     ----------
     impressions : frame
-        A row per document of each served list: a pandas, Polars (eager or lazy), PyArrow,
+        One row per document of each served list: a pandas, Polars (eager or lazy), PyArrow,
         DuckDB, Dask or PySpark frame with the clicks and the columns ``qid``, ``doc`` (integers
         or strings) and ``position`` (from 1; missing where the row is a candidate that was not
-        shown). Optional are ``session`` (the served list; without it each query of each user is
-        one list), ``user`` (one a session), ``bias``, and ``impressions`` (how many impressions
-        the row stands for), and ``doc_scope``, which is passed on. Columns without a role are
-        ignored.
+        shown). Optional columns are ``session`` (the served list; without it each query of each
+        user is one list), ``user`` (one per session), ``bias``, ``impressions`` (number of
+        impressions of the row) and ``doc_scope``, which is copied to the result. Columns without
+        a role are ignored.
     documents : eager frame, default=None
-        Features, and perhaps ``relevance``, of each ``doc``, joined to the result. With a column
-        ``qid`` the join is on both. May hold documents that are not in the log.
+        Features of each ``doc``, and optionally ``relevance``, to join to the result. With a
+        column ``qid`` the join is on both. Documents that are not in the log are ignored.
     click : str, default="click"
-        Name of the column of clicks: between 0 and 1 in each row (above, it is graded relevance
-        and divided by its maximum) or, where there is a column ``impressions``, the *number* of
-        clicks, between 0 and ``impressions``.
+        Name of the column of clicks. Without a column ``impressions`` it holds values between 0
+        and 1 (larger ones are graded relevance and divided by their maximum); else the *number*
+        of clicks of each row, between 0 and ``impressions``.
 
     Returns
     -------
     X : eager frame
-        One row a distinct cell: the role columns of the log, ``session`` (the number of the list)
-        and ``impressions``, then ``relevance`` and features; sorted by query, list and position.
-        Of the same kind as an eager input; Polars for a lazy Polars frame, else what the engine
-        collects to (pandas for Dask, PyArrow for DuckDB and Spark).
+        One row per document of each distinct list: the role columns of the log, ``session`` (the
+        number of the list) and ``impressions``, then ``relevance`` and features; sorted by query,
+        list and position. An eager frame is returned as its own kind, a lazy Polars frame as
+        Polars, any other as what its engine collects to (pandas for Dask, PyArrow for DuckDB and
+        Spark).
     click_rate : ndarray of shape (n_rows,)
         Clicks over impressions, the ``y`` of ``fit(X, click_rate)``.
 
     Raises
     ------
     ValueError
-        Columns or ids are missing, clicks or positions are out of range, a list has two rows at
-        one position, a session has several users, or ``documents`` lacks a document of the log
-        or has it twice.
+        A column or id is missing, clicks or positions are out of range, a list has two rows at
+        one position, a session has several users, or ``documents`` is missing a logged document
+        or contains it twice.
 
     Notes
     -----
     *Lists.* Sessions in which a query showed the same documents (under the same ``bias``, to the
-    same ``user``) at the same positions are one list. Whatever is linear in the clicks given the
-    list is unchanged. Which clicks fell into the same session is lost: click models of that
-    (cascade, DBN, UBM) need the raw log.
+    same ``user``) at the same positions are one list. Losses that are linear in the clicks given
+    the list do not change. The result does not contain which clicks fell into the same session:
+    click models of sequences (cascade, DBN, UBM) need the raw log.
 
-    *Never-shown rows* (no position) are kept once a query (and user), in its first list, with
+    *Never-shown rows* (no position) are kept once per query (and user), in its first list, with
     their number of rows as ``impressions`` and click rate 0.
 
-    *Cost.* The engine sums a hash of each row by session, and groups by these sums: the cost is
-    that of two group-bys and a join, however long a list is. Two lists of a query have the same
-    two sums with probability 2^-88, and an error would tell.
+    *Cost.* The engine sums two hashes of each row by session, and groups by these sums: the cost
+    is that of two group-bys and a join, however long a list is. Two different lists of a query
+    have the same sums with probability 2^-88; this would raise an error.
 
     Examples
     --------
@@ -134,7 +140,8 @@ def aggregate_clicks(impressions, documents=None, *, click="click"):
 class _Log:
     """The impressions: ids, keys without nulls, ``_click`` and ``_weight``.
 
-    ``ids`` are the distinct ids of a frame in memory, whose ids are codes; else it is empty.
+    For a frame in memory, ids are codes, and ``ids`` holds the distinct ids that these stand for;
+    otherwise ``ids`` is empty.
     """
 
     frame: nw.DataFrame | nw.LazyFrame
@@ -172,7 +179,7 @@ def _read(impressions, click):
     ids = [name for name in IDS if name in schema]
     shown = columns["shown"]
     values = {
-        # Without an impression, nothing was shown.
+        # A row without an impression was not shown.
         "position": _key(columns, "position", shown),
         "_click": clicks if scale == 1 else clicks / scale,
     }
@@ -204,7 +211,7 @@ def _check_columns(schema, click):
 
 
 def _key(columns, name, shown):
-    """A number by which to group; never null, because some engines drop null keys."""
+    """A number to group by; never null, because some engines drop null keys."""
     return nw.when(shown).then(columns[name]).otherwise(nw.lit(_MISSING)).fill_null(_MISSING)
 
 
@@ -222,12 +229,13 @@ def _by_list(log):
 
 
 def _with_lists(log):
-    """The rows, with the sums of two hashes that tell the list of a row, and its length.
+    """The rows, with the length of their list and the sums of two hashes over it.
 
-    What a list shows decides the sums, in whatever order; they are 0 in rows never shown.
+    The sums depend on what the list shows, not on the order of the rows; they are 0 in rows that
+    were never shown.
     """
     shown = nw.col("position") != _MISSING
-    # With the user, so that a session of several users is like no session of one.
+    # The user enters, so that a session of several users differs from any session of one user.
     frame = with_hashes(log.frame, [*log.group[1:], *log.place])
     frame = frame.with_columns(
         *(nw.when(shown).then(nw.col(name)).otherwise(0) for name in _HASHES),
@@ -239,7 +247,7 @@ def _with_lists(log):
     else:
         session = ["qid", "session"]
         sums = frame.group_by(*session).agg(*sums)
-        # DuckDB sums in integers of 128 bits.
+        # DuckDB's sums have 128 bits.
         names = (*_HASHES, "_length")
         sums = sums.with_columns(*(nw.col(name).cast(nw.Int64) for name in names))
         frame = frame.drop(*_HASHES, "_length").join(sums, on=session, how="left")
@@ -252,8 +260,8 @@ def _with_lists(log):
 class _Lists:
     """The rows of the result in any order: codes of their ids, their list and their counts.
 
-    ``place`` is the rank of the position among all positions; 0 where a row was never shown, if
-    any row was not.
+    ``place`` is the rank of the position among all distinct positions, of which "never shown" is
+    the first if it occurs.
     """
 
     table: nw.DataFrame
@@ -278,22 +286,13 @@ def _read_lists(log, table):
         table[name].to_numpy().astype(float)
         for name in ("_weight" if log.has("impressions") else "_n", "_click")
     )
-    _check_counts(log, weight[shown], clicks[shown])
+    check_counts(weight[shown], clicks[shown], log.click if log.has("impressions") else None)
     list_ = _number_lists(table, ids, codes, shown, place)
     return _Lists(table, ids, codes, shown, place, weight, clicks, list_)
 
 
-def _check_counts(log, weight, clicks):
-    if not len(weight):
-        NO_ROW_SHOWN.report(0, None, None)
-    if log.has("impressions"):
-        warn_about_rates(weight, clicks, log.click)
-    if not clicks.any():
-        NO_CLICKS.report(0, None, None)
-
-
 def _number_lists(table, ids, codes, shown, place):
-    """Number of the list of each row, by query and user; rows never shown are in the first."""
+    """Number of the list of each row, by query and user; never-shown rows are in the first one."""
     group = codes["qid"]
     if "user" in codes:
         group = encode(group * len(ids["user"]) + codes["user"])[0]
@@ -305,7 +304,7 @@ def _number_lists(table, ids, codes, shown, place):
     high, low = (table[name].to_numpy() for name in _HASHES)
     hashes, known = encode(((high << 20) ^ low)[rows])
     code, lists = encode(group[rows] * len(known) + hashes)
-    # In the order of what they show, the first row first: no engine may decide it.
+    # Lists are ordered by what they show, first row first, so that no engine determines the order.
     of_group = lists // len(known)
     shows = (place * len(ids["doc"]) + codes["doc"])[rows]
     first = np.full(len(lists), np.iinfo(np.int64).max)
@@ -324,7 +323,7 @@ def _number_lists(table, ids, codes, shown, place):
 def _in_order(log, lists):
     """The rows by query, list and position, rows never shown last, by document.
 
-    Raises an error where two rows of a list stand at one position.
+    Raises an error if two rows of a list have the same position.
     """
     n_places, n_docs = int(lists.place.max()) + 1, len(lists.ids["doc"])
     place = np.where(lists.shown, lists.place, n_places + lists.codes["doc"])
@@ -334,7 +333,7 @@ def _in_order(log, lists):
     if len(twice):
         _refuse_place(lists, row[twice[0]])
     if "_length" in lists.table.columns:
-        # A row that recurs within its sessions makes these longer than their list.
+        # If a row recurs within a session, the session is longer than its list.
         length = np.bincount(lists.list_, lists.shown)[lists.list_]
         longer = lists.shown & (lists.table["_length"].to_numpy() != length)
         if longer.any():
@@ -365,7 +364,7 @@ def _refuse_place(lists, row):
 
 # The result ---------------------------------------------------------------------------
 def _result(log, lists, row):
-    """The role columns, with ids as the log has them."""
+    """The role columns of the result, with the ids of the log."""
     table, weight = lists.table, lists.weight[row]
     backend = table.implementation
     columns = {}
@@ -382,7 +381,7 @@ def _result(log, lists, row):
         computed["doc_scope"] = np.full(len(row), log.scope, dtype=object)
     for name, values in computed.items():
         columns[name] = nw.new_series(name, values, backend=backend)
-    # The row labels of pandas would align the rows.
+    # pandas would align the columns by their row labels.
     X = nw.from_dict(
         {name: nw.maybe_reset_index(columns[name]) for name in ROLES if name in columns}
     )
@@ -421,8 +420,8 @@ def _with_features(X, documents, lists, row):
         lost = np.unique(lists.codes["doc"][row[np.isnan(place)]])
         example = python_value(lists.ids["doc"].to_numpy()[lost[0]])
         raise ValueError(
-            f"documents lacks {len(lost)} of {len(lists.ids['doc'])} docs of the log (such as "
-            f"{example!r}); expected a row for each. Types of 'doc': "
+            f"documents is missing {len(lost)} of {count_of(len(lists.ids['doc']), 'doc')} of the "
+            f"log (such as {example!r}); expected one row for each. Types of 'doc': "
             f"{X.schema['doc']} in the log, {documents.schema['doc']} in documents."
         )
     names = [name for name in ("relevance",) if name in columns]

@@ -1,7 +1,7 @@
-"""A click log as codes and arrays, list by list: what rankers and click models learn from.
+"""A click log as codes and arrays, list by list: the input of rankers and click models.
 
-Nothing behind this file asks what kind of frame came in, whether ids were strings, or in which
-order the rows were.
+A :class:`ClickLog` does not depend on the kind of frame, on the types of ids, or on the order of
+the rows that it was read from.
 """
 
 from dataclasses import dataclass, replace
@@ -26,13 +26,13 @@ _BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "show
 class ClickLog:
     """A click log as codes and arrays, sorted by query, list and position.
 
-    Rows of never-shown candidates come last in their list, with ``shown`` False and
+    Rows of candidates that were never shown are last in their list, with ``shown`` False and
     ``bias`` and ``position`` -1.
 
     Parameters
     ----------
     features : ndarray of shape (n_docs, n_features), float32
-        One row a distinct document.
+        One row per distinct document.
     doc, query, user : ndarray of shape (n_rows,), int
         Codes of each row.
     position : ndarray of shape (n_rows,), int
@@ -40,19 +40,19 @@ class ClickLog:
     bias : ndarray of shape (n_rows,), int
         Code of the bias factor, an index of ``bias_values``.
     clicks : ndarray of shape (n_rows,)
-        Number of clicks, that is click rate times ``weight``.
+        Weighted number of clicks: click rate times ``weight``.
     weight : ndarray of shape (n_rows,)
         Impressions times sample weight.
     shown : ndarray of shape (n_rows,), bool
     propensity : ndarray of shape (n_rows,) or None
         Known examination probabilities.
     offsets : ndarray of shape (n_lists + 1,)
-        Where each list begins.
+        First row of each list, and the number of rows.
     query_ids, bias_values, user_ids : ndarray
-        What the codes stand for.
+        Values that the codes stand for.
     doc_ids : Index of shape (n_docs,) or None
-        What the codes of documents stand for: pairs (qid, doc), or doc where the ids are global or
-        there is one query; None where documents are equal rows of features.
+        Documents that the codes stand for: pairs (qid, doc), or doc if the ids are global or there
+        is one query; None if documents are equal rows of features.
     """
 
     features: np.ndarray
@@ -88,7 +88,7 @@ class ClickLog:
 
     @property
     def shown_rows(self):
-        """Index of the rows that were shown: a slice, and no copy, where all were."""
+        """Index of the rows that were shown: a slice (no copy) if all were shown."""
         return slice(None) if self.shown.all() else np.flatnonzero(self.shown)
 
     @cached_property
@@ -97,14 +97,14 @@ class ClickLog:
         return np.divide(self.clicks, self.weight, out=np.zeros(self.n_rows), where=self.shown)
 
     def shown_features(self):
-        """Features of the documents that were shown at all."""
+        """Features of the documents that were shown at least once."""
         docs = np.unique(self.doc[self.shown])
         return self.features if len(docs) == len(self.features) else self.features[docs]
 
     def chunks(self, max_rows=1 << 19):
-        """The log as logs of consecutive lists, views of at most ``max_rows`` or of one list.
+        """Logs of consecutive lists, which are views of at most ``max_rows`` rows or of one list.
 
-        What is counted by row in such parts needs little memory beside the log.
+        Computations by row need little memory beside the log if done chunk by chunk.
         """
         first = 0
         while first < self.n_lists:
@@ -117,23 +117,22 @@ class ClickLog:
             first = end
 
     def take_rows(self, rows, list_):
-        """The log of ``rows``, an index, cut into lists where ``list_`` changes."""
+        """The log of ``rows``, an index; a new list begins where ``list_`` changes."""
         return self._columns(rows, offsets_from_sorted(list_))
 
     def fold(self, users=False, patterns=False):
-        """Merge lists that show the same documents in the same way; clicks and weights add up.
+        """The log with identical lists merged; their clicks and weights are summed.
 
-        With ``users``, lists that were served to different users stay apart; with ``patterns``,
-        lists in which different rows were clicked.
-
-        Objectives that are linear in the clicks given the list have the same value and the same
+        Lists are identical if they show the same documents under the same positions and bias
+        factors; with ``users``, also to the same user; with ``patterns``, also with clicks on the
+        same rows. Objectives that are linear in the clicks given the list have the same value and
         gradient on the folded log, at a cost that grows with the number of *distinct* lists.
         """
         first, group = self._identical_lists(users, patterns)
         if len(first) == self.n_lists:
             return self._take_lists(first)
         lengths = np.diff(self.offsets)
-        # The cell of a row: its place in the representative of its group of lists.
+        # Cell of a row: the row at its place in the first list of its group.
         new_offsets = np.concatenate(([0], np.cumsum(lengths[first])))
         place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], lengths)
         cell = np.repeat(new_offsets[group], lengths) + place
@@ -146,7 +145,7 @@ class ClickLog:
         )
 
     def tempered(self, exponent):
-        """The log with each query's weight raised to a power, as if its traffic were that.
+        """The log with the traffic of each query (its impressions) raised to a power.
 
         Parameters
         ----------
@@ -156,9 +155,10 @@ class ClickLog:
         Returns
         -------
         log : ClickLog
-            Clicks and weights of a query share one factor, so that click rates stay.
+            Clicks and weights of a query are multiplied by one factor, so that click rates do not
+            change.
         factor : ndarray of shape (n_rows,)
-            The mean factor over impressions is 1.
+            The factor of each row; its mean over impressions is 1.
         """
         rows = self.shown
         traffic = np.bincount(
@@ -171,7 +171,7 @@ class ClickLog:
         return log, factor
 
     def select_queries(self, keep):
-        """The lists of the queries where ``keep``, a bool array by query code, is True."""
+        """The log of the queries for which ``keep``, a bool array by query code, is True."""
         starts = self.query[self.offsets[:-1]]
         return self._take_lists(np.flatnonzero(keep[starts]))
 
@@ -194,10 +194,10 @@ class ClickLog:
         return order[new], group
 
     def _row_hashes(self, users, patterns):
-        """Two hashes of what a row shows and where; 128 bits, so that no collision is expected.
+        """Two hashes of each row's document and place; with 128 bits no collision is expected.
 
-        The first leaves the propensity out: giving the same numbers in another way (by position,
-        say) must not change the order of the lists, nor the model.
+        The first does not depend on the propensity, so that propensities do not change the order
+        of the lists, and thereby the model.
         """
         place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
         columns = [place, self.doc, self.position, self.bias]
@@ -227,14 +227,14 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
     Parameters
     ----------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-        As the user gave it; only its role columns are read.
+        As the user passed it; only its role columns are read.
     features : ndarray of shape (n_rows, n_features), float32
         The validated features.
     y : array-like of shape (n_rows,)
         Clicks or click rates; values above 1 are graded relevance.
     sample_weight : array-like of shape (n_rows,), default=None
     roles : dict of str to array-like, default=None
-        Keyword metadata, which wins over columns.
+        Keyword metadata, which takes precedence over columns.
 
     Returns
     -------
@@ -243,13 +243,13 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
     Raises
     ------
     ValueError
-        With the value found, what was expected and what to do.
+        If the log has a fault.
     """
     return sort_into_lists(read(X, y, sample_weight, roles), features)
 
 
 def sort_into_lists(rows, features):
-    """The :class:`ClickLog` of checked rows.
+    """The :class:`ClickLog` of rows that were checked.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def sort_into_lists(rows, features):
     last = np.where(shown, rows.position, np.iinfo(np.int64).max)
     order = np.lexsort((documents.code, last, rows.list_))
     offsets = offsets_from_sorted(rows.list_[order])
-    for name in columns:  # one by one, so that the log is never held twice
+    for name in columns:  # one by one, so that the log is never held twice in memory
         columns[name] = columns[name][order]
     columns.setdefault("propensity", None)
     return ClickLog(

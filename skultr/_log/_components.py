@@ -1,4 +1,4 @@
-"""Which bias factors hang together: the question that decides whether relevance can be found."""
+"""Connected components of bias factors, which decide whether a log determines relevance."""
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -8,14 +8,14 @@ __all__ = ["bipartite_components", "comparable_components", "factor_components",
 
 
 def factor_components(doc, factor, n_factors):
-    """Component of each bias factor, where a document links the factors it was shown under.
+    """Component of each bias factor; a document links the factors it was shown under.
 
     Parameters
     ----------
     doc, factor : ndarray of shape (n_rows,), int
         Codes of the shown rows; they may recur.
     n_factors : int
-        A factor without a row is a component of its own.
+        A factor without a row is a separate component.
 
     Returns
     -------
@@ -28,10 +28,10 @@ def factor_components(doc, factor, n_factors):
 
 
 def bipartite_components(doc, factor, n_docs, n_factors):
-    """Components of the graph of documents and bias factors.
+    """Component of each document and of each bias factor in their bipartite graph.
 
-    Two factors are connected here exactly if they are in the graph that joins all factors of a
-    document with each other, whose size is quadratic in the factors of a document.
+    Two factors are connected here exactly if they are connected in the graph that links every two
+    factors of a document, whose size would be quadratic in the factors of a document.
 
     Returns
     -------
@@ -39,18 +39,20 @@ def bipartite_components(doc, factor, n_docs, n_factors):
     factor_labels : ndarray of shape (n_factors,)
     """
     size = n_docs + n_factors
-    # Floats, because repeated pairs are added up: small integers would overflow to no edge.
+    # Floats, because repeated pairs are summed: small integers could overflow to 0, which is no
+    # edge.
     graph = coo_array((np.ones(len(doc)), (doc, n_docs + factor)), (size, size))
     labels = connected_components(graph, directed=False)[1]
     return labels[:n_docs], labels[n_docs:]
 
 
 def comparable_components(doc, factor, clicked, n_docs, n_factors):
-    """Components in which clicks bound every ratio of examinations from both sides.
+    """Component of each document and factor, within which clicks bound all ratios of examinations.
 
-    A document that was clicked under one factor and only shown under another says that the first
-    is not infinitely worse, and nothing of the other direction: ratios have a finite likeliest
-    value exactly within the strong components of "was shown under" and "was clicked under" (the
+    A document with clicks under factor a that was shown under factor b without clicks bounds the
+    ratio o_a / o_b from below, and not from above. The maximum-likelihood estimate of a ratio is
+    finite exactly within the strong components of the directed graph with an edge from factor to
+    document for "was shown under" and one from document to factor for "was clicked under" (the
     condition of Ford 1957 for paired comparisons).
 
     Parameters
@@ -73,9 +75,9 @@ def comparable_components(doc, factor, clicked, n_docs, n_factors):
 
 
 def weighted_graph(n_nodes, a, b, weight):
-    """Edges as the sparse matrix of a graph, for SciPy's searches of trees and paths.
+    """Sparse matrix of a weighted graph, for SciPy's spanning trees and shortest paths.
 
-    Before SciPy 1.17 these take nodes that are numbered in 32 bits only.
+    Node numbers have 32 bits, because SciPy before 1.17 accepts no others there.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which document of the training log a row to predict holds."""
+"""Which document of the training log a row to predict refers to."""
 
 from dataclasses import dataclass
 
@@ -20,8 +20,8 @@ class KnownDocuments:
     Parameters
     ----------
     ids : Index of shape (n_docs,) or None
-        Pairs (qid, doc), or ids that are told apart by themselves; None where documents are equal
-        rows of features.
+        Pairs (qid, doc), or ids alone where these are unique; None where documents are equal rows
+        of features.
     features : ndarray of shape (n_docs, n_features)
     """
 
@@ -30,7 +30,7 @@ class KnownDocuments:
 
     @classmethod
     def of_log(cls, log, known):
-        """Those of a log where ``known``, a bool array by document code, is True."""
+        """The documents of a log for which ``known``, a bool array by document code, is True."""
         if known.all():
             return cls(log.doc_ids, log.features)
         return cls(None if log.doc_ids is None else log.doc_ids[known], log.features[known])
@@ -50,21 +50,21 @@ class KnownDocuments:
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         features : ndarray of shape (n_rows, n_features), default=None
-            The features of X, read where the rows name no documents.
+            The features of X, used if the rows name no documents.
         qid, doc : array-like of shape (n_rows,) or None
             Queries and documents of the rows; by default the columns of X.
 
         Returns
         -------
         places : ndarray of shape (n_rows,), intp
-            None where rows name no documents and there are no ``features``.
+            None if the rows name no documents and there are no ``features``.
         names : sequence of shape (n_rows,)
-            What to call the documents of the rows in a message.
+            Names of the documents of the rows, for messages.
 
         Raises
         ------
         ValueError
-            If the rows do not say which of several documents they hold.
+            If a row could refer to several documents.
         """
         if self.ids is not None:
             reads = ("doc",) if self.ids.nlevels == 1 else ("qid", "doc")
@@ -80,9 +80,9 @@ class KnownDocuments:
 
     def _places_by_ids(self, doc, qid):
         if self.ids.nlevels == 1:
-            return self.ids.get_indexer(_as_level(doc)), doc
+            return self.ids.get_indexer(_as_index(doc)), doc
         if qid is not None:
-            names = pd.MultiIndex.from_arrays([_as_level(qid), _as_level(doc)])
+            names = pd.MultiIndex.from_arrays([_as_index(qid), _as_index(doc)])
             return self.ids.get_indexer(names), names
         alone = self.ids.get_level_values("doc")
         if alone.has_duplicates:
@@ -92,7 +92,7 @@ class KnownDocuments:
                 f"{python_value(alone[alone.duplicated()][0])!r}): a document is the pair of "
                 "query and id. Add the column 'qid', or pass qid=."
             )
-        return alone.get_indexer(_as_level(doc)), doc
+        return alone.get_indexer(_as_index(doc)), doc
 
     def _places_by_features(self, features, qid):
         place, n_equal = match_rows(self.features, features)
@@ -100,26 +100,26 @@ class KnownDocuments:
         if len(several) and qid is not None:
             place[several] = self._places_within_queries(features[several], qid[several])
             several = several[place[several] < 0]
-        # Two documents may look alike; as long as no row asks for them, nothing is wrong.
+        # Documents with equal features are an error only if a row has these features.
         if len(several):
             row = int(several[0])
             raise ValueError(
                 f"X names no documents, and row {row} has the features of several documents of "
-                "the training log: its features do not tell which it is. Name the documents in "
-                "a column 'doc', or pass doc=."
+                "the training log, so that they do not determine which one it is. Name the "
+                "documents in a column 'doc', or pass doc=."
             )
         return place
 
     def _places_within_queries(self, features, qid):
-        """Place of the one document of the row's query with its features, -1 where not one."""
+        """Place of the only document of the row's query with its features, -1 if not just one."""
         code, _ = equal_rows(np.concatenate([self.features, features]))
         of_query = self.ids.get_level_values("qid")
         known = pd.MultiIndex.from_arrays([of_query, code[: len(self)]])
         alone = np.flatnonzero(~known.duplicated(keep=False))
-        rows = pd.MultiIndex.from_arrays([_as_level(qid), code[len(self) :]])
-        # The last one stands where the place -1 of a row without a document points.
+        rows = pd.MultiIndex.from_arrays([_as_index(qid), code[len(self) :]])
+        # A row without a match has the index -1, the last element, which is -1.
         return np.append(alone, -1)[known[alone].get_indexer(rows)]
 
 
-def _as_level(ids):
+def _as_index(ids):
     return pd.Index(ids, tupleize_cols=False)

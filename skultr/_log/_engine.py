@@ -1,16 +1,25 @@
-"""Logs in the engine that holds them: faults, ids as integers, hashes, and what is collected."""
+"""Logs in the engine that holds them: faults, codes of ids, hashes of rows, and collection."""
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._faults import GRADES, IDS, NO_ROWS, Expressions, find_faults
+from ._faults import (
+    GRADES,
+    IDS,
+    NO_CLICKS,
+    NO_ROW_SHOWN,
+    NO_ROWS,
+    Expressions,
+    find_faults,
+)
 from ._hashing import hash_columns
 from ._roles import read_scope
 from ._segments import encode, sorting_order
 
 __all__ = [
+    "check_counts",
     "check_numbers",
     "check_rows",
     "code_ids",
@@ -18,16 +27,15 @@ __all__ = [
     "encode_ids",
     "fault_columns",
     "scope_of",
-    "warn_about_rates",
     "with_hashes",
 ]
 
-#: Bits that a hash of a row has: sums over half a million rows fit into 64 bits in every engine.
+#: Bits of the hash of a row: sums over half a million rows fit into 64 bits in every engine.
 _HASH_BITS = 44
 
 
 def collect(frame):
-    """A frame in memory; Polars streams, which needs less memory and no more time."""
+    """The frame in memory; Polars streams, which needs less memory and no more time."""
     if not isinstance(frame, nw.LazyFrame):
         return frame
     return (
@@ -36,7 +44,7 @@ def collect(frame):
 
 
 def scope_of(frame):
-    """Whether ids of documents are told apart by query ("query") or are "global"."""
+    """Scope of the ids of documents: "query" or "global"; see :func:`read_scope`."""
     if "doc_scope" not in frame.collect_schema():
         return "query"
     found = collect(frame.select("doc_scope").unique())["doc_scope"]
@@ -51,29 +59,29 @@ def check_numbers(schema, names):
         if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
             raise ValueError(
                 f"The role {name!r} must hold numbers, got {dtype} values. Convert the column, "
-                f"or rename it if it is not a {name!r}."
+                "or rename it if it holds something else."
             )
 
 
 def fault_columns(schema, reads, click=None, sample_weight=None, *, rates=False):
-    """The columns that predicates of faults read, as expressions.
+    """Columns that the predicates of faults read, as expressions.
 
     Parameters
     ----------
     schema : narwhals.Schema
     reads : iterable of str
-        Names of roles; those that the schema lacks are skipped.
+        Names of roles; roles that the schema lacks are skipped.
     click : narwhals.Expr, default=None
         Number of clicks, between 0 and ``impressions``.
     sample_weight : narwhals.Expr, default=None
     rates : bool, default=False
-        Whether ``click`` is a click rate instead.
+        Whether ``click`` is a click rate instead of a number of clicks.
 
     Returns
     -------
     columns : dict of str to narwhals.Expr
         The roles, ``impressions`` (1 by default), ``shown``, ``served``, ``click``, and
-        ``n_clicks`` unless they are rates.
+        ``n_clicks`` unless ``rates``.
     """
     columns = {name: _column(name, schema[name]) for name in reads if name in schema}
     columns.setdefault("impressions", nw.lit(1.0))
@@ -81,7 +89,7 @@ def fault_columns(schema, reads, click=None, sample_weight=None, *, rates=False)
     if "position" in columns:
         shown = shown & ~columns["position"].is_null()
     columns |= {"shown": shown, "served": shown}
-    if sample_weight is not None:  # a weight of 0 leaves rows out on purpose
+    if sample_weight is not None:  # a sample weight of 0 excludes a row on purpose
         columns |= {"sample_weight": sample_weight, "shown": shown & (sample_weight > 0)}
     if click is not None:
         columns |= {"click": click, "n_clicks": click}
@@ -98,22 +106,23 @@ def _column(name, dtype):
 
 
 def check_rows(frame, columns, schema, called, more=()):
-    """Raise the first error of a log, warn of what is suspicious, with the number of rows.
+    """Report the faults of a log: raise the first error, warn of suspicious rows.
 
     Parameters
     ----------
     frame : narwhals.DataFrame or narwhals.LazyFrame
     columns : dict of str to narwhals.Expr
-        As of :func:`fault_columns`.
+        See :func:`fault_columns`.
     schema : narwhals.Schema
     called : dict of str to str
-        What the user calls a column, where it is not its name.
+        Names of columns in messages, if these differ from the keys of ``columns``.
     more : iterable of Fault, default=()
+        Faults to look for beside those of all logs.
 
     Returns
     -------
     scale : float
-        What click rates are to be divided by: 1, unless they are graded relevance.
+        Number by which to divide click rates: 1, or the maximum if they are graded relevance.
     """
     faults = [*_faults(columns, schema), *more]
     wrong = [fault.wrong(Expressions(columns)).fill_null(False) for fault in faults]
@@ -155,12 +164,34 @@ def _may_be_negative(dtype):
     return dtype.is_signed_integer() or dtype.is_float()
 
 
-def warn_about_rates(weight, clicks, called):
-    """Warn where clicks of whole numbers of impressions are no whole numbers."""
+def check_counts(weight, clicks, called=None):
+    """Report a log without shown rows or clicks, and rates where numbers of clicks are expected.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_cells,)
+        Impressions of shown cells.
+    clicks : ndarray of shape (n_cells,) or None
+        None if unknown.
+    called : str, default=None
+        Name of the column of numbers of clicks in messages; None if it held click rates.
+    """
+    if not len(weight):
+        NO_ROW_SHOWN.report(0, None, None)
+    if clicks is None:
+        return
+    if called is not None:
+        _warn_about_rates(weight, clicks, called)
+    if not clicks.any():
+        NO_CLICKS.report(0, None, None)
+
+
+def _warn_about_rates(weight, clicks, called):
+    """Warn if impressions are whole numbers and numbers of clicks are not."""
     rounded = np.rint(clicks)
     if (rounded == clicks).all() or weight.max() <= 1 or (weight % 1).any():
         return
-    # A count that was a rate times impressions is whole but for rounding.
+    # Numbers of clicks that were computed as rate times impressions are whole up to rounding.
     if (np.abs(clicks - rounded) > 1e-6 * np.maximum(clicks, 1.0)).any():
         warn_user(
             f"impressions are whole numbers and {called} is not: it looks like a click rate. "
@@ -171,7 +202,7 @@ def warn_about_rates(weight, clicks, called):
 
 # Ids ----------------------------------------------------------------------------------
 def encode_ids(series):
-    """Ids as integers, without making Python objects of text.
+    """Codes of ids, without a Python object per text.
 
     Parameters
     ----------
@@ -180,7 +211,7 @@ def encode_ids(series):
     Returns
     -------
     codes : ndarray of shape (n_rows,), int
-        In the order of the ids; -1 where an id is missing.
+        Codes ascend with the ids; -1 where an id is missing.
     ids : narwhals.Series of shape (n_ids,)
         The distinct ids, sorted.
     """
@@ -201,7 +232,7 @@ def encode_ids(series):
 
 
 def code_ids(frame, names):
-    """A frame in memory with codes in place of some columns, and the ids that they stand for."""
+    """A frame in memory with codes in place of some columns, and the ids of these codes."""
     coded = {name: encode_ids(frame[name]) for name in names}
     columns = {name: frame[name].to_numpy() for name in frame.columns if name not in coded}
     columns |= {name: codes for name, (codes, _) in coded.items()}
@@ -214,7 +245,7 @@ def _encode_polars(series):
 
     series = series.cast(pl.String)
     codes = series.cast(pl.Categorical).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-    # Categories count those of other columns too.
+    # Codes of categories may be shared with other columns, so that some are unused here.
     first = np.full(codes.max(initial=-1) + 1, -1)
     first[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
     used = np.flatnonzero(first >= 0)
@@ -227,7 +258,7 @@ def _encode_arrow(column):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(column.type):  # whose dictionaries may differ by chunk
+    if pa.types.is_dictionary(column.type):  # dictionaries may differ between chunks
         column = column.cast(column.type.value_type)
     coded = column.combine_chunks().dictionary_encode()
     codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -242,7 +273,7 @@ def _encode_pandas(series):
 
 
 def _renumber(codes, order):
-    """Codes in another order; the last place stays for -1."""
+    """Codes renumbered such that ``order[i]`` becomes ``i``; -1 stays -1."""
     if not len(order):
         return codes.astype(np.int64)
     new_code = np.full(max(int(codes.max()), int(order.max())) + 2, -1)
@@ -254,8 +285,8 @@ def _renumber(codes, order):
 def with_hashes(frame, names):
     """A frame with two hashes of some of its columns, ``_hash0`` and ``_hash1``.
 
-    Each engine hashes in its own way, once and for all in one run. A hash has 44 bits, so that
-    its sum over half a million rows overflows nowhere (where it does, most engines wrap).
+    Each engine has its own hash function, which is the same throughout a run. A hash has 44 bits,
+    so that its sum over half a million rows does not overflow (otherwise most engines wrap).
 
     Parameters
     ----------
@@ -296,7 +327,7 @@ def _shifted(columns):
 def _hashes_polars(names):
     import polars as pl
 
-    # Twice: Polars combines the hashes of the columns of a struct by shifts and exclusive or.
+    # Hashed twice, because Polars combines the columns of a struct by shifts and exclusive or.
     hashes = (pl.struct(names).hash(salt).hash(salt) for salt in range(2))
     return [
         (h // 2 ** (64 - _HASH_BITS)).cast(pl.Int64).alias(f"_hash{i}")

@@ -1,4 +1,4 @@
-"""What every ``fit`` does around its own work: it forgets, and tells scikit-learn's callbacks."""
+"""What every ``fit`` has in common: it deletes earlier results, and informs callbacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ __all__ = ["FitTask", "afresh"]
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
-#: Beginnings of the names that scikit-learn itself keeps on an estimator: requested metadata, the
-#: output container, callbacks and their contexts.
+#: Prefixes of the attributes that scikit-learn itself sets on an estimator: requested metadata,
+#: the output container, callbacks and their contexts.
 _OF_SCIKIT_LEARN = ("_metadata_request", "_skl", "_callback_fit_ctx", "_parent_callback_ctx")
 
 
 @dataclass(frozen=True, eq=False)
 class FitTask:
-    """What scikit-learn's callbacks are told about a fit: its context and its data."""
+    """A fit as scikit-learn's callbacks see it: its context and its data."""
 
     context: object
     X: object
@@ -24,11 +24,11 @@ class FitTask:
 
 
 def afresh(fit: Fit) -> Fit:
-    """Decorate a method ``fit``: nothing of an earlier fit survives it, nor of one that failed.
+    """Decorate a method ``fit``: it deletes all fitted attributes first, and also if it fails.
 
-    A refit with other parameters would else keep attributes that a first fit does not set, and an
-    interrupted one half a model that predicts. Whatever ends ``fit`` early, be it an error, a
-    callback or Ctrl-C, the estimator is not fitted afterwards.
+    Otherwise a refit with other parameters would keep attributes that it does not set, and an
+    interrupted fit would leave half a model that still predicts. After an error, a callback's stop
+    or Ctrl-C, the estimator is not fitted.
     """
 
     @wraps(fit)

@@ -5,6 +5,7 @@ import pandas as pd
 
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._components import factor_components
+from ._faults import count_of
 from ._reader import read
 from ._roles import read_role
 
@@ -19,13 +20,14 @@ __all__ = [
 
 
 def warn_unless_identifiable(log, network):
-    """Warn where no document ties the bias factors of a log together.
+    """Warn if the documents of a log do not connect its bias factors.
 
     Parameters
     ----------
     log : ClickLog
     network : bool
-        Whether relevance is a function of the features, which then is all that ties them.
+        True if relevance is a function of the features; then only shared features connect the
+        components.
     """
     rows = log.shown
     n_factors = len(log.bias_values)
@@ -33,17 +35,17 @@ def warn_unless_identifiable(log, network):
     if n_components == 1:
         return
     consequence = (
-        "What ties them together is only the network, which gives similar features similar "
-        "relevance: the log cannot confirm it."
+        "Only the network connects them, because it gives similar features similar relevance; "
+        "the log cannot confirm this."
         if network
-        else "The relevance of documents in different components cannot be compared: nothing "
-        "decides it but where training starts, or a prior."
+        else "The relevance of documents in different components cannot be compared: it depends "
+        "only on where training starts, or on a prior."
     )
     warn_user(
         f"The log does not determine relevance: its {n_factors} bias factors fall into "
         f"{n_components} components, and no document was shown in two of them. {consequence} "
         "See IdentifiabilityGraph.from_log(X).summary() in skultr.identifiability; repair the log "
-        "with IdentifiabilityRepair, or filter NotIdentifiableWarning where you have decided so.",
+        "with IdentifiabilityRepair, or filter NotIdentifiableWarning if you accept this.",
         NotIdentifiableWarning,
     )
 
@@ -57,7 +59,7 @@ def factor_codes(known, X, bias, position):
         Bias factors of the training log.
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
     bias, position : array-like of shape (n_rows,) or None
-        They win over the columns of X, and ``bias`` over ``position``.
+        They take precedence over the columns of X, and ``bias`` over ``position``.
 
     Returns
     -------
@@ -66,13 +68,13 @@ def factor_codes(known, X, bias, position):
     Raises
     ------
     ValueError
-        If there are no bias factors, or one is not known.
+        If X has no bias factors, or one that the training log does not have.
     """
     return known_factor_codes(known, bias_values(X, bias, position))
 
 
 def bias_values(X, bias=None, position=None):
-    """The bias factor of each row that is shown, NaN where it is not; an error without any."""
+    """Bias factor of each row, NaN where it is not shown; an error if X has no bias factors."""
     roles = {"bias": bias, "position": position}
     if all(read_role(X, role, value) is None for role, value in roles.items()):
         raise ValueError(
@@ -85,23 +87,25 @@ def bias_values(X, bias=None, position=None):
 
 
 def known_factor_codes(known, values):
-    """Code of each bias factor in an index of them, -1 where NaN; an error for unknown ones."""
+    """Code of each value in an index of bias factors, -1 for NaN; an error for unknown values."""
     codes = pd.Index(known).get_indexer(values)
     unknown = (codes < 0) & ~np.isnan(values)
-    if unknown.any():
+    n_unknown = int(unknown.sum())
+    if n_unknown:
         raise ValueError(
-            f"{int(unknown.sum())} rows have a bias factor that was not in the training log, "
-            f"such as {values[unknown][0]:g}: nothing is known of it. Map it to a "
-            "known factor first, as IdentifiabilityRepair does."
+            f"{count_of(n_unknown, 'row')} {'has' if n_unknown == 1 else 'have'} a bias factor "
+            f"that was not in the training log, such as {values[unknown][0]:g}: its examination "
+            "is unknown. Map it to a known factor first, as IdentifiabilityRepair does."
         )
     return codes
 
 
 def lists_per_unit(log, mass):
-    """Lists that have any ``mass`` (a number a row) over its sum: the constant of a loss.
+    """Number of lists with positive ``mass``, divided by the total mass; multiplies a loss.
 
-    With it the loss of a mean list is of order one, however often pages were served or clicked,
-    and learning rates mean the same on every log.
+    ``mass`` has one number per row. With this scale the loss of a mean list is of order one,
+    however often pages were served or clicked, so that a learning rate has the same effect on
+    every log.
     """
     total = mass.sum()
     n_lists = np.count_nonzero(np.bincount(log.list_, weights=mass))
@@ -115,9 +119,9 @@ def examination_table(log, examination, standard_error=None):
     ----------
     log : ClickLog
     examination : ndarray of shape (n_rows,)
-        Probability, up to one factor, that each row was examined.
+        Probability that each row was examined, up to a common scale.
     standard_error : ndarray of shape (n_factors,), default=None
-        Of the logarithm of the relative examination.
+        Standard error of the logarithm of the relative examination.
 
     Returns
     -------

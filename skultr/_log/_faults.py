@@ -1,8 +1,8 @@
-"""What can be wrong with a click log: one table of faults, for logs in memory and in engines.
+"""Faults of a click log: one table, for logs in memory and in engines.
 
-A fault has one severity and one sentence, whoever reads the log. Predicates are written with
-operators alone, so that they take NumPy arrays (:class:`Arrays`) and Narwhals expressions
-(:class:`Expressions`) alike.
+A fault has one severity and one sentence, whatever reads the log. Predicates use operators only,
+so that they accept both NumPy arrays (:class:`Arrays`) and Narwhals expressions
+(:class:`Expressions`).
 """
 
 from collections.abc import Callable
@@ -33,29 +33,29 @@ __all__ = [
 
 #: Roles that hold ids.
 IDS = ("qid", "session", "doc", "user")
-#: Above it floating-point numbers skip whole ones.
+#: From here on floats cannot represent every whole number.
 _LARGEST_CODE = 2.0**53
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that can be wrong with the rows of a log.
+    """One fault that rows of a log can have.
 
     Parameters
     ----------
     name : str
     reads : tuple of str
-        Columns that the predicate reads, that of the message first. It is evaluated where the log
-        has them all. Besides the roles: ``click`` (``y``: clicks or click rates), ``n_clicks``
-        (clicks of several impressions, counted), ``shown``, ``served`` (shown, whatever the sample
-        weight) and ``sample_weight``.
+        Columns that the predicate reads; the first is the one that the message is about. The
+        predicate is evaluated if the log has all of them. Besides the roles: ``click`` (``y``:
+        clicks or click rates), ``n_clicks`` (number of clicks of several impressions), ``shown``,
+        ``served`` (shown, for any sample weight) and ``sample_weight``.
     severity : type
         ValueError, or the category of a warning.
     sentence : str
         With the fields ``{rows}`` ("1 row"), ``{have}`` ("has" or "have"), ``{where}`` ("first in
-        row 5"), ``{value}`` (what stands there) and ``{column}`` (what the user calls it).
+        row 5"), ``{value}`` (the value found there) and ``{column}`` (the name of the column).
     wrong : callable
-        From the columns to a condition for each row: True where it is wrong.
+        From the columns to one condition per row: True where the row has the fault.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Fault:
     wrong: Callable
 
     def message(self, n_rows, value, where, column=None):
-        """The sentence about ``n_rows`` rows."""
+        """The sentence for ``n_rows`` rows that have the fault."""
         value = python_value(value)
         if isinstance(value, float) and abs(value) < _LARGEST_CODE and value % 1 == 0:
             value = int(value)
@@ -78,7 +78,7 @@ class Fault:
         )
 
     def report(self, n_rows, value, where, column=None):
-        """Raise the error or warn, at the line of the user's code."""
+        """Raise the error, or warn at the line of the user's code."""
         message = self.message(n_rows, value, where, column)
         if issubclass(self.severity, Warning):
             warn_user(message, self.severity)
@@ -102,7 +102,7 @@ def _looks_like_padding(role):
         f"{role} is -1",
         (role,),
         ClickDataWarning,
-        "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is taken "
+        "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is read "
         "as an id like any other. Drop rows that pad the lists.",
         lambda c: c[role] == -1,
     )
@@ -210,7 +210,7 @@ FAULTS = (
     ),
 )
 
-# Faults of a log as a whole, with the sentences of all doors -----------------------------
+# Faults of a log as a whole, reported by whatever finds them -----------------------------
 NO_ROWS = Fault(
     "no rows", (), ValueError, "X has no rows; expected at least one row of a click log.", None
 )
@@ -226,8 +226,8 @@ NO_CLICKS = Fault(
     "no clicks",
     (),
     ClickDataWarning,
-    "The log has no click: there is nothing to learn from, and what is learned is arbitrary. "
-    "Check that y holds the clicks.",
+    "The log has no click, so that whatever is learned from it is arbitrary. Check that y holds "
+    "the clicks.",
     None,
 )
 GRADES = Fault(
@@ -273,7 +273,7 @@ def count_of(n, noun):
 
 
 class Arrays:
-    """Columns of a log in memory, as predicates read them; numbers are floats."""
+    """Columns of a log in memory, for predicates; numbers are floats."""
 
     def __init__(self, columns):
         self._columns = columns
@@ -289,7 +289,7 @@ class Arrays:
 
 
 class Expressions:
-    """Columns of a frame as Narwhals expressions; floats must hold null instead of NaN.
+    """Columns of a frame as Narwhals expressions, for predicates; null stands for NaN.
 
     Parameters
     ----------
@@ -310,21 +310,21 @@ class Expressions:
 
 
 def find_faults(names, known=()):
-    """Faults that the columns ``names`` allow to look for, less those that ``known`` did."""
+    """Faults whose columns are all among ``names``, and not all among ``known``."""
     names, known = set(names), set(known)
     return [f for f in FAULTS if names.issuperset(f.reads) and not known.issuperset(f.reads)]
 
 
 def check(columns, known=(), called=None):
-    """Look for all faults of columns in memory; raise the first error, warn of what is suspicious.
+    """Report the faults of columns in memory: raise the first error, warn of suspicious rows.
 
     Parameters
     ----------
     columns : dict of str to ndarray of shape (n_rows,)
     known : iterable of str, default=()
-        Columns that were checked before, together.
+        Columns that were checked together before.
     called : dict of str to str, default=None
-        What the user calls a column, where it is not its name.
+        Names of columns in messages, if these differ from the keys of ``columns``.
     """
     arrays = Arrays(columns)
     for fault in find_faults(columns, known):
@@ -340,7 +340,7 @@ def check(columns, known=(), called=None):
 
 
 def _wrong(fault, arrays):
-    """Where the fault is; None where -1 is no number among ids, or one of many below 0."""
+    """True for rows with the fault; None if ids are no numbers, or other ids are negative too."""
     if fault.name.endswith("is -1"):
         ids = arrays[fault.reads[0]]
         if ids.dtype.kind not in "if" or ids.min() < -1:

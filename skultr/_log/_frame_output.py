@@ -1,4 +1,8 @@
-"""Transformers of role columns: what they check of a frame, and which kind they give back."""
+"""Transformers of role columns: checks of the frame, and the kind of frame returned."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
 
 import narwhals.stable.v2 as nw
 import pandas as pd
@@ -12,19 +16,21 @@ __all__ = ["FrameOutput"]
 
 
 class FrameOutput:
-    """``set_output`` of transformers that return the kind of frame they are given.
+    """``set_output`` of transformers that by default return the kind of frame they receive.
 
-    scikit-learn's own would wrap arrays; by default a frame stays of its kind here.
+    scikit-learn's own ``set_output`` expects transformers that return arrays.
     """
 
-    def set_output(self, *, transform=None):
-        """Set the kind of frame that comes out.
+    def set_output(
+        self, *, transform: Literal["default", "pandas", "polars"] | None = None
+    ) -> Self:
+        """Set the kind of frame that ``transform`` returns.
 
         Parameters
         ----------
         transform : {"default", "pandas", "polars"}, default=None
-            With ``"default"`` a frame stays of its kind, and an array an array. None changes
-            nothing.
+            ``"default"``: the kind of frame that ``transform`` receives, or an array for an array.
+            None leaves the setting unchanged.
 
         Returns
         -------
@@ -43,7 +49,7 @@ class FrameOutput:
         return config.get("transform", get_config()["transform_output"])
 
     def _checked(self, X, not_features=(), *, reset):
-        """X, an array if it is no frame; its features have the number and names of ``fit``."""
+        """X (as an array if it is no frame), with the number and names of features of ``fit``."""
         if not is_frame(X):
             return validate_data(
                 self, X, reset=reset, accept_sparse=True, ensure_all_finite="allow-nan"
@@ -55,7 +61,7 @@ class FrameOutput:
         return X
 
     def _output(self, X):
-        """X as the kind of frame that was asked for; itself, where none was."""
+        """X as the kind of frame that was set; X itself by default."""
         kind = self._output_kind()
         if kind == "default":
             return X

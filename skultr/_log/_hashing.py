@@ -1,4 +1,4 @@
-"""Hashes of arrays: SplitMix's 64-bit finaliser (Steele, Lea & Flood 2014), and equal rows."""
+"""Hashes of arrays by the 64-bit finaliser of SplitMix (Steele, Lea & Flood 2014), equal rows."""
 
 import numpy as np
 
@@ -6,14 +6,17 @@ __all__ = ["equal_rows", "hash_columns", "match_rows", "mix"]
 
 
 def equal_rows(features):
-    """Codes of equal rows, in an order that depends on the values alone, and the first rows."""
+    """Code of each row (equal rows have equal codes), and the first row of each code.
+
+    The order of the codes depends on the values alone.
+    """
     hashes = np.zeros((2, len(features)), dtype=np.uint64)
     for column in range(features.shape[1]):
         values = features[:, column] + np.float32(0)  # -0.0 and 0.0 are equal
         bits = values.view(np.uint32).astype(np.uint64)
         hashes[0] = mix(hashes[0] ^ bits)
         hashes[1] = mix(hashes[1] + bits + np.uint64(column + 1))
-    # 128 bits: two different vectors among a billion collide with probability below 1e-20.
+    # With 128 bits, two of a billion different vectors collide with probability below 1e-20.
     order = np.lexsort(hashes)
     new = np.ones(len(order), dtype=bool)
     new[1:] = (hashes[:, order[1:]] != hashes[:, order[:-1]]).any(axis=0)
@@ -23,13 +26,13 @@ def equal_rows(features):
 
 
 def match_rows(known, rows):
-    """Place of each row's equal in ``known``, the first of several, -1 where there is none.
+    """Place of the first row of ``known`` that equals each of ``rows``, -1 if there is none.
 
     Returns
     -------
     place : ndarray of shape (n_rows,), intp
     n_equal : ndarray of shape (n_rows,), intp
-        How many of the known rows equal it.
+        Number of known rows that are equal to it.
     """
     codes, _ = equal_rows(np.concatenate([known, rows]))
     of_known, of_rows = codes[: len(known)], codes[len(known) :]
@@ -40,7 +43,7 @@ def match_rows(known, rows):
 
 
 def mix(value):
-    """SplitMix's finaliser of an array of uint64: every input bit moves every output bit."""
+    """SplitMix's finaliser of an array of uint64: every input bit affects every output bit."""
     value = value + np.uint64(0x9E3779B97F4A7C15)
     value ^= value >> np.uint64(30)
     value *= np.uint64(0xBF58476D1CE4E5B9)
@@ -51,7 +54,7 @@ def mix(value):
 
 
 def hash_columns(columns):
-    """One uint64 a row from integer columns of equal length; the order of columns matters."""
+    """One uint64 per row from integer columns of equal length; the order of columns matters."""
     value = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
         value = mix(value ^ column.astype(np.int64, copy=False).view(np.uint64))

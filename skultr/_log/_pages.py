@@ -30,19 +30,20 @@ class ServedLists:
     offsets: np.ndarray
 
     def __iter__(self):
-        """Rectangles (place, inside): places in ``rows``, and where a list has a row."""
+        """Rectangles (place, inside), lists by ranks: index of ``rows``, True for real rows."""
         for _, place in rectangles(self.offsets):
             yield place, place >= 0
 
 
 def read_lists(X, roles):
-    """The lists of rows to predict, from the columns of X and keywords.
+    """The result pages of rows to predict, from the columns of X and keywords.
 
     Parameters
     ----------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
     roles : dict of str to array-like
-        Keyword metadata ``qid``, ``session``, ``position``, ``bias``, which win over columns.
+        Keyword metadata ``qid``, ``session``, ``position``, ``bias``; they take precedence over
+        columns.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """From any log to its distinct (document, bias factor) pairs, counted in the log's own engine.
 
-Whether a log identifies relevance depends on these pairs alone. They are what leaves the engine:
-a log of hundreds of millions of impressions has a few million of them.
+Whether a log identifies relevance depends on these pairs alone. Only they are collected from the
+engine: a log of hundreds of millions of impressions has a few million of them.
 """
 
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from ._clicklog import ClickLog
 from ._engine import (
+    check_counts,
     check_numbers,
     check_rows,
     code_ids,
@@ -21,15 +21,14 @@ from ._engine import (
     encode_ids,
     fault_columns,
     scope_of,
-    warn_about_rates,
 )
-from ._faults import NO_CLICKS, NO_ROW_SHOWN, Fault, check, count_of
+from ._faults import NO_ROW_SHOWN, Fault, check, count_of
 from ._hashing import equal_rows
 from ._reader import as_clicks, warn_without_queries
 from ._roles import ROLES, is_frame, read_features, without_columns
 from ._segments import as_array, encode
 
-__all__ = ["Pairs", "make_pairs", "pairs_from_arrays", "read_documents", "read_pairs"]
+__all__ = ["Pairs", "pairs_from_arrays", "read_documents", "read_pairs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +38,17 @@ class Pairs:
     Parameters
     ----------
     doc, factor : ndarray of shape (n_pairs,), int
-        Codes of the document and the factor; sorted by document, then factor. Every code is
-        used.
+        Codes of the document and the factor, without gaps; sorted by document, then factor.
     impressions : ndarray of shape (n_pairs,), float
     clicks : ndarray of shape (n_pairs,), float, or None
-        Number of clicks; None where the log has none.
+        Number of clicks; None if the log has none.
     names : dict of str to (ndarray of shape (n_documents,), Series or ndarray), or None
-        ``qid`` and ``doc`` of each document, or ``doc`` where ids are global: codes, and the
-        sorted ids that they stand for. None where documents are equal feature rows.
+        ``qid`` and ``doc`` of each document, or ``doc`` if ids are global: codes, and the sorted
+        ids that they stand for. None if documents are equal rows of features.
     factors : pandas.DataFrame of shape (n_factors, n_columns)
-        The values that the codes of factors stand for, one column per bias column, sorted.
+        Values that the codes of factors stand for, one column per bias column, sorted.
     doc_rows : ndarray of shape (n_documents,), int, or None
-        Without ids: the first row of the log that has the features of each document.
+        First row of the log with the features of each document, if documents have no ids.
     """
 
     doc: np.ndarray
@@ -78,9 +76,9 @@ class Pairs:
 
     @cached_property
     def doc_ids(self):
-        """The documents: an index of (qid, doc), or of doc where ids are global; None without.
+        """Index of the documents: of (qid, doc), or of doc if ids are global; None without ids.
 
-        Made when it is first asked for: millions of ids of text take long.
+        Computed at first access, because millions of ids of text take long.
         """
         if self.names is None:
             return None
@@ -91,7 +89,7 @@ class Pairs:
         return pd.MultiIndex(list(levels.values()), codes, names=list(levels))
 
     def name_documents(self, documents):
-        """A table of some documents: ``qid`` and ``doc``, or the first ``row`` of their features.
+        """Table of some documents: ``qid`` and ``doc``, or the first ``row`` with their features.
 
         Parameters
         ----------
@@ -116,16 +114,16 @@ def _index(ids, name):
 def read_pairs(X, *, bias=None, click="click", sample_weight=None, called="click"):
     """Distinct (document, bias factor) pairs of a log, with their impressions and clicks.
 
-    Rows without a position (where there is such a column) or with 0 impressions are candidates
-    that were never shown; they are left out.
+    Rows without a position (if X has this column) or with 0 impressions are candidates that were
+    never shown; they are left out.
 
     Parameters
     ----------
-    X : frame, ClickLog or SimulatedLog
-        Any frame that Narwhals reads, in memory or lazy. The pairs are counted in its engine
-        and they alone are collected. A document is the pair of ``qid`` and ``doc``, or ``doc``
-        alone where the column ``doc_scope`` says "global"; a frame in memory without ``doc``
-        takes rows with equal features as one document.
+    X : frame or SimulatedLog
+        Any frame that Narwhals reads, in memory or lazy. The pairs are counted in its engine;
+        only they are collected. A document is the pair of ``qid`` and ``doc``, or ``doc`` alone
+        if the column ``doc_scope`` holds "global". In a frame in memory without ``doc``, rows with
+        equal features are one document.
     bias : str or list of str, default=None
         Columns whose values together are the bias factor; by default ``bias`` if there is one,
         else ``position``.
@@ -134,9 +132,9 @@ def read_pairs(X, *, bias=None, click="click", sample_weight=None, called="click
         ``impressions``; or clicks (click rates) in memory, as the ``y`` of ``fit``. Without
         such a column, clicks are unknown.
     sample_weight : ndarray of shape (n_rows,), default=None
-        Multiplies ``impressions``, in memory.
+        Multiplies ``impressions``; only for a frame in memory.
     called : str, default="click"
-        What the user calls an array of clicks.
+        Name of an array of clicks in messages.
 
     Returns
     -------
@@ -147,8 +145,8 @@ def read_pairs(X, *, bias=None, click="click", sample_weight=None, called="click
     TypeError
         X is no log.
     ValueError
-        Columns are missing, ids or factors of shown rows are missing, clicks or impressions
-        are out of range, or nothing was shown.
+        A column is missing, an id or factor of a shown row is missing, clicks or impressions are
+        out of range, or nothing was shown.
 
     Examples
     --------
@@ -163,8 +161,6 @@ def read_pairs(X, *, bias=None, click="click", sample_weight=None, called="click
     >>> pairs.factors["position"].tolist(), pairs.doc_ids.tolist()
     ([1, 2], [(1, 'a'), (1, 'b')])
     """
-    if isinstance(X, ClickLog):
-        return _pairs_of_click_log(X, bias)
     frame = nw.from_native(X, pass_through=True)
     if not isinstance(frame, nw.LazyFrame) and not is_frame(X):
         if hasattr(X, "X") and hasattr(X, "clicks"):
@@ -185,15 +181,9 @@ def read_pairs(X, *, bias=None, click="click", sample_weight=None, called="click
         frame, doc_rows = _with_arrays(frame, columns, click, sample_weight)
     counted, ids = _counted(frame, documents, columns, click, called)
     table = collect(counted)
-    if not len(table):
-        NO_ROW_SHOWN.report(0, None, None)
     weight = table["_weight"].to_numpy().astype(float)
     clicks = table["_click"].to_numpy().astype(float) if "_click" in table.columns else None
-    if clicks is not None:
-        if isinstance(click, str):
-            warn_about_rates(weight, clicks, repr(click))
-        if not clicks.any():
-            NO_CLICKS.report(0, None, None)
+    check_counts(weight, clicks, repr(click) if isinstance(click, str) else None)
     coded = {
         name: (table[name].to_numpy(), ids[name]) if name in ids else encode_ids(table[name])
         for name in table.columns
@@ -209,7 +199,7 @@ def read_pairs(X, *, bias=None, click="click", sample_weight=None, called="click
 
 
 def pairs_from_arrays(doc, bias, impressions=None, clicks=None):
-    """As :func:`read_pairs`, from the arrays of :class:`IdentifiabilityGraph`."""
+    """Distinct pairs with their counts, from the arrays of :class:`IdentifiabilityGraph`."""
     doc, bias = as_array(doc), _bias_arrays(bias)
     weight = None if impressions is None else _floats("impressions", impressions, len(doc))
     clicks = None if clicks is None else _floats("clicks", clicks, len(doc))
@@ -220,32 +210,14 @@ def pairs_from_arrays(doc, bias, impressions=None, clicks=None):
         weight, clicks = weight[rows], None if clicks is None else clicks[rows]
     if not len(doc):
         NO_ROW_SHOWN.report(0, None, None)
-    return make_pairs(doc, bias, weight, clicks)
-
-
-def make_pairs(doc, bias, impressions=None, clicks=None):
-    """Reduce rows of arrays, already checked, to distinct pairs.
-
-    Parameters
-    ----------
-    doc : ndarray of shape (n_rows,)
-        Ids.
-    bias : dict of str to ndarray of shape (n_rows,)
-    impressions, clicks : ndarray of shape (n_rows,), default=None
-        By default one impression per row, and unknown clicks.
-
-    Returns
-    -------
-    pairs : Pairs
-    """
-    weight = np.ones(len(doc)) if impressions is None else impressions
+    weight = np.ones(len(doc)) if weight is None else weight
     bias = {name: encode(values) for name, values in bias.items()}
     return _combine(*_documents({"doc": encode(doc)}), bias, weight, clicks)
 
 
 # Rows given as arrays -----------------------------------------------------------------
 def _bias_arrays(bias):
-    """The columns of the bias factor by name."""
+    """The columns of an array or frame of bias factors, by name."""
     if isinstance(bias, pd.DataFrame):
         return {name: as_array(bias[name]) for name in bias.columns}
     frame = nw.from_native(bias, pass_through=True)
@@ -275,8 +247,8 @@ def _check_arrays(doc, bias, weight, clicks):
         if missing.any():
             raise ValueError(
                 f"{name} is missing in {count_of(int(missing.sum()), 'row')}, first in row "
-                f"{int(missing.argmax())}; expected a value in every row. Give what is unknown a "
-                "value of its own, and leave out the rows that were not shown."
+                f"{int(missing.argmax())}; expected a value in every row. Use a separate value "
+                "for unknown ones, and leave out the rows that were not shown."
             )
     columns = {"doc": doc, "impressions": np.ones(len(doc)) if weight is None else weight}
     if clicks is not None:
@@ -308,7 +280,7 @@ def _bias_columns(schema, bias):
     if "doc" in columns:
         raise ValueError(
             "bias names the column 'doc'; a document cannot be its own bias factor. Expected "
-            "what decides whether a user looked, such as 'position' or 'device'."
+            "columns that determine whether a user looks, such as 'position' or 'device'."
         )
     return columns
 
@@ -317,20 +289,20 @@ def _check_columns(schema, columns, click):
     lacking = [name for name in columns if name not in schema]
     if lacking:
         raise ValueError(
-            f"X lacks the bias columns {lacking}; found {list(schema)}. Name the columns that "
-            "make up the bias factor with bias=, or rename yours to 'position'."
+            f"X lacks the bias columns {lacking}; found {list(schema)}. Name the columns of the "
+            "bias factor with bias=, or rename yours to 'position'."
         )
     if isinstance(click, str) and click != "click" and click not in schema:
         raise ValueError(
             f"X lacks the column of clicks {click!r}; found {list(schema)}. Pass its name, or "
-            "leave click out where the log has none."
+            "leave click out if the log has none."
         )
     numeric = ["position", "impressions", *({"bias"} & set(columns))]
     check_numbers(schema, [*numeric, click] if isinstance(click, str) else numeric)
 
 
 def _document_columns(schema, frame):
-    """The columns that together name a document."""
+    """The columns that together identify a document."""
     if "doc" not in schema or scope_of(frame) == "global":
         return ["doc"]
     if "qid" not in schema:
@@ -344,8 +316,8 @@ def _check_lazy(X, schema, click):
     if "doc" not in schema:
         raise ValueError(
             f"X is a lazy frame ({kind}) without a column 'doc'; found {list(schema)}. Rename "
-            "the column that names the query-document pair to 'doc'; only a frame in memory can "
-            "be searched for equal features."
+            "the column of ids of documents to 'doc'; only a frame in memory can be searched for "
+            "equal features."
         )
     if not isinstance(click, str | None):
         raise ValueError(
@@ -356,11 +328,14 @@ def _check_lazy(X, schema, click):
 
 # The pairs, in the engine of X --------------------------------------------------------
 def _with_arrays(frame, columns, click, sample_weight):
-    """The columns needed of a frame in memory, and what is computed from arrays: docs, clicks."""
+    """The columns of a frame in memory that are read, with columns for given arrays.
+
+    Where X has no ``doc``, also the first row of each document, else None.
+    """
     used = {"doc", "qid", "position", "impressions", *columns}
     used |= {click} if isinstance(click, str) else set()
     names = [name for name in frame.columns if name in used]
-    # The row labels of pandas would align the new columns.
+    # pandas would align the new columns by the row labels.
     table = nw.maybe_reset_index(frame.select(names))
     new, doc_rows = {}, None
     if "doc" not in frame.columns:
@@ -380,13 +355,13 @@ def read_documents(frame, not_features):
     if not features.columns:
         raise ValueError(
             f"X has neither a column 'doc' nor feature columns; found {list(frame.columns)}. "
-            "Rename the column that names the query-document pair to 'doc'."
+            "Rename the column of ids of documents to 'doc'."
         )
     return equal_rows(read_features(features.to_native()).to_numpy())
 
 
 def _counted(frame, documents, columns, click, called):
-    """The distinct pairs of the shown rows with their counts, and the ids of columns of codes."""
+    """Frame of the distinct pairs of shown rows with counts, and the ids of its coded columns."""
     schema = frame.collect_schema()
     read, scale = _read_columns(frame, schema, documents, columns, click, called)
     values = {"_weight": read["impressions"]}
@@ -413,7 +388,7 @@ def _counted(frame, documents, columns, click, called):
 
 
 def _read_columns(frame, schema, documents, columns, click, called):
-    """The columns that are read, as expressions, and the scale of clicks; faults are reported."""
+    """Columns that are read, as expressions, and the scale of clicks; faults are reported."""
     reads = dict.fromkeys([*documents, "position", "impressions", *columns])
     clicks = nw.col("_rate") if "_rate" in schema else None
     if isinstance(click, str) and click in schema:
@@ -432,7 +407,7 @@ def _missing_value(name):
         (name, "shown"),
         ValueError,
         f"The bias column {name!r} is missing in {{rows}}, {{where}}; expected a value in every "
-        "row that was shown. Fill it (with a value of its own, such as 'unknown'), or drop these "
+        "row that was shown. Fill it (with a separate value such as 'unknown'), or drop these "
         "rows.",
         lambda c: c.shown & c.missing(name),
     )
@@ -445,7 +420,7 @@ def _documents(coded):
     Parameters
     ----------
     coded : dict of str to (ndarray of shape (n_rows,), ids)
-        ``doc``, and ``qid`` where it belongs to the name of a document.
+        ``doc``, and ``qid`` if documents are pairs of both.
     """
     doc, ids = coded["doc"]
     if "qid" not in coded:
@@ -453,7 +428,7 @@ def _documents(coded):
     query, queries = coded["qid"]
     of_id = np.empty(len(ids), dtype=query.dtype)
     of_id[doc] = query
-    if (of_id[doc] == query).all():  # no id recurs: much quicker than pairs of codes
+    if (of_id[doc] == query).all():  # each id has one query: much faster than pairs of codes
         own = np.argsort(of_id, kind="stable")
         number = np.empty(len(own), dtype=np.intp)
         number[own] = np.arange(len(own))
@@ -464,11 +439,11 @@ def _documents(coded):
 
 
 def _combine(doc, names, bias, weight, clicks):
-    """The distinct pairs of rows of codes, in order."""
+    """The distinct pairs of coded rows, sorted by document, then factor."""
     factor, factors = _code_factors(bias)
 
     def summed(values):
-        # In linear time; sorting millions of pairs would take longest of all.
+        # Linear time; sorting millions of pairs would dominate the cost.
         table = csr_array((values, (doc, factor)), (int(doc.max()) + 1, len(factors)))
         table.sum_duplicates()
         return table
@@ -480,7 +455,7 @@ def _combine(doc, names, bias, weight, clicks):
 
 
 def _code_factors(bias):
-    """Code of each row's values, in their sorted order, and the values of each code."""
+    """Code of the bias factor of each row, and the table of factors, sorted."""
     code = None
     for own, ids in bias.values():
         # Compressed after each column, so that the number of combinations cannot overflow.
@@ -495,17 +470,6 @@ def _code_factors(bias):
 
 
 def _plain(values):
-    """Whole floats as integers: how engines hold integers where other rows miss theirs."""
+    """Whole floats as integers: engines hold integers as floats if some are missing."""
     whole = values.dtype.kind == "f" and (np.abs(values) < 2**53) & (np.floor(values) == values)
     return values.astype(np.int64) if np.all(whole) else values
-
-
-def _pairs_of_click_log(log, bias):
-    if bias is not None:
-        raise ValueError(
-            f"bias is {bias!r} and X is a log whose factors are already coded; leave bias out."
-        )
-    rows = log.shown
-    bias = {"bias": log.bias_values[log.bias[rows]]}
-    pairs = make_pairs(log.doc[rows], bias, log.weight[rows], log.clicks[rows])
-    return replace(pairs, names=None)

@@ -1,7 +1,7 @@
-"""The one reader: from X, clicks and roles to checked rows, for everything that reads a log.
+"""The reader of logs in memory: from X, clicks and roles to checked rows.
 
-Rows keep the order of X. What more is needed is a view of them: lists and documents as codes here,
-a :class:`~skultr._log._clicklog.ClickLog`, cells, and result pages in the files beside this one.
+Rows keep the order of X. Other forms of a log are made from them: codes of lists and documents
+here; a :class:`~skultr._log._clicklog.ClickLog`, cells and result pages in the files beside this.
 """
 
 from functools import cached_property
@@ -41,11 +41,11 @@ __all__ = [
     "warn_without_queries",
 ]
 
-#: Examination of the best position is hardly ever below it; probabilities of actions are.
+#: The examination of the best position is hardly ever smaller; action probabilities often are.
 _LEAST_EXAMINATION = 0.2
-#: Rank correlation of propensity and position below which they are taken to be unrelated.
+#: Rank correlation of propensity and position below which they count as unrelated.
 _UNRELATED = 0.1
-#: What a feature's name may say although it is a role or the clicks.
+#: Names of columns that often hold a role or the clicks.
 _LOOKS_LIKE = {
     "query": "qid",
     "query_id": "qid",
@@ -66,26 +66,26 @@ _LOOKS_LIKE = {
 }
 
 
-def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=None, door=None):
-    """Read and check the rows of a log: every fault is found here, by one table of faults.
+def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=None, caller=None):
+    """Checked rows of a log; every fault of the table of faults is reported.
 
     Parameters
     ----------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
     y : array-like of shape (n_rows,), default=None
-        Clicks or click rates; None where the reader does not ask for clicks.
+        Clicks or click rates; None if the caller does not use clicks.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     roles : dict of str to array-like, default=None
-        Keyword metadata, which wins over columns.
+        Keyword metadata, which takes precedence over columns.
     reads : iterable of str
-        The roles that are read; others may hold anything. With ``session``, rows are lists, which
-        have at most one row per position.
+        The roles to read; other columns are not checked. With ``session``, rows form lists with at
+        most one row per position.
     need : dict of str to str, default=None
-        Roles that must be there, and what for. Of the others, ``qid`` and ``position`` have
-        defaults that are warned about.
-    door : str, default=None
-        Who asks; named where a needed role is missing.
+        Required roles, each with its purpose for the message. If ``qid`` or ``position`` is absent
+        and not required, a default is used, with a warning.
+    caller : str, default=None
+        Name in the message about a missing required role.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=Non
     Raises
     ------
     ValueError
-        With what was found, what was expected and what to do.
+        If the log has a fault.
     """
     n_rows = _check_rows(X)
     given = roles or {}
@@ -103,7 +103,7 @@ def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=Non
     values = {role: value for role, value in values.items() if value is not None}
     for role, purpose in (need or {}).items():
         if role not in values:
-            _refuse_without(role, purpose, door)
+            _refuse_without(role, purpose, caller)
     rows = Rows(X, n_rows, values, scope)
     if y is not None:
         rows.click = as_clicks(X, y)
@@ -113,21 +113,21 @@ def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=Non
     return rows
 
 
-def take_clicks(X, y, door):
-    """X and its clicks as numbers; where ``y`` names a column, X comes without it.
+def take_clicks(X, y, caller):
+    """X and its clicks as numbers; if ``y`` names a column, X without this column.
 
     Returns
     -------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
     y : ndarray of shape (n_rows,)
     name : str or None
-        Of the column that was taken from X.
+        Name of the column that was taken from X.
     """
     _check_rows(X)
     if y is None:
         raise ValueError(
-            f"{door} requires y to be passed, but the target y is None: pass the clicks (0 or 1) "
-            "or click rates of the rows."
+            f"{caller} requires y to be passed, but the target y is None: pass the clicks (0 or "
+            "1) or click rates of the rows."
         )
     if isinstance(y, str):
         return without_column(X, y), as_clicks(X, read_column(X, y)), y
@@ -135,16 +135,16 @@ def take_clicks(X, y, door):
 
 
 def warn_about_names(X, names, roles):
-    """Warn of features whose name is almost that of a role that X lacks, or of clicks.
+    """Warn of features whose names resemble a role that X lacks, or the clicks.
 
-    Before the log is read: that it lacks the role may be an error there.
+    To be called before the log is read, where a missing role may be an error.
 
     Parameters
     ----------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
     names : sequence of shape (n_features,)
     roles : dict of str to array-like
-        Keyword metadata, which wins over columns.
+        Keyword metadata, which takes precedence over columns.
     """
     for name in names:
         role = _LOOKS_LIKE.get(str(name).lower())
@@ -153,20 +153,21 @@ def warn_about_names(X, names, roles):
 
 
 class Rows:
-    """Rows of a log in the order of X, checked; codes are made when they are first asked for.
+    """Checked rows of a log in the order of X; codes are computed at first access.
 
     Attributes
     ----------
     n_rows : int
     position : ndarray of shape (n_rows,), int
-        From 1; 0 where a row was not shown. The order of the rows in their lists where the log
-        has none.
+        From 1; 0 where a row was not shown. If the log has no positions: the rank of each row in
+        its list, in the order of the rows.
     weight : ndarray of shape (n_rows,)
         Impressions times sample weight.
     rate : ndarray of shape (n_rows,)
         Clicks per impression, in [0, 1].
     shown, served : ndarray of shape (n_rows,), bool
-        Whether the row has a position and weight; and whatever the sample weight.
+        ``shown``: the row has a position and a positive weight. ``served``: it has a position and
+        impressions, for any sample weight.
     """
 
     click = None
@@ -179,11 +180,11 @@ class Rows:
         self._scope = scope
 
     def __getitem__(self, role):
-        """Values of a role as they were given, None where it is absent."""
+        """Values of a role as given, None if it is absent."""
         return self._values.get(role)
 
     def replace(self, role, values):
-        """The rows with other values of a role, which were not read from X."""
+        """The rows with other values of one role."""
         rows = Rows(self._X, self.n_rows, {**self._values, role: values}, self._scope)
         rows.__dict__.update(
             {name: value for name, value in vars(self).items() if name not in vars(rows)}
@@ -194,7 +195,7 @@ class Rows:
 
     # Checks -------------------------------------------------------------------------------
     def check(self, reads):
-        """Look for all faults of the columns that were read."""
+        """Report all faults of the columns that were read."""
         raw = dict(self._values)
         if self.click is not None:
             raw["click"] = self.click
@@ -207,7 +208,7 @@ class Rows:
             self._check_shown(reads)
 
     def _needs_queries(self, reads):
-        """Whether the query matters: lists do, and documents that have names of their own."""
+        """True if results depend on the query: for lists, and for documents with ids."""
         return "session" in reads or ("doc" in self._values and self._scope == "query")
 
     def _check_shown(self, reads):
@@ -263,13 +264,13 @@ class Rows:
         if position is not None:
             return np.where(np.isnan(position), 0, position).astype(np.int64)
         shown = np.ones(self.n_rows, dtype=bool) if bias is None else ~np.isnan(bias)
-        # Rows that were not shown stand behind the others.
+        # Rows that were not shown come last.
         place = rank_in_segment(self.list_, shown.astype(float))
         return np.where(shown, place, 0)
 
     @property
     def has_places(self):
-        """Whether the log says where rows were shown, by position or bias factor."""
+        """True if the log has positions or bias factors."""
         return "position" in self._values or "bias" in self._values
 
     @cached_property
@@ -312,7 +313,7 @@ class Rows:
 
     @property
     def query_ids(self):
-        """The ids that the codes of queries stand for."""
+        """Ids that the codes of queries stand for."""
         return self._queries[1]
 
     @cached_property
@@ -345,9 +346,9 @@ class Rows:
         Parameters
         ----------
         features : ndarray of shape (n_rows, n_features), default=None
-            Read from X where they are needed and not given.
+            By default read from X if they are needed.
         rows : index, default=all
-            The rows whose documents are wanted.
+            Rows whose documents are returned.
 
         Returns
         -------
@@ -378,8 +379,8 @@ class Rows:
         for column in _equal_columns(features, self.click):
             warn_user(
                 f"The feature {names[column]!r} equals y in every row: a model that reads the "
-                "clicks as a feature learns nothing else, and has none when it serves. Drop the "
-                "column, or pass its name as y.",
+                "clicks as a feature learns nothing else, and has no clicks at serving time. Drop "
+                "the column, or pass its name as y.",
                 ClickDataWarning,
             )
 
@@ -391,9 +392,9 @@ class Documents(NamedTuple):
     ----------
     code : ndarray of shape (n_rows,), int
     first : ndarray of shape (n_docs,), int
-        The first row of each.
+        First row of each document.
     ids : Index of shape (n_docs,) or None
-        Of (qid, doc), or of doc where the ids are global or there is one query; None where
+        Index of (qid, doc), or of doc if the ids are global or there is one query; None if
         documents are equal rows of features.
     """
 
@@ -403,7 +404,7 @@ class Documents(NamedTuple):
 
 
 def _check_rows(X):
-    """Number of rows of X, which has some."""
+    """Number of rows of X; an error if there are none."""
     check_container(X)
     n_rows = count_rows(X)
     if not n_rows:
@@ -452,7 +453,7 @@ def as_clicks(X, y):
 
 
 def _equal_columns(features, y):
-    """Columns that hold the same numbers as y, if these differ at all."""
+    """Columns that are equal to y; none if y is constant."""
     if y is None or not len(y) or y.min() == y.max():
         return []
     head = slice(0, 1000)
@@ -461,9 +462,9 @@ def _equal_columns(features, y):
     return [column for column in candidates if (features[:, column] == first).all()]
 
 
-def _refuse_without(role, purpose, door):
+def _refuse_without(role, purpose, caller):
     raise ValueError(
-        f"X has no column {role!r} and no {role}= was passed: {door} needs it {purpose}. Rename "
+        f"X has no column {role!r} and no {role}= was passed: {caller} needs it {purpose}. Rename "
         f"the column of X that holds it to {role!r}; with arrays, pass {role}= (in a search, call "
         "sklearn.set_config(enable_metadata_routing=True) first)."
     )

@@ -1,4 +1,4 @@
-"""Roles and features of X: what each column of a frame (or keyword) is, and reading it."""
+"""Roles and features of X: which column of a frame (or keyword) is what, and its values."""
 
 from decimal import Decimal
 from numbers import Real
@@ -54,7 +54,7 @@ ROLES = (
 )
 
 
-#: What a model may read: all roles but the human annotation.
+#: Roles that a model may read: all except the human annotation.
 FIT_ROLES = ROLES[:-1]
 
 
@@ -66,11 +66,11 @@ CHUNK = 65_536
 
 
 def is_frame(X):
-    """Whether X is a data frame (pandas, Polars, PyArrow, ...); a lazy one is an error."""
+    """True if X is a data frame (pandas, Polars, PyArrow, ...); a lazy frame is an error."""
     if nw.dependencies.is_into_dataframe(X):
         if isinstance(getattr(X, "columns", None), pd.MultiIndex):
             raise ValueError(
-                "X has columns of several levels; expected one name a column. Flatten them, "
+                "X has columns of several levels; expected one name per column. Flatten them, "
                 "for example X.columns = ['_'.join(name) for name in X.columns]."
             )
         return True
@@ -83,7 +83,7 @@ def is_frame(X):
     if hasattr(X, "columns") or hasattr(X, "column_names"):
         raise TypeError(
             f"X is a {type(X).__module__}.{type(X).__name__}, which has named columns but is no "
-            "frame that Narwhals reads: its roles would be taken for features. Pass a pandas or "
+            "frame that Narwhals reads: its roles would be read as features. Pass a pandas or "
             "Polars frame, or a pyarrow.Table."
         )
     return False
@@ -100,7 +100,7 @@ def feature_columns(X):
 
 
 def read_role(X, role, value=None):
-    """One role as an array: the keyword ``value`` where given, else the column of a frame.
+    """Values of a role: the keyword ``value`` if given, else the column of a frame.
 
     Parameters
     ----------
@@ -108,12 +108,12 @@ def read_role(X, role, value=None):
     role : str
         One of :data:`ROLES`.
     value : array-like of shape (n_rows,), default=None
-        The keyword metadata, which wins over a column.
+        The keyword metadata, which takes precedence over a column.
 
     Returns
     -------
     values : ndarray of shape (n_rows,) or None
-        None where the role is absent. Numeric roles come as float64, missing as NaN.
+        None if the role is absent. Numeric roles are float64, with NaN for missing values.
     """
     if value is None:
         if not is_frame(X) or role not in _columns(X):
@@ -132,13 +132,13 @@ def read_role(X, role, value=None):
 
 
 def read_scope(X, value=None):
-    """Whether ids of documents are told apart by query, or are global.
+    """Scope of the ids of documents: "query" if they are unique within a query only, or "global".
 
     Parameters
     ----------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
     value : str or array-like of shape (n_rows,), default=None
-        The keyword metadata, which wins over a column ``doc_scope``.
+        The keyword metadata, which takes precedence over a column ``doc_scope``.
 
     Returns
     -------
@@ -151,15 +151,15 @@ def read_scope(X, value=None):
     found = {value} if isinstance(value, str) else set(pd.unique(as_array(value)))
     if found not in ({"query"}, {"global"}):
         raise ValueError(
-            f"doc_scope holds {sorted(map(str, found))}; expected 'query' in every row (ids of "
-            "documents are told apart by query) or 'global' in every row (an id names the same "
+            f"doc_scope holds {sorted(map(str, found))}; expected 'query' in every row (an id "
+            "names a document of its query) or 'global' in every row (an id names the same "
             "document under all queries)."
         )
     return found.pop()
 
 
 def check_container(X):
-    """Refuse what has named columns or masked values that would be read as if it had none."""
+    """Refuse an X whose column names or masks would be ignored: dicts and masked arrays."""
     if sparse.issparse(X):  # some of which are dicts
         return
     if isinstance(X, dict) or (isinstance(X, list) and X and isinstance(X[0], dict)):
@@ -182,7 +182,7 @@ def count_rows(X):
 
 
 def read_features(X):
-    """The feature part of X: what scikit-learn's ``validate_data`` should see.
+    """The features of X, for scikit-learn's ``validate_data``.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def read_features(X):
 
 
 def with_column(X, name, values):
-    """A frame with one column more, or another in its place; whole numbers where none misses."""
+    """A frame with a column added or replaced; ``bias`` as integers."""
     missing = np.isnan(values)
     whole = name == "bias"
     if whole and not missing.any():
@@ -238,19 +238,19 @@ def without_column(X, name):
 def without_columns(frame, names):
     """A frame of Narwhals without some of its columns.
 
-    By place, because names of pandas columns need not be strings.
+    Columns are selected by number, because names of pandas columns need not be strings.
     """
     return frame[:, [i for i, name in enumerate(frame.columns) if name not in names]]
 
 
 def _copy_rows(frame, out, start):
-    """Fill ``out`` with a part of a frame that begins at row ``start``."""
+    """Fill ``out`` with the part of a frame that begins at row ``start``."""
     try:
-        # A value beyond float32 becomes infinite.
+        # Values beyond the range of float32 become infinite.
         with np.errstate(over="ignore"):
             out[:] = frame.to_numpy()
     except (TypeError, ValueError):
-        # Slower, column by column: says which column cannot be converted, or succeeds.
+        # Slower, column by column: it succeeds, or names the column that cannot be converted.
         for place, name in enumerate(frame.columns):
             out[:, place] = _as_floats(frame[:, place].to_numpy(), name)
     bad = ~np.isfinite(out)
@@ -284,8 +284,9 @@ def _frame_of(X):
     except nw.exceptions.DuplicateError as error:
         names = pd.Index(X.columns)
         raise ValueError(
-            f"X has columns of one name: {names[names.duplicated()].unique().tolist()}. Expected "
-            "one column per name; rename or drop the others."
+            f"X has several columns with the same name: "
+            f"{names[names.duplicated()].unique().tolist()}. Expected one column per name; rename "
+            "or drop the others."
         ) from error
 
 
@@ -303,14 +304,14 @@ def _check_numeric_columns(frame):
 def _numeric_role(role, value):
     if value.dtype.kind in "iufb":
         return value.astype(float)
-    # Object columns hold None or pandas.NA where a value is missing. Text stays an error even
-    # where it could be read as a number: it is more often an id than a position.
+    # Object columns hold None or pandas.NA for missing values. Text is an error even if it could
+    # be read as a number, because it is more often an id than a position.
     present = value[~pd.isna(value)]
     wrong = [item for item in present if not isinstance(item, Real | Decimal)]
     if value.dtype.kind != "O" or wrong:
         example = (wrong or list(present) or [None])[0]
         raise ValueError(
             f"The role {role!r} must hold numbers, got {value.dtype} values such as "
-            f"{example!r}. Convert the column, or rename it if it is not a {role!r}."
+            f"{example!r}. Convert the column, or rename it if it holds something else."
         )
     return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)

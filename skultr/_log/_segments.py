@@ -25,7 +25,7 @@ __all__ = [
     "sorting_order",
 ]
 
-#: Stands in for 0 as a divisor or in a logarithm: below any weight, and its inverse is finite.
+#: Replaces 0 as a divisor or in a logarithm: smaller than any weight, with a finite inverse.
 TINY = 1e-300
 
 
@@ -33,7 +33,7 @@ def as_array(values):
     """An array of one value per row; a plain list keeps its values as they are.
 
     NumPy would turn ``[1, "1"]`` into two equal strings, and tuples into columns. Masked values
-    come as missing ones, and numbers in the byte order of the machine.
+    become missing, and numbers get the byte order of the machine.
     """
     if isinstance(values, np.ma.MaskedArray):
         number = values.dtype.kind in "iuf"
@@ -47,8 +47,8 @@ def as_array(values):
 def encode(ids):
     """Codes of ids, in the sorted order of the ids.
 
-    Sorted order (not order of appearance) makes everything behind the door independent of the
-    order in which the rows came. Ids of mixed types are ordered by type name, then by text.
+    Sorted order (not order of appearance) makes all that is computed from the codes independent
+    of the order of the rows. Ids of mixed types are ordered by type name, then by text.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def rectangles(offsets, max_cells=1 << 19):
     segments : ndarray of shape (n_chosen,)
         Segments of this rectangle; every segment that is not empty comes once.
     rows : ndarray of shape (n_chosen, width)
-        Row numbers, -1 where a segment is shorter. At most half of it is.
+        Row numbers, -1 where a segment is shorter; at most half of them are -1.
     """
     lengths = np.diff(offsets)
     order = np.argsort(lengths, kind="stable")

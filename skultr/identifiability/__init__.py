@@ -1,4 +1,4 @@
-"""Does a click log determine relevance at all, how firmly, and what would repair it?"""
+"""Does a click log determine relevance, how precisely, and what would repair it?"""
 
 from ._factor_rank import FactorRank, factor_rank
 from ._graph import IdentifiabilityGraph

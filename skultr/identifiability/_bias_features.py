@@ -1,4 +1,4 @@
-"""Bias factors as vectors, so that one can say which factors are alike; and as codes of rows."""
+"""Bias factors as vectors, whose distance measures similarity, and as codes of rows."""
 
 from collections.abc import Mapping
 
@@ -18,23 +18,23 @@ __all__ = [
     "plain",
 ]
 
-#: Values of columns that are no numbers, each of which takes a dimension.
+#: Most distinct values in all columns that do not hold numbers; each value takes a dimension.
 _MAX_CATEGORIES = 256
-#: Squares of numbers up to here, and their sums, stay finite.
+#: Numbers up to this size have finite squares, and finite sums of squares.
 _LARGEST = 1e150
 
 
 class FactorVectors:
-    """Vectors of bias factors, whose distance says how alike factors are.
+    """Vectors of bias factors: the smaller their distance, the more similar the factors.
 
     Parameters
     ----------
     factors : DataFrame of shape (n_factors, n_columns)
-        The factors of the log, one a row.
+        The factors of the log, one per row.
     bias_features : None, list of str, mapping or callable
         Where the vectors come from; see :class:`IdentifiabilityRepair`.
     position_weight : float
-        Multiplies a position that stands beside other features.
+        Multiplies the position where it is one of several features.
     """
 
     def __init__(self, factors, bias_features, position_weight):
@@ -43,14 +43,14 @@ class FactorVectors:
         self.position_weight = position_weight
 
     def of(self, factors, rows=None):
-        """Vectors of factors, NaN in those of which nothing is known.
+        """Vector of each factor, NaN where the features of a factor are unknown.
 
         Parameters
         ----------
         factors : DataFrame of shape (n, n_columns)
         rows : tuple of (frame, ndarray of shape (n_rows,), int), default=None
-            A frame and the place in ``factors`` of each of its rows, or -1: where features that
-            are columns are read from.
+            A frame, and for each of its rows the row of ``factors``, or -1. Bias features that
+            are columns are read from this frame.
 
         Returns
         -------
@@ -71,7 +71,7 @@ class FactorVectors:
         return vectors
 
     def known(self, rows):
-        """Vectors of the factors of the log, each of which must have one."""
+        """Vector of each factor of the log; an error if one is missing or not finite."""
         if rows is not None:
             self._check_columns(rows[0])
         vectors = self.of(self.factors, rows)
@@ -98,7 +98,7 @@ class FactorVectors:
     def _column_names(self):
         given = self.bias_features
         names = [given] if isinstance(given, str) else given
-        # A position that is a bias column has a weight of its own.
+        # A position that is a bias column is appended with its own weight.
         return [name for name in names if name != "position" or name not in self.factors]
 
     def _by_default(self, factors):
@@ -118,13 +118,13 @@ class FactorVectors:
 
 
 def factor_label(factors, code):
-    """What a factor is called: its value, or the tuple of its values."""
+    """Name of a factor: its value, or the tuple of its values in several columns."""
     values = tuple(plain(factors[name].iloc[code]) for name in factors)
     return values[0] if len(values) == 1 else values
 
 
 def factor_labels(factors, codes):
-    """Values of factors, or tuples of values, as a column."""
+    """Name of each factor: an array of values, or of tuples of values."""
     if factors.shape[1] == 1:
         return factors.iloc[codes, 0].to_numpy()
     labels = np.empty(len(codes), dtype=object)
@@ -138,7 +138,7 @@ def column_values(X, name):
 
 
 def factor_codes(factors, values):
-    """Code of the factor of each row; -1 where it is none of them.
+    """Code of the factor of each row, -1 where the row has none of these factors.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def _from_callable(function, factors):
     if vectors.ndim != 2 or len(vectors) != len(factors):
         raise ValueError(
             f"bias_features returned an array of shape {vectors.shape} for {len(factors)} bias "
-            f"factors; expected one row a factor, that is ({len(factors)}, n_features)."
+            f"factors; expected one row per factor, that is ({len(factors)}, n_features)."
         )
     return vectors
 
@@ -217,8 +217,8 @@ def _from_columns(names, factors, frame, place):
             which = place[int(differs.argmax())]
             raise ValueError(
                 f"The bias feature {name!r} has different values in rows of the bias factor "
-                f"{factor_label(factors, which)!r}; expected one value a factor. Name its column "
-                "in bias too, if it decides whether users look, or leave it out."
+                f"{factor_label(factors, which)!r}; expected one value per factor. Add its column "
+                "to bias if it influences whether users look, or leave it out."
             )
     return vectors
 
@@ -233,15 +233,16 @@ def _is_category(name, known):
 def _check_categories(name, n_categories):
     if n_categories > _MAX_CATEGORIES:
         raise ValueError(
-            f"The bias columns that are no numbers have {n_categories} or more different values "
-            f"(with {name!r}); expected at most {_MAX_CATEGORIES}, all equally unlike each other. "
-            "Say which are alike with bias_features= (a mapping from factor to vector, a "
-            "callable, or numeric columns of X), or put rare values together."
+            f"The bias columns that do not hold numbers have {n_categories} or more different "
+            f"values (with {name!r}); expected at most {_MAX_CATEGORIES}, because any two values "
+            "count as equally different. Describe which are similar with bias_features= (a "
+            "mapping from factor to vector, a callable, or numeric columns of X), or group rare "
+            "values."
         )
 
 
 def _one_hot(categories, values):
-    """Dimensions in which two different categories are at distance 1."""
+    """Vectors in which any two different categories are at distance 1."""
     codes = categories.get_indexer(values)
     vectors = np.zeros((len(values), len(categories)))
     rows = np.flatnonzero(codes >= 0)
@@ -260,6 +261,6 @@ def _numbers(factors, name):
 
 
 def plain(value):
-    """What a message shows: whole floats, as positions are where some are missing, as integers."""
+    """A value as messages show it: whole floats (positions, if some are missing) as integers."""
     value = python_value(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,4 +1,4 @@
-"""Where the identifiability graph hangs by one document, and its number of edges."""
+"""Documents whose removal disconnects the identifiability graph, and its number of edges."""
 
 from itertools import pairwise
 
@@ -10,16 +10,16 @@ from .._log._hashing import mix
 
 __all__ = ["articulation_documents", "documents_with_other_factors", "n_clique_edges"]
 
-#: Products that a block of the clique graph may take: it bounds the memory, not the result.
+#: Products per block of the clique graph; this bounds the memory and does not change the result.
 _BLOCK = 1 << 24
 
 
 def articulation_documents(doc, factor, factor_labels):
-    """Documents without which more factors would be apart, and how many parts each holds together.
+    """Documents whose removal splits a component of factors, and into how many parts.
 
     Tarjan and Vishkin's reduction [1]_: biconnected components are the components of an auxiliary
-    graph on the edges of any spanning tree. Linear but for a factor log(n) of interval minima,
-    whatever the depth of the graph.
+    graph on the edges of any spanning tree. The time is O(n log n), whatever the depth of the
+    graph; the logarithm comes from the interval minima.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def articulation_documents(doc, factor, factor_labels):
     documents : ndarray of shape (n_bridges,)
         Codes, ascending.
     n_parts : ndarray of shape (n_bridges,)
-        Into how many parts the document's component would fall; at least 2.
+        Number of parts into which the document's component falls without it; at least 2.
 
     References
     ----------
@@ -55,7 +55,7 @@ def articulation_documents(doc, factor, factor_labels):
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
     n_docs, n_factors = len(kept), len(factor_labels)
     parent, low, high, before, size, u, v = _tree(doc, factor, n_docs, factor_labels)
-    # Nodes are numbered in preorder from here on; node w stands for the tree edge to its parent.
+    # From here on nodes are numbered in preorder; node w stands for the tree edge to its parent.
     apart = v >= u + size[u]
     inner = parent > 0
     beyond = (low < parent) | (high >= parent + size[parent])
@@ -66,7 +66,8 @@ def articulation_documents(doc, factor, factor_labels):
     graph = coo_array((np.ones(len(rows)), (rows, cols)), (n_nodes, n_nodes))
     block = connected_components(graph, directed=False)[1]
 
-    # A block hangs from the parent of its first node; a document is in its own block besides.
+    # The top of a block is the parent of its first node. A document separates the blocks of which
+    # it is the top from each other, and from the block that holds its own parent.
     first = np.zeros(n_nodes, dtype=np.int32)
     first[block[:0:-1]] = np.arange(n_nodes - 1, 0, -1)
     top = parent[first[first > 0]]
@@ -76,22 +77,22 @@ def articulation_documents(doc, factor, factor_labels):
 
 
 def _tree(doc, factor, n_docs, factor_labels):
-    """A spanning tree under one root, nodes numbered in preorder, and the range of each subtree.
+    """A spanning tree under one root, with nodes numbered in preorder.
 
     Returns
     -------
     parent, low, high : ndarray of shape (n_nodes,)
-        By node; the lowest and highest neighbour of its subtree.
+        Parent of each node, and the lowest and the highest neighbour of its subtree.
     before : ndarray of shape (n_nodes,)
-        What each node was: documents, then factors, then the root.
+        Number of each node before renumbering: documents, then factors, then the root.
     size : ndarray of shape (n_nodes,)
-        Of the subtree.
+        Number of nodes of the subtree of each node.
     u, v : ndarray of shape (n_pairs,)
         The two ends of each pair, u < v.
     """
     n_factors = len(factor_labels)
     root = n_docs + n_factors
-    # One factor of each component hangs on the root, which thereby joins no two blocks.
+    # The root has one factor of each component as a child, so that it joins no two blocks.
     anchors = n_docs + np.unique(factor_labels, return_index=True)[1]
     ends = np.concatenate((doc, np.full(len(anchors), root)))
     others = np.concatenate((n_docs + factor, anchors))
@@ -122,8 +123,8 @@ def _preorder(order, above):
     n_nodes = len(order)
     place = np.empty(n_nodes, dtype=np.int32)
     place[order] = np.arange(n_nodes, dtype=np.int32)
-    # Plain loops over the nodes: linear also where the tree is as deep as it has nodes. By
-    # breadth-first place, in which parents never fall, so that memory is read in order.
+    # Plain loops over the nodes take linear time even if the tree is a single path. Nodes are
+    # taken in breadth-first order, in which parents ascend, so that memory is read in order.
     up = place[above[order]].tolist()
     size = [1] * n_nodes
     for node in range(n_nodes - 1, 0, -1):
@@ -135,23 +136,22 @@ def _preorder(order, above):
         free[over] = number + size[node]
         free[node] = number + 1
     size = np.array(size, dtype=np.int32)
-    # In the end, free is one beyond the subtree.
+    # Afterwards, free is the first number beyond the subtree of each node.
     number = np.array(free, dtype=np.int32) - size
     return number[place], size[place]
 
 
 def _interval_reduce(reduce, values, end):
     """``reduce`` over ``values[i:end[i]]`` for every i, by doubling, in linear memory."""
-    level = (
-        np.frexp(end - np.arange(len(values)))[1] - 1
-    )  # the largest power of two within the interval
+    # Of the largest power of two that is no longer than the interval.
+    exponent = np.frexp(end - np.arange(len(values)))[1] - 1
     result, table = values.copy(), values.copy()
-    by_level = np.argsort(level, kind="stable")
-    bounds = np.searchsorted(level[by_level], np.arange(level.max() + 2))
+    order = np.argsort(exponent, kind="stable")
+    bounds = np.searchsorted(exponent[order], np.arange(exponent.max() + 2))
     for power in range(1, len(bounds) - 1):
         half = 1 << (power - 1)
         table = reduce(table[:-half], table[half:])
-        rows = by_level[bounds[power] : bounds[power + 1]]
+        rows = order[bounds[power] : bounds[power + 1]]
         result[rows] = reduce(table[rows], table[end[rows] - 2 * half])
     return result
 
@@ -176,14 +176,14 @@ def documents_with_other_factors(doc, factor):
     start = np.flatnonzero(np.concatenate(([True], doc[1:] != doc[:-1])))
     degree = np.diff(np.append(start, len(doc)))
     hashes = mix(factor.astype(np.uint64))
-    # Sums of 128 bits, so that no two different sets are expected to collide.
+    # With sums of 128 bits, no collision of two different sets is expected.
     first, second = np.add.reduceat(hashes, start), np.add.reduceat(mix(hashes), start)
     several = np.flatnonzero(degree > 1)
     order = several[np.lexsort((several, second[several], first[several]))]
     new = np.ones(len(order), dtype=bool)
     same = (first[order[1:]] == first[order[:-1]]) & (second[order[1:]] == second[order[:-1]])
     new[1:] = ~same
-    alone = np.append(new[1:], True)[new]  # the next one starts a set of its own
+    alone = np.append(new[1:], True)[new]  # the next document starts another set
     at = np.argsort(order[new])
     row = order[new][at]
     keep = np.zeros(len(start), dtype=bool)
@@ -196,7 +196,7 @@ def documents_with_other_factors(doc, factor):
 def n_clique_edges(doc, factor, factor_labels):
     """Number of pairs of factors that share a document: edges of the graph of cliques.
 
-    The graph is never held: its rows are made a block at a time.
+    The graph is never held in memory: its rows are computed block by block.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def n_clique_edges(doc, factor, factor_labels):
     kept, doc, factor, _ = documents_with_other_factors(doc, factor)
     if not len(kept):
         return 0
-    # A document under every factor of its component makes the component complete.
+    # A document shown under every factor of its component makes the component complete.
     size = np.bincount(factor_labels)
     degree = np.bincount(doc)
     of_doc = np.empty(len(kept), dtype=np.intp)
@@ -231,10 +231,10 @@ def n_clique_edges(doc, factor, factor_labels):
 
 
 def _count_products(doc, factor, n_docs, n_factors):
-    """Half the number of entries off the diagonal of AᵀA, for A the documents by factors."""
+    """Half the number of off-diagonal entries of AᵀA, for the matrix A of documents by factors."""
     if not len(doc):
         return 0
-    # Only the pattern counts; integers could overflow to an entry of zero.
+    # Only the sparsity pattern matters; integers could overflow to an entry of zero.
     ones = np.ones(len(doc), dtype=np.float32)
     by_doc = csr_array(coo_array((ones, (doc, factor)), (n_docs, n_factors)))
     by_factor = csr_array(by_doc.T)

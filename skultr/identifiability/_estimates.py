@@ -1,4 +1,4 @@
-"""What repairs are judged by: relevance, examination, and how fast examination changes."""
+"""Estimates that repairs are planned and judged by: relevance, examination and its slope."""
 
 import numpy as np
 
@@ -10,34 +10,33 @@ __all__ = ["merge_errors", "swap_estimates"]
 
 #: Estimates of relevance and examination are at least this.
 _SMALLEST = 1e-3
-#: Costs and errors of repairs are rough by nature, and nobody should wait for more digits.
+#: Settings of fits: costs and errors of repairs are approximate, so that a rough fit is enough.
 _ROUGHLY = {"loss": "poisson", "tol": 1e-3, "max_iter": 30}
-#: Examined impressions of the mean document that each document's relevance is shrunk by, so that
-#: a document that was clicked in its single impression is not taken for the best of all.
+#: Examined impressions with the mean click rate that are added to those of each document; without
+#: them a document that was clicked in its single impression would be rated best.
 _PRIOR = 10.0
-#: Factors from which the typical slope of examination is taken.
+#: Number of factors from which the typical slope of examination is taken.
 _MAX_SLOPES = 2_000
 
 
 def swap_estimates(pairs, merged, relevance, examination, *, required=True):
-    """Relevance of documents and examination of factors that interventions are chosen by.
+    """Relevance of each document and examination of each factor, both in [0.001, 1].
 
     Parameters
     ----------
     pairs : Pairs
     merged : ndarray of shape (n_factors,), int
-        Codes of the factors such that the log with them is identifiable.
+        Code of each factor after merges that make the log identifiable.
     relevance, examination : mapping or Series, or None
         Given values by document (a tuple of ``qid`` and ``doc`` where both name it) and by
         factor; estimated from the clicks where None.
     required : bool, default=True
-        Without it, estimates are NaN where there are no clicks.
+        If False, estimates are NaN where the log has no clicks; else this is an error.
 
     Returns
     -------
     relevance : ndarray of shape (n_documents,)
     examination : ndarray of shape (n_factors,)
-        Both within [0.001, 1].
     """
     if relevance is not None:
         relevance = _given("relevance", relevance, _doc_ids(pairs))
@@ -52,11 +51,15 @@ def swap_estimates(pairs, merged, relevance, examination, *, required=True):
 
 
 def merge_errors(graph, vectors, a, b, cost):
-    """How far apart the log examinations of merged factors may be; NaN where unknown.
+    """Estimated difference of the log examinations of each merged pair; NaN where unknown.
 
-    Between each end and the factor of its own component that is about as far away as the other
-    end, the log does tell how log examination changes with distance. An end that is alone in
-    its component takes the typical slope of the most clicked factors.
+    The estimate for factors a and b at distance d is
+
+        d * (slope(a) + slope(b)) / 2,    slope(t) = abs(log o_t - log o_t') / distance(t, t'),
+
+    where t' is the factor of the component of t whose distance from t is nearest to d: within a
+    component the log determines ratios of examinations. A factor that is alone in its component,
+    or without clicks, takes the median slope of the most clicked factors.
     """
     pairs = graph.pairs
     if pairs.clicks is None:
@@ -79,7 +82,11 @@ def merge_errors(graph, vectors, a, b, cost):
 
 
 def _estimated(pairs, merged, required):
-    """The click model of merged factors, with relevance shrunk by the number of looks."""
+    """Estimates of the position-based model of merged factors, with relevance shrunk to its mean.
+
+    With c clicks in n examined impressions, relevance is (c + 10 m) / (n + 10), where m is the
+    mean of clicks over examined impressions.
+    """
     if pairs.clicks is None:
         if required:
             raise ValueError(
@@ -91,10 +98,10 @@ def _estimated(pairs, merged, required):
     factor = merged[pairs.factor]
     fit = fit_tabular(pairs.doc, factor, pairs.clicks, pairs.impressions, **_ROUGHLY)
     examination = fit.examination / fit.examination.max()
-    looks = np.bincount(pairs.doc, pairs.impressions * examination[factor])
+    examined = np.bincount(pairs.doc, pairs.impressions * examination[factor])
     clicks = np.bincount(pairs.doc, pairs.clicks)
-    mean = clicks.sum() / looks.sum()
-    return (clicks + _PRIOR * mean) / (looks + _PRIOR), examination[merged]
+    mean = clicks.sum() / examined.sum()
+    return (clicks + _PRIOR * mean) / (examined + _PRIOR), examination[merged]
 
 
 def _doc_ids(pairs):
@@ -107,7 +114,7 @@ def _doc_ids(pairs):
 
 
 def _given(name, values, keys):
-    """Numbers of a mapping or Series for all keys."""
+    """Array of the probabilities that a mapping or Series gives for the keys."""
     values = dict(values.items())
     keys = list(keys.tolist() if hasattr(keys, "tolist") else keys)
     lacking = [key for key in keys if key not in values]

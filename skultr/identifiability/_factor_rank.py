@@ -1,4 +1,6 @@
-"""Does a log need more than one number a document? The rank of its click rates."""
+"""Does a log need more than one number per document? The rank of its click rates."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -8,30 +10,31 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from .._sklearn import Interval, validate_params
+from .._typing import ArrayLike, Column, Frame, RandomState
 from ._low_rank import fit_low_rank, solve_each
 from ._rank_tables import read_table
 
 __all__ = ["FactorRank", "factor_rank"]
 
 
-#: Second singular value, as a share of the first, that a log must be able to show before it is
-#: believed that there is none: as web search has it between grades (TianGong-ST: 0.11). Between
-#: groups of documents, which mix grades, the same clicks show 0.03.
+#: Reference effects: ratios of the second singular value to the first that a log must be able to
+#: detect before "rank 1" counts as an answer. Web search has 0.11 between grades (TianGong-ST);
+#: between groups of documents, which mix grades, the same clicks have 0.03.
 _BETWEEN_ROWS, _BETWEEN_GROUPS = 0.1, 0.02
 
 
-#: Share of the first singular value that the third needs to count between groups: what documents
-#: differ by within groups makes smaller ones.
+#: Least ratio of the third singular value to the first that counts between groups: differences of
+#: documents within groups cause smaller ones.
 _LEAST_OF_GROUPS = 0.02
 
 
-#: Resamples at a time, so that memory stays small.
+#: Resamples computed at a time, which bounds the memory.
 _CHUNK = 20
 
 
 @dataclass(frozen=True, eq=False)
 class FactorRank:
-    """How many products of document and bias factor the clicks of a log need.
+    """Number of products (document times bias factor) that the click rates of a log need.
 
     Made by :func:`factor_rank`.
 
@@ -40,39 +43,41 @@ class FactorRank:
     rank : int
         The smallest number of products that the test does not reject.
     singular_values : pandas.DataFrame of shape (n_values, 4)
-        Of the matrix of click rates, by ``number`` from 1: ``value``; ``floor``, which noise alone
-        exceeds with probability ``level`` if the rank is one less (from ``rank`` + 2 on: if it
-        is ``rank``); ``p_value`` of the hypothesis that the rank is less (NaN where it was not
-        tested); ``share`` of the squared norm.
+        Singular values of the matrix of click rates, indexed by ``number`` from 1. Columns:
+        ``value``; ``floor``, which noise alone exceeds with probability ``level`` if the rank is
+        ``number`` - 1 (for ``number`` from ``rank`` + 2: if it is ``rank``); ``p_value`` of the
+        hypothesis that the rank is less than ``number`` (NaN if it was not tested); ``share`` of
+        the squared norm.
     matrix : pandas.DataFrame of shape (n_rows, n_factors)
-        Click rates, with half a click more in each cell (see Notes of :func:`factor_rank`); NaN
-        where nothing was shown.
+        Click rates, with half a click added to each cell (see Notes of :func:`factor_rank`); NaN
+        in cells without impressions.
     impressions : pandas.DataFrame of shape (n_rows, n_factors)
         Impressions of each cell.
     level : float
-        Level of the tests.
+        Significance level of the tests.
     n_resamples : int
-        Resamples of each test.
+        Number of resamples of each test.
     rows : str
         What the rows of the matrix are: the name of a column, or "attractiveness" for groups of
         documents.
     independent : {"queries", "documents", "impressions"}
-        Between what noise was taken as independent.
-    yardstick : float
-        Second singular value over the first that a log should be able to show: 0.1 for named
-        rows, 0.02 for groups of documents, as web search has it.
+        Units whose noise was taken as independent.
+    reference_effect : float
+        Ratio of the second singular value to the first that a log should be able to detect: 0.1
+        for named rows, 0.02 for groups of documents, about the ratios found in web search.
     n_components : int
-        Parts that the bias factors fall into: no row (no document, between groups) was shown
-        under factors of two of them, so that they were never compared.
+        Number of components of the bias factors: no row (for groups: no document) was shown under
+        factors of two components, so that these were never compared.
 
     Attributes
     ----------
     detectable : float
-        Second singular value over the first that noise alone reaches: departures of a smaller
-        share would go unnoticed.
-    is_telling : bool
-        Whether the log's answer counts: it found more than one product, or compared all bias
-        factors and would have noticed a second product of the size of ``yardstick``.
+        Ratio of the second singular value to the first that noise alone reaches: smaller
+        departures from rank 1 would not be noticed.
+    is_conclusive : bool
+        True if the log answers the question: either more than one product was found, or all bias
+        factors were compared and a second product as large as ``reference_effect`` would have
+        been noticed.
     """
 
     rank: int
@@ -83,22 +88,22 @@ class FactorRank:
     n_resamples: int
     rows: str
     independent: str
-    yardstick: float
+    reference_effect: float
     n_components: int
 
     @property
-    def detectable(self):
-        """Second singular value that noise alone reaches, over the first."""
+    def detectable(self) -> float:
+        """Ratio of the second singular value to the first that noise alone reaches."""
         values = self.singular_values
         return float(values.at[2, "floor"] / values.at[1, "value"])
 
     @property
-    def is_telling(self):
-        """Whether the log's answer counts."""
-        compared = self.n_components == 1 and self.detectable <= self.yardstick
+    def is_conclusive(self) -> bool:
+        """True if the log answers the question; see Attributes."""
+        compared = self.n_components == 1 and self.detectable <= self.reference_effect
         return self.rank > 1 or compared
 
-    def summary(self):
+    def summary(self) -> str:
         """The answer in plain words, and what to do.
 
         Returns
@@ -116,25 +121,25 @@ class FactorRank:
         ... })
         >>> result = factor_rank(table, [0.3, 0.1, 0.6, 0.5], rows="relevance", random_state=0)
         >>> print(result.summary())
-        One number a document is NOT enough: the click rates need at least 2 products.
+        One number per document is NOT enough: the click rates need at least 2 products.
         Beyond the best rank-1 fit, p = 0.005; the second singular value is 0.13 of the first.
         To do: search VectorizationRanker over n_components from 2, or take
         AffineRanker if users trust the top.
         """
         return "\n".join(_summary_lines(self))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         n_rows, n_factors = self.matrix.shape
         return (
             f"FactorRank(rank={self.rank}, rows={self.rows!r}, n_rows={n_rows}, "
-            f"n_factors={n_factors}, is_telling={self.is_telling})"
+            f"n_factors={n_factors}, is_conclusive={self.is_conclusive})"
         )
 
 
 @validate_params(
     {
         "X": "no_validation",
-        "y": "no_validation",  # checked where the log is read, as at every door
+        "y": "no_validation",  # checked by the reader of logs
         "rows": [str, "array-like", None],
         "bias": [str, list, tuple, None],
         "n_groups": [Interval(Integral, 2, 50, closed="both")],
@@ -145,14 +150,22 @@ class FactorRank:
     prefer_skip_nested_validation=True,
 )
 def factor_rank(
-    X, y, *, rows=None, bias=None, n_groups=5, n_resamples=200, level=0.05, random_state=None
-):
+    X: Frame,
+    y: Column | str,
+    *,
+    rows: str | ArrayLike | None = None,
+    bias: str | list[str] | tuple[str, ...] | None = None,
+    n_groups: int = 5,
+    n_resamples: int = 200,
+    level: float = 0.05,
+    random_state: RandomState = None,
+) -> FactorRank:
     r"""Test whether clicks are relevance times examination, or how many such products they need.
 
     Nearly all of unbiased learning to rank assumes that P(click) = relevance(document) x
-    examination(bias factor): the matrix of click rates has rank one. Real logs can refuse: users
-    trust the top positions, or good results draw the eye [1]_. Then one number a document is not
-    enough, and the rank says how many components a vector needs,
+    examination(bias factor): the matrix of click rates has rank one. Real logs can contradict
+    this: users trust the top positions, or good results draw the eye [1]_. Then one number per
+    document is not enough, and the rank is the number of components that a vector needs,
 
     .. math:: P(c = 1 | x, t) = \sum_{k=1}^{r} r_k(x)\, o_k(t).
 
@@ -165,19 +178,20 @@ def factor_rank(
     y : array-like of shape (n_rows,)
         Clicks, or clicks / impressions.
     rows : str or array-like of shape (n_rows,), default=None
-        What to compare click rates by: a column of few values, such as ``"relevance"`` (the
-        grades), or one value for each row of X. Rows where it is missing are left out, with a
-        warning. By default, documents in ``n_groups`` groups of similar attractiveness.
+        Rows of the matrix of click rates: the name of a column with few values, such as
+        ``"relevance"`` (the grades), or one value per row of X. Rows of X without a value are left
+        out, with a warning. By default, ``n_groups`` groups of documents of similar
+        attractiveness.
     bias : str or list of str, default=None
         Columns whose values together are the bias factor; by default ``bias`` if there is one,
         else ``position``.
     n_groups : int, default=5
-        Groups of documents; fewer where few clicks tell documents apart. The rank cannot come
-        out larger.
+        Number of groups of documents; there are fewer if the clicks cannot separate so many. The
+        rank found is at most this number.
     n_resamples : int, default=200
-        Resamples of each test, at least 19.
+        Number of resamples of each test, at least 19.
     level : float, default=0.05
-        Chance of finding one product too many.
+        Significance level: probability of finding one product too many.
     random_state : int, RandomState instance or None, default=None
         Splits the impressions and draws the resamples. Pass an int for the same result again.
 
@@ -192,13 +206,13 @@ def factor_rank(
     TypeError
         X is no frame.
     ValueError
-        There is one bias factor only, or one row, or no click; numbers of clicks or impressions
-        are not whole; columns are absent; there are more than 50 rows or 300 bias factors; there
+        There is only one bias factor, only one row, or no click; a number of clicks or impressions
+        is not whole; a column is absent; there are more than 50 rows or 300 bias factors; there
         are fewer than 30 documents to form groups of.
     NotIdentifiableError
         Without ``rows``: fewer than 30 documents were shown under several bias factors. With
-        ``rows``: no two of them were shown under the same two bias factors, so that nothing
-        contradicts one product.
+        ``rows``: no two rows were shown under the same two bias factors, so that no data could
+        contradict one product.
 
     See Also
     --------
@@ -208,46 +222,46 @@ def factor_rank(
     Notes
     -----
     *Groups of documents.* Cells of single documents are too sparse for a matrix, so that documents
-    are grouped. Three things would make the rank of grouped click rates wrong, and each is met:
+    are grouped. Three problems would bias the rank of grouped click rates; each has a remedy:
 
-    - Groups that are formed by the clicks that are then compared would be selected by their
-      noise. Half of the impressions form the groups, the other half is compared, and the other
-      way round.
+    - Groups formed by the same clicks that are then compared would be selected by their noise.
+      So one half of the impressions forms the groups and the other half is compared, and vice
+      versa.
     - Within a group the better documents stand higher, so that raw click rates fall too steeply,
-      by a different slope in each group, even if one product is enough. So documents are only
-      compared with themselves: the curve of a group is the likeliest one given how many clicks
-      each document had (conditional likelihood). Under one product all groups have the same
+      with a different slope in each group, even if one product is enough. So documents are
+      compared only with themselves: the curve of a group maximises the conditional likelihood,
+      given the number of clicks of each document. Under one product all groups have the same
       curve, whatever policy ranked the documents and whatever their relevance.
-    - The scale of a group is free; in ``matrix`` it is such that the group's impressions would
-      have brought its clicks.
+    - The scale of a group is free. In ``matrix`` it is such that the expected clicks of the
+      group's impressions equal its observed clicks.
 
-    This needs documents that were seen under several bias factors, and rankings that do not
-    react to the clicks of this log. That one product is not enough can be relied on; how many
-    are is approximate, because documents still differ within groups. From the third on, singular
-    values below 0.02 of the first are taken for that, and not tested.
+    This needs documents that were shown under several bias factors, and rankings that do not
+    react to the clicks of this log. The finding that one product is not enough is reliable; the
+    number of products is approximate, because documents still differ within groups. For that
+    reason singular values from the third on are not tested if they are below 0.02 of the first.
 
     *Named rows* are compared by their raw click rates, as in [1]_. This assumes that documents
     of one row (one grade) are alike, or at least that the old ranker places them without regard
-    to what makes them differ; else one product is rejected too often.
+    to their differences; otherwise one product is rejected too often.
 
-    *The test* is sequential: rank 1 against more, rank 2 against more, and so on. The likeliest
-    matrix of the rank is fitted by Fisher's scoring. The score that is left, without what a
-    small change within the rank would explain and in units of its noise, is a matrix of
-    standardised residuals, and its largest singular value is the statistic. It weighs cells by
-    their precision, where a plain singular value is ruled by the cells with the largest rates:
-    a singular value may be below its floor and its test still reject. Noise is drawn by the
-    multiplier bootstrap of what each query contributed to the score. Queries must be
-    independent; clicks of a session, and sessions of a query, need not be. Below 30 queries (or
-    10 in the mean cell of named rows), documents (of named rows: impressions) are taken as
-    independent instead.
+    *The test* is sequential: rank 1 against more, rank 2 against more, and so on. The
+    maximum-likelihood matrix of each rank is fitted by Fisher scoring. Its score, projected
+    orthogonally to the matrices of this rank and divided by its standard deviation, is a matrix
+    of standardised residuals. The test statistic is the largest singular value of this matrix. It
+    weights cells by their precision, whereas singular values of click rates depend mostly on the
+    cells with the largest rates; so a singular value can lie below its floor although its test
+    rejects. The distribution under the hypothesis comes from the multiplier bootstrap of the
+    contributions of queries to the score. Queries must be independent; clicks of a session, and
+    sessions of a query, need not be. With fewer than 30 queries (or 10 in the mean cell of named
+    rows), documents (for named rows: impressions) are taken as independent instead.
 
-    *Singular values* are those of the likeliest matrix without constraint, in which half a click
-    is added to each cell at the rate of the rank-1 fit: cells without impressions do not count as
-    rates of zero.
+    *Singular values* are those of the maximum-likelihood matrix of any rank, with half a click
+    added to each cell at the rate of the rank-1 fit, so that a cell without impressions does not
+    count as a rate of zero.
 
-    With ``link="logit"``, as published, :class:`~skultr.VectorizationRanker` models the logits of
-    a list, and needs two components for one product; the rank found here is that of
-    ``link="probability"``.
+    The rank found here is the number of components of :class:`~skultr.VectorizationRanker` with
+    ``link="probability"``. With ``link="logit"``, as published, that ranker models the logits of a
+    list and needs two components for one product.
 
     References
     ----------
@@ -256,8 +270,8 @@ def factor_rank(
 
     Examples
     --------
-    Users who examine by position only, and users who trust the top positions whatever stands
-    there:
+    Clicks of users whose examination depends on the position alone have rank 1. Clicks of users
+    who also trust the top positions, whatever is shown there, need more:
 
     >>> import numpy as np
     >>> import pandas as pd
@@ -309,13 +323,13 @@ def factor_rank(
         rows=data.rows.name,
         independent="queries" if data.by_query else unit,
         n_components=data.n_components,
-        yardstick=_BETWEEN_GROUPS if rows is None else _BETWEEN_ROWS,
+        reference_effect=_BETWEEN_GROUPS if rows is None else _BETWEEN_ROWS,
     )
 
 
 # The tests ----------------------------------------------------------------------------
 def _test_ranks(table, values, least, n_resamples, level, rng):
-    """The rank; p-value and floor of each singular value, NaN where there are none."""
+    """The rank; p-value and floor of each singular value, NaN where not computed."""
     n_values = len(values)
     p_values, floors = np.full((2, n_values), np.nan)
     fit = None
@@ -333,7 +347,7 @@ def _test_ranks(table, values, least, n_resamples, level, rng):
 
 
 def _under_the_fit(table, fit, n_resamples, rng):
-    """What noise makes of a matrix of some rank.
+    """Distribution of singular values if the fitted rank is the true one.
 
     Returns
     -------
@@ -355,7 +369,7 @@ def _under_the_fit(table, fit, n_resamples, rng):
 
 
 def _multipliers(table, n_parts, n, rng):
-    """Random signs, under which many parts keep their size; a single one needs a normal law."""
+    """Multipliers of mean 0 and variance 1: random signs; normal for single cells."""
     if table.cluster is None:
         return rng.standard_normal((n_parts, n))
     return rng.choice([-1.0, 1.0], (n_parts, n))
@@ -371,7 +385,7 @@ def _summary_lines(result):
         products = result.rank
         at_least = "at least " if products == len(values) else ""
         return [
-            f"One number a document is NOT enough: the click rates need {at_least}{products} "
+            f"One number per document is NOT enough: the click rates need {at_least}{products} "
             "products.",
             f"Beyond the best rank-1 fit, {p_value}; {seen}",
             f"To do: search VectorizationRanker over n_components from {products}, or take",
@@ -379,26 +393,26 @@ def _summary_lines(result):
         ]
     if result.n_components > 1:
         return [
-            "The log cannot tell whether one number a document is enough: its bias factors fall "
-            f"into {result.n_components} parts",
+            "The log cannot tell whether one number per document is enough: its bias factors fall "
+            f"into {result.n_components} components",
             "that were never compared with each other. Within them one product is not rejected "
             f"({p_value}).",
             "To do: log rankings that vary more.",
-            "IdentifiabilityGraph.from_log(X) names the parts.",
+            "IdentifiabilityGraph.from_log(X) names the components.",
         ]
     noise = f"noise alone reaches {result.detectable:.2g}"
-    if not result.is_telling:
+    if not result.is_conclusive:
         return [
-            "The log is too small to tell whether one number a document is enough.",
-            f"The test does not reject it ({p_value}), but as for the second singular value over "
-            "the first,",
-            f"{noise}, and real departures are as small as {result.yardstick:g}.",
+            "The log is too small to tell whether one number per document is enough.",
+            f"The test does not reject it ({p_value}), but {noise} as the ratio of the second "
+            "singular value",
+            f"to the first, and ratios in real logs are as small as {result.reference_effect:g}.",
             "To do: collect more clicks, or compare fewer rows or bias factors.",
         ]
     return [
-        "One number a document is enough: clicks agree with relevance times examination.",
+        "One number per document is enough: clicks agree with relevance times examination.",
         f"Beyond the best rank-1 fit, {p_value}; {seen[:-1]}, and {noise}.",
-        "To do: nothing; rankers of one number a document, such as DLARanker, fit this log.",
+        "To do: nothing; rankers with one number per document, such as DLARanker, fit this log.",
     ]
 
 

@@ -1,39 +1,46 @@
-"""The identifiability graph: does a click log determine relevance, and how firmly?"""
+"""The identifiability graph: does a click log determine relevance, and how precisely?"""
+
+from __future__ import annotations
 
 from functools import cached_property
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
 from .._log._components import bipartite_components, factor_components
-from .._log._pairs import pairs_from_arrays, read_pairs
+from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
+from .._typing import AnyFrame, ArrayLike, Column, Floats, RandomState
 from ._bias_features import factor_labels
 from ._bridges import articulation_documents, n_clique_edges
 from ._resistance import weak_links
 from ._verdict import MAX_NAMED, name_some, summary_html, summary_lines
 
+if TYPE_CHECKING:
+    from ..simulation import SimulatedLog
+
 __all__ = ["IdentifiabilityGraph"]
 
 
 class IdentifiabilityGraph:
-    """The graph of bias factors that are linked where one document was shown under both.
+    """Graph of bias factors; two are linked if a document was shown under both.
 
-    A click log with clicks ~ relevance(document) * examination(bias factor) determines the
-    relevance of its documents, up to one scale, exactly if this graph is connected [1]_. If it
-    falls into components, each has a scale of its own: documents of different components cannot
-    be compared, however many clicks there are.
+    If P(click) = relevance(document) * examination(bias factor), a click log determines the
+    relevance of its documents up to one scale exactly if this graph is connected [1]_. If it
+    has several components, each has its own scale: documents of different components cannot be
+    compared, however many clicks there are.
 
     Parameters
     ----------
     doc : array-like of shape (n_rows,)
         Document of each shown row; any hashable ids. Rows may recur.
     bias : array-like of shape (n_rows,) or (n_rows, n_columns)
-        Bias factor of each row, such as its position; in several columns, a factor is a
+        Bias factor of each row, such as its position. With several columns, a factor is a
         combination of their values.
     impressions : array-like of shape (n_rows,), default=None
-        How many impressions a row stands for, at least 0 (0: never shown); by default 1.
+        Number of impressions of each row, at least 0 (0: never shown); by default 1.
     clicks : array-like of shape (n_rows,), default=None
         Number of clicks of each row, between 0 and its impressions; None if unknown.
 
@@ -46,27 +53,27 @@ class IdentifiabilityGraph:
     n_pairs : int
         Number of distinct (document, factor) pairs.
     n_edges : int
-        Number of pairs of factors that share a document. Computed when asked for.
+        Number of pairs of factors that share a document. Computed at first access.
     n_components : int
         Number of components.
     is_connected : bool
-        Whether there is one component: relevance is identifiable.
+        True if there is one component, so that relevance is identifiable.
     labels : ndarray of shape (n_factors,)
-        Component of each factor, by falling impressions: 0 is the largest.
+        Component of each factor, numbered by descending impressions: 0 has the most.
     document_labels : ndarray of shape (n_documents,)
         Component of each document.
     factors : pandas.DataFrame of shape (n_factors, n_columns)
-        The values of each factor, sorted.
+        Values of each factor, sorted.
     components : pandas.DataFrame of shape (n_components, 6)
         ``n_factors``, ``n_documents``, ``impressions``, ``impressions_share``, ``clicks_share``
-        (NaN where clicks are unknown) and ``examples``, up to three factors as text.
+        (NaN if clicks are unknown) and ``examples``, up to three factors as text.
     pairs : Pairs
         The distinct pairs: arrays ``doc``, ``factor``, ``impressions``, ``clicks``, and the
         index ``doc_ids``.
 
     See Also
     --------
-    IdentifiabilityRepair : Merge factors, or plan swaps, so that the graph is connected.
+    IdentifiabilityRepair : Merges factors, or plans swaps, so that the graph is connected.
 
     References
     ----------
@@ -75,7 +82,7 @@ class IdentifiabilityGraph:
 
     Examples
     --------
-    Two documents that were shown at positions 1 and 2, and one that was only shown at 3:
+    Document a was shown at positions 1 and 2, b at 2 only, and c at 3 only:
 
     >>> from skultr.identifiability import IdentifiabilityGraph
     >>> graph = IdentifiabilityGraph(doc=["a", "a", "b", "c"], bias=[1, 2, 2, 3])
@@ -85,24 +92,37 @@ class IdentifiabilityGraph:
     array([0, 0, 1])
     """
 
-    def __init__(self, doc, bias, *, impressions=None, clicks=None):
+    def __init__(
+        self,
+        doc: Column,
+        bias: Column | pd.DataFrame,
+        *,
+        impressions: ArrayLike | None = None,
+        clicks: ArrayLike | None = None,
+    ) -> None:
         self._set_pairs(pairs_from_arrays(doc, bias, impressions, clicks))
 
     @classmethod
-    def from_log(cls, X, *, bias=None, click="click"):
-        """Read the graph from a click log, in the engine that holds it.
+    def from_log(
+        cls,
+        X: AnyFrame | SimulatedLog,
+        *,
+        bias: str | list[str] | tuple[str, ...] | None = None,
+        click: str | ArrayLike = "click",
+    ) -> IdentifiabilityGraph:
+        """The graph of a click log, counted in the engine that holds the log.
 
         Parameters
         ----------
         X : frame or SimulatedLog
             A frame of any kind that Narwhals reads (pandas, Polars, PyArrow, DuckDB, Dask,
             PySpark, ...), in memory or lazy: the engine counts, and only the distinct pairs are
-            collected. Read are ``qid``, ``doc``, ``position``, ``impressions`` and the columns
-            named here. A document is the pair of ``qid`` and ``doc``: an id that recurs under
-            other queries is another document there, unless the column ``doc_scope`` holds
-            "global" in every row. A frame in memory without ``doc`` takes rows with equal
-            features as one document. Rows without a position, or with 0 ``impressions``, were
-            never shown.
+            collected. The columns ``qid``, ``doc``, ``position``, ``impressions``, ``doc_scope``
+            and those of ``bias`` and ``click`` are read. A document is the pair of ``qid`` and
+            ``doc``: the same id under another query is another document, unless the column
+            ``doc_scope`` holds "global" in every row. In a frame in memory without ``doc``, rows
+            with equal features are one document. Rows without a position, or with 0
+            ``impressions``, were never shown.
         bias : str or list of str, default=None
             Columns whose values together are the bias factor; by default ``bias`` if there is
             one, else ``position``.
@@ -121,7 +141,7 @@ class IdentifiabilityGraph:
         TypeError
             X is no log.
         ValueError
-            Columns are missing, ids or factors of shown rows are missing, clicks or
+            A column is missing, an id or factor of a shown row is missing, clicks or
             impressions are out of range, or nothing was shown.
 
         Examples
@@ -142,12 +162,12 @@ class IdentifiabilityGraph:
         return cls._from_pairs(read_pairs(X, bias=bias, click=click))
 
     @classmethod
-    def _from_pairs(cls, pairs):
+    def _from_pairs(cls, pairs: Pairs) -> IdentifiabilityGraph:
         graph = cls.__new__(cls)
         graph._set_pairs(pairs)
         return graph
 
-    def _set_pairs(self, pairs):
+    def _set_pairs(self, pairs: Pairs) -> None:
         self.pairs = pairs
         self.factors = pairs.factors
         of_doc, of_factor = bipartite_components(
@@ -164,32 +184,32 @@ class IdentifiabilityGraph:
         self.labels, self.document_labels = number[of_factor], number[of_doc]
 
     @property
-    def n_factors(self):
+    def n_factors(self) -> int:
         """Number of bias factors."""
         return self.pairs.n_factors
 
     @property
-    def n_documents(self):
+    def n_documents(self) -> int:
         """Number of documents that were shown."""
         return self.pairs.n_documents
 
     @property
-    def n_pairs(self):
+    def n_pairs(self) -> int:
         """Number of distinct (document, factor) pairs."""
         return self.pairs.n_pairs
 
     @property
-    def is_connected(self):
-        """Whether the graph has one component, so that relevance is identifiable."""
+    def is_connected(self) -> bool:
+        """True if the graph has one component, so that relevance is identifiable."""
         return self.n_components == 1
 
     @cached_property
-    def n_edges(self):
+    def n_edges(self) -> int:
         """Number of pairs of factors that share a document; the graph itself is never built."""
         return n_clique_edges(self.pairs.doc, self.pairs.factor, self.labels)
 
     @cached_property
-    def components(self):
+    def components(self) -> pd.DataFrame:
         """Table of the components: factors, documents, shares of impressions and clicks."""
         pairs, size = self.pairs, self.n_components
         of_pair = self.labels[pairs.factor]
@@ -209,23 +229,24 @@ class IdentifiabilityGraph:
             index=pd.RangeIndex(size, name="component"),
         )
 
-    def bridges(self):
-        """Documents that alone hold the graph together.
+    def bridges(self) -> pd.DataFrame:
+        """Table of the documents without which the graph would have more components.
 
-        Without such a document, the graph would fall into more components: identifiability
-        hangs by it, and by the features or the id that name it one document.
+        Identifiability depends on each of these documents alone, and on the features or the id
+        by which its rows count as one document.
 
         Returns
         -------
         bridges : pandas.DataFrame of shape (n_bridges, n_columns)
             ``qid`` and ``doc`` (``doc`` alone where ids are global or the graph is of arrays;
             ``row``, the first row of the log with its features, where documents have no ids),
-            ``n_parts`` (into how many parts its component would fall), ``impressions`` and
-            ``clicks`` (NaN if unknown) of the document; the fewest clicks first.
+            ``n_parts`` (number of parts into which its component would fall), ``impressions`` and
+            ``clicks`` (NaN if unknown) of the document; sorted by ascending clicks.
 
         Notes
         -----
-        Exact, by biconnected components. The time is about linear in the distinct pairs.
+        The result is exact, from biconnected components. The time is about linear in the number
+        of distinct pairs.
 
         Examples
         --------
@@ -247,8 +268,8 @@ class IdentifiabilityGraph:
         keys = ["clicks", "impressions"]
         return table.sort_values(keys, kind="stable", ignore_index=True)
 
-    def connection_probability(self, n_samples=None):
-        """Chance that a random log with as many documents and factors is connected.
+    def connection_probability(self, n_samples: ArrayLike | None = None) -> float | Floats:
+        """Probability that a random log with as many documents and factors is connected.
 
         With each impression drawn uniformly over all pairs of a document and a factor, two
         factors share no document with probability
@@ -256,7 +277,7 @@ class IdentifiabilityGraph:
         .. math:: f = [1 - (1 - e^{-|D| / (|X| |T|)})^2]^{|X|}
 
         and the graph is connected with probability about :math:`1 - |T| f^{|T| - 1}` [1]_ [2]_.
-        It says what to expect of a log of this size, not whether this one is connected: rankings
+        This is what to expect of a log of this size, not whether this log is connected: rankings
         are far from uniform.
 
         Parameters
@@ -294,15 +315,18 @@ class IdentifiabilityGraph:
         probability = 1.0 - self.n_factors * np.exp((self.n_factors - 1) * log_apart)
         return np.clip(probability, 0.0, 1.0)[()]
 
-    def subsample_connectivity(self, fractions, n_repeats=20, *, random_state=None):
-        """How often a random part of the log is connected.
+    def subsample_connectivity(
+        self, fractions: ArrayLike, n_repeats: int = 20, *, random_state: RandomState = None
+    ) -> pd.DataFrame:
+        """Share of random subsamples of the log that are connected, by fraction of impressions.
 
         Parameters
         ----------
         fractions : array-like of shape (n_fractions,)
             Each impression is kept with this probability, in (0, 1].
         n_repeats : int, default=20
-            Samples. Within a sample, a larger fraction keeps all that a smaller one keeps.
+            Number of samples. Within a sample, a larger fraction keeps every impression that a
+            smaller one keeps.
         random_state : int, RandomState instance or None, default=None
             Pass an int for the same samples again.
 
@@ -314,8 +338,8 @@ class IdentifiabilityGraph:
 
         Notes
         -----
-        A factor of the log that a sample misses is a component of its own: its examination
-        cannot be told from that sample.
+        A factor of the log without an impression in a sample is a component of its own: the
+        sample does not determine its examination.
 
         Examples
         --------
@@ -353,21 +377,27 @@ class IdentifiabilityGraph:
             }
         )
 
-    def weak_links(self, n_links=None, *, random_state=0):
-        """How well the log can tell examinations apart: its weakest links, weakest first.
+    def weak_links(
+        self, n_links: int | None = None, *, random_state: RandomState = 0
+    ) -> pd.DataFrame:
+        r"""Links of bias factors with standard errors of log examination ratios, weakest first.
 
-        If each document has a relevance and each factor an examination of its own, no unbiased
-        estimate of log(examination of a / examination of b) has a standard error below the
-        square root of the effective resistance between a and b, in the network of documents
-        and factors whose conductances are what the clicks of each pair tell about its click
-        rate: their number, over the share of impressions without a click. The links are the
-        minimum spanning tree of the factors under it: across a link, no two factors can be
-        compared with a smaller standard error than that of the link.
+        If each document has its own relevance and each factor its own examination, no unbiased
+        estimate of log(o_a / o_b), the log ratio of the examinations of factors a and b, has a
+        standard error below
+
+        .. math:: \sqrt{R_{ab}},
+
+        where R is the effective resistance in the network of documents and factors. The
+        conductance of a pair is the Fisher information of its clicks about its log click rate
+        (see Notes). The links are the minimum spanning tree of the factors under R: two factors on
+        different sides of a link cannot be compared with a smaller standard error than that of
+        the link.
 
         Parameters
         ----------
         n_links : int, default=None
-            How many; by default all, one fewer than factors.
+            Number of links; by default all, one fewer than there are factors.
         random_state : int, RandomState instance or None, default=0
             For the random projections of large graphs.
 
@@ -376,24 +406,26 @@ class IdentifiabilityGraph:
         links : pandas.DataFrame of shape (n_links, 5)
             ``factor_a`` and ``factor_b`` (values, or tuples where factors have several columns),
             ``standard_error`` of the log ratio of their examinations (infinite where no click
-            links them), ``factor_95`` (the ratio is known to within this factor, with 95 %
-            confidence) and ``n_factors``, the factors on the smaller side when links are added
-            from the firmest on.
+            links them), ``margin_95`` = exp(1.96 ``standard_error``) (with 95 % confidence the
+            ratio lies between the estimate divided by this margin and multiplied by it) and
+            ``n_factors``, the number of factors on the smaller side when links are added strongest
+            first.
 
         Notes
         -----
         *Bound.* The Fisher information of c clicks in n impressions about the log click rate is
-        c / (1 - c / n); taken here is c n / (n - c + 1), which stays finite and a little below.
-        Observed clicks stand in for the expected ones. Pairs without a click carry no
-        information: a log that hangs together through such pairs alone has infinite standard
-        errors. A model that ties documents together through features can do better.
+        c / (1 - c / n). The conductance is c n / (n - c + 1), which is finite and slightly
+        smaller, with observed clicks in place of expected ones. Pairs without a click carry no
+        information: a log that is connected only through such pairs has infinite standard errors.
+        A model in which documents share parameters through features can be more precise.
 
-        *Unknown clicks.* Impressions stand in for them, as if everything shown were clicked: the
+        *Unknown clicks.* Impressions are used instead, as if every impression were clicked: the
         true standard errors are larger.
 
-        *Large graphs.* Exact for components of up to 2000 factors. Beyond, resistances come from
-        64 random projections [1]_ (their standard errors are off by about 9 %), and only between
-        the most clicked factor of each document and its others.
+        *Large graphs.* The result is exact for components of up to 2000 factors. For larger
+        components, resistances come from 64 random projections [1]_, with errors of about 9 % in
+        the standard errors, and only between the most clicked factor of each document and its
+        others.
 
         References
         ----------
@@ -402,7 +434,7 @@ class IdentifiabilityGraph:
 
         Examples
         --------
-        Positions 1 and 2 share a well-clicked document, 2 and 3 one with 4 clicks each:
+        Positions 1 and 2 share a document with 100 clicks at each, 2 and 3 one with 4 at each:
 
         >>> from skultr.identifiability import IdentifiabilityGraph
         >>> graph = IdentifiabilityGraph(
@@ -410,7 +442,7 @@ class IdentifiabilityGraph:
         ...     impressions=[1000, 1000, 20, 20], clicks=[100, 100, 4, 4],
         ... )
         >>> graph.weak_links().round(2)
-           factor_a  factor_b  standard_error  factor_95  n_factors
+           factor_a  factor_b  standard_error  margin_95  n_factors
         0         2         3            0.65       3.59          1
         1         1         2            0.13       1.30          1
         """
@@ -420,13 +452,13 @@ class IdentifiabilityGraph:
         rows = slice(None, n_links)
         names, error = self._factor_names(), np.sqrt(variance[rows])
         with np.errstate(over="ignore"):
-            factor_95 = np.exp(1.96 * error)
+            margin_95 = np.exp(1.96 * error)
         return pd.DataFrame(
             {
                 "factor_a": names.take(a[rows]).to_numpy(),
                 "factor_b": names.take(b[rows]).to_numpy(),
                 "standard_error": error,
-                "factor_95": factor_95,
+                "margin_95": margin_95,
                 "n_factors": n_smaller[rows],
             }
         )
@@ -439,15 +471,15 @@ class IdentifiabilityGraph:
         rng = check_random_state(random_state)
         return weak_links(pairs.doc, pairs.factor, conductance, self.n_factors, rng)
 
-    def summary(self):
+    def summary(self) -> str:
         """The verdict in plain words, and what to do.
 
         Returns
         -------
         summary : str
-            First whether the log identifies relevance, then the components, the documents and
-            links it hangs by, and the remedy. Graphs of more than a million pairs are not
-            searched for these: see :meth:`bridges` and :meth:`weak_links`.
+            Whether the log identifies relevance, then the components, the bridges and weak
+            links, and the remedy. Graphs of more than a million pairs are not searched for
+            bridges and weak links: see :meth:`bridges` and :meth:`weak_links`.
 
         Examples
         --------
@@ -462,7 +494,7 @@ class IdentifiabilityGraph:
         """
         return "\n".join(summary_lines(self))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"IdentifiabilityGraph(n_factors={self.n_factors}, n_documents={self.n_documents}, "
             f"n_components={self.n_components})"
@@ -473,11 +505,11 @@ class IdentifiabilityGraph:
 
     # Names of factors ---------------------------------------------------
     def _factor_names(self):
-        """A Series by factor code: its value, or a tuple where it has several columns."""
+        """Name of each factor, by code: its value, or a tuple of values in several columns."""
         return pd.Series(factor_labels(self.factors, np.arange(self.n_factors)))
 
     def _examples(self):
-        """The first factors of each component, as text."""
+        """Names of the first factors of each component, as text."""
         order = np.argsort(self.labels, kind="stable")
         size = np.bincount(self.labels)
         first = np.cumsum(size) - size

@@ -1,10 +1,12 @@
-"""Click rates of few rows by bias factors: their best fit of a given rank, and what it leaves.
+"""Click rates of few rows by bias factors: maximum-likelihood fits of a given rank, residuals.
 
-Two tables say how likely the clicks of a log are, given a matrix of click rates.
+Two tables define a likelihood of the clicks of a log, given a matrix q of click rates.
 :class:`RateTable` compares rows between documents, :class:`WithinDocuments` compares bias factors
-within documents. Fits and tests ask both for the same three things: the score, the information,
-and what each independent part of the log contributed to the score.
+within documents. Both give fits and tests the same three things: the score, the information, and
+the contribution of each independent cluster of the log to the score.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,16 +28,16 @@ __all__ = [
     "with_center",
 ]
 
-#: Clicks that the prior adds to each cell: they keep rates above 0, and fill empty cells.
+#: Clicks that the prior adds to each cell: they keep rates above 0 and set those of empty cells.
 _PRIOR = 0.5
 #: Probabilities stay below 1 by at least this much.
 _MARGIN = 1e-9
 _MAX_STEPS, _MAX_HALVINGS = 100, 30
-#: Change of a logarithm that a quadratic approximation is trusted with.
+#: Longest step of a logarithm for which the quadratic approximation is used.
 _LONGEST = 2.0
-#: Share of the information that holds what nothing else does.
+#: Share of the mean information that is added to the diagonal, which makes it invertible.
 _HOLD = 1e-7
-#: Twice the log-likelihood that another step would bring, below which it is not worth taking.
+#: Fits end where a step is expected to gain less than half of this in log-likelihood.
 _TOL = 1e-6
 
 
@@ -50,7 +52,7 @@ class RateTable:
     clicks, weight : ndarray of shape (n_cells,)
     shape : tuple of (n_rows, n_factors)
     center : ndarray of shape (n_rows, n_factors) or None
-        Rates that the prior clicks have.
+        Rates at which the prior clicks are added.
     """
 
     row: np.ndarray
@@ -67,12 +69,18 @@ class RateTable:
         return _sums(self.row * self.shape[1] + self.factor, self)
 
     def score(self, rate):
-        """Log-likelihood of a matrix of rates; its gradient and information in the logarithms.
+        """Log-likelihood of a matrix of rates; its gradient and information in the log rates.
+
+        For c clicks in n impressions of a cell with rate q and center m, each cell contributes
+
+            value        c log q + (n - c) log(1 - q) + (log q - q / m) / 2
+            gradient     (c - n q) / (1 - q) + (1 - q / m) / 2
+            information  n q / (1 - q) + q / (2 m)
 
         Returns
         -------
         value : float
-            Minus infinity where a rate is not in (0, 1).
+            Minus infinity if a rate is not in (0, 1).
         gradient : ndarray of shape (n_rows, n_factors)
         information : ndarray of shape (n_rows, n_factors, n_factors)
         """
@@ -87,16 +95,16 @@ class RateTable:
         return value, gradient, information[:, :, None] * np.eye(self.shape[1])
 
     def saturated(self):
-        """The likeliest matrix of rates without any constraint."""
+        """Maximum-likelihood matrix of rates of any rank."""
         clicks, weight = self.sums
-        pull = _PRIOR / self.center
-        # Where the slope of the log-likelihood is 0, a quadratic equation.
+        prior = _PRIOR / self.center
+        # The gradient is 0 at the smaller root of a quadratic equation.
         clicks, missed = clicks + _PRIOR, np.maximum(weight - clicks, 0.0)
-        root = np.sqrt((clicks - pull) ** 2 + missed * (2 * (clicks + pull) + missed))
-        return 2 * clicks / (clicks + missed + pull + root)
+        root = np.sqrt((clicks - prior) ** 2 + missed * (2 * (clicks + prior) + missed))
+        return 2 * clicks / (clicks + missed + prior + root)
 
     def contributions(self, rate):
-        """What each cluster contributed to the score, shape (n_clusters, n_rows * n_factors)."""
+        """Gradient of the log-likelihood by cluster, shape (n_clusters, n_rows * n_factors)."""
         cell = self.row * self.shape[1] + self.factor
         p = rate[self.row, self.factor]
         residual = (self.clicks - self.weight * p) / (1 - p)
@@ -108,20 +116,20 @@ class RateTable:
         return sparse.csr_array((residual, (cluster, cell)), (cluster.max() + 1, size))
 
     def scaled(self, rate):
-        """Rates on the scale of the clicks; here they are."""
+        """Rates on the scale of the clicks: unchanged here."""
         return rate
 
     def centered(self, rate, change):
-        """Changes of the logarithms that keep the scale; here any do."""
+        """Changes of the logarithms without a change of scale: unchanged here."""
         return change
 
 
 @dataclass(frozen=True, eq=False)
 class WithinDocuments:
-    """Where the clicks of each document fell, given their number, for documents in few groups.
+    """Clicks of documents by bias factor, as multinomials given each document's total.
 
-    The scale of a group's rates does not matter here, nor what its documents are like beyond
-    how their click rate depends on the bias factor.
+    The rates of a document are those of its group. This likelihood depends neither on the scale
+    of a group's rates nor on the relevance of its documents.
 
     Parameters
     ----------
@@ -148,7 +156,25 @@ class WithinDocuments:
         return _sums(self.group[self.unit] * self.shape[1] + self.factor, self)
 
     def score(self, rate):
-        """As of :class:`RateTable`, of the conditional likelihood."""
+        """Conditional log-likelihood of a matrix of rates, with gradient and information.
+
+        A document d of group g has clicks c_dt in n_dt impressions, C_d = sum_t c_dt clicks in
+        all, and the expected shares p_dt = n_dt q_gt / sum_s n_ds q_gs of them. With
+        k = n_factors / 2 prior clicks per group, b_gt = q_gt / sum_s q_gs, and a_gt the same
+        shares of the center,
+
+            value           sum_d sum_t c_dt log p_dt + k sum_g sum_t a_gt log b_gt
+            gradient_gt     sum_{d in g} (c_dt - C_d p_dt) + k (a_gt - b_gt)
+            information_gts sum_{d in g} C_d (p_dt 1[t = s] - p_dt p_ds)
+                            + k (b_gt 1[t = s] - b_gt b_gs)
+
+        Returns
+        -------
+        value : float
+            Minus infinity if a rate is not above 0.
+        gradient : ndarray of shape (n_groups, n_factors)
+        information : ndarray of shape (n_groups, n_factors, n_factors)
+        """
         if not (rate > 0).all():
             return -np.inf, None, None
         n_factors = self.shape[1]
@@ -168,13 +194,13 @@ class WithinDocuments:
             (np.sqrt(total) * share, clicked.cell, clicked.offsets),
             (len(clicked.offsets) - 1, size),
         )
-        # Documents of different groups share no column: the blocks of groups are all there is.
+        # Documents of different groups share no column, so that only diagonal blocks are not 0.
         product = (half.T @ half).toarray().reshape(*self.shape, *self.shape)
         information -= np.einsum("gtgs->gts", product)
         return value, gradient, information
 
     def saturated(self):
-        """The likeliest matrix of rates without any constraint, up to a scale a group."""
+        """Maximum-likelihood matrix of rates of any rank, up to one scale per group."""
         log_rate = np.log(self.center)
         value, gradient, information = self.score(np.exp(log_rate))
         for _ in range(_MAX_STEPS):
@@ -194,7 +220,7 @@ class WithinDocuments:
         return np.exp(log_rate)
 
     def contributions(self, rate):
-        """What each cluster contributed to the score, shape (n_clusters, n_groups * n_factors)."""
+        """Gradient of the log-likelihood by cluster, shape (n_clusters, n_groups * n_factors)."""
         clicked = self._clicked
         total, share = self._shares(rate)
         size = self.shape[0] * self.shape[1]
@@ -205,12 +231,12 @@ class WithinDocuments:
         )
 
     def scaled(self, rate):
-        """Rates at which each group's impressions would have brought its clicks."""
+        """Rates scaled by group such that its expected clicks equal its observed clicks."""
         clicks, weight = self.sums
         return rate * (clicks.sum(axis=1) / (weight * rate).sum(axis=1))[:, None]
 
     def centered(self, rate, change):
-        """Changes of the logarithms of rates, without those of a group's scale."""
+        """Changes of the logarithms of rates, less their weighted mean in each group."""
         _, weight = self.sums
         share = weight * rate
         share /= share.sum(axis=1, keepdims=True)
@@ -218,7 +244,7 @@ class WithinDocuments:
 
     @cached_property
     def _clicked(self):
-        """The cells of units that were clicked: the others say nothing here."""
+        """Cells of units with clicks; units without clicks do not enter the likelihood."""
         clicks = np.bincount(self.unit, self.clicks, len(self.group))
         cells = np.flatnonzero(clicks[self.unit] > 0)
         unit = self.unit[cells]
@@ -232,7 +258,7 @@ class WithinDocuments:
         )
 
     def _shares(self, rate):
-        """Of each clicked cell: clicks of its unit, and the share of them to be expected here."""
+        """Clicks C_d of the unit of each clicked cell, and the share p_dt expected in the cell."""
         clicked = self._clicked
         expected = clicked.weight * rate.ravel()[clicked.cell]
         of_unit = np.add.reduceat(expected, clicked.offsets[:-1])
@@ -240,7 +266,7 @@ class WithinDocuments:
 
 
 class _Clicked(NamedTuple):
-    """Cells of the units that were clicked, sorted by unit."""
+    """Cells of the units with clicks, sorted by unit."""
 
     unit: np.ndarray
     cell: np.ndarray
@@ -252,7 +278,7 @@ class _Clicked(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LowRankFit:
-    """The likeliest matrix of a given rank.
+    """Maximum-likelihood matrix of a given rank.
 
     Parameters
     ----------
@@ -272,11 +298,14 @@ class LowRankFit:
 
     @property
     def rate(self):
-        """The matrix, up to a scale a row where documents are compared with themselves."""
+        """The matrix; up to one scale per row for :class:`WithinDocuments`."""
         return self.left @ self.right.T
 
     def residuals(self, gradients):
-        """What no small change within the rank explains, in units of its noise.
+        """Standardised residuals: scores projected orthogonally to the matrices of this rank.
+
+        With the information I and the slopes S of the logarithms of rates (see :func:`_slopes`),
+        the residual of a gradient g is (g - I S (S' I S)^-1 S' g) / sqrt(diag I).
 
         Parameters
         ----------
@@ -287,16 +316,20 @@ class LowRankFit:
         residuals : ndarray of shape (n, n_rows, n_factors)
         """
         slopes = _slopes(self.left, self.right)
-        pull = np.einsum("gts,gsp->gtp", self.information, slopes)
-        bend = np.einsum("gtp,gtq->pq", slopes, pull)
+        weighted = np.einsum("gts,gsp->gtp", self.information, slopes)
+        curvature = np.einsum("gtp,gtq->pq", slopes, weighted)
         along = np.einsum("gtp,ngt->pn", slopes, gradients)
-        inside = np.einsum("gtp,pn->ngt", pull, lstsq(bend, along, cond=1e-10)[0])
+        inside = np.einsum("gtp,pn->ngt", weighted, lstsq(curvature, along, cond=1e-10)[0])
         noise = np.sqrt(np.einsum("gtt->gt", self.information))
         return (gradients - inside) / noise
 
 
 def fit_low_rank(table, rank, start=None):
-    """Fit the likeliest matrix of rates of a given rank, by Fisher's scoring.
+    """Maximum-likelihood matrix of rates of a given rank, by Fisher scoring.
+
+    With gradient g and information I of the logarithms of rates, and their slopes S in the
+    entries of ``left`` and ``right``, each step is (S' I S)^-1 S' g, halved until the likelihood
+    rises.
 
     Parameters
     ----------
@@ -311,15 +344,15 @@ def fit_low_rank(table, rank, start=None):
     fit : LowRankFit
     """
     if start is None:
-        # Not so near to 1 that rounding would end above it.
+        # Rates stay so far below 1 that rounding cannot exceed it.
         left, right = _rank_one(table.center * min(1.0, 0.999 / table.center.max()))
         start = LowRankFit(left, right, *table.score(left @ right.T))
     fit = start if rank == 1 else _with_one_more(table, start)
     for _ in range(_MAX_STEPS):
         slopes = _slopes(fit.left, fit.right)
-        bend = np.einsum("gtp,gts,gsq->pq", slopes, fit.information, slopes, optimize=True)
+        curvature = np.einsum("gtp,gts,gsq->pq", slopes, fit.information, slopes, optimize=True)
         along = np.einsum("gtp,gt->p", slopes, fit.gradient)
-        step = lstsq(bend, along, cond=1e-10)[0]
+        step = lstsq(curvature, along, cond=1e-10)[0]
         if along @ step < _TOL:
             return fit
         left = step[: fit.left.size].reshape(fit.left.shape)
@@ -332,16 +365,16 @@ def fit_low_rank(table, rank, start=None):
 
 
 def solve_each(information, gradients):
-    """Change of the logarithms that each gradient asks for, shape (n, n_rows, n_factors)."""
+    """Newton steps I^-1 g of the logarithms, by gradient, shape (n, n_rows, n_factors)."""
     size = np.einsum("gtt->g", information) / information.shape[1]
-    # Holds the scale of a row where the information does not know it, and nothing else.
+    # The ridge decides the scale of a row where the information leaves it free, and no more.
     held = information + _HOLD * size[:, None, None]
     change = np.linalg.solve(held, np.moveaxis(gradients, 0, -1))
     return np.moveaxis(change, -1, 0)
 
 
 def with_center(table):
-    """The table with prior clicks at the rates of its likeliest matrix of rank one."""
+    """The table with prior clicks at the rates of its maximum-likelihood matrix of rank one."""
     clicks, weight = table.sums
     of_row = (clicks.sum(axis=1) + _PRIOR) / (weight.sum(axis=1) + 1)
     of_factor = (clicks.sum(axis=0) + _PRIOR) / (weight.sum(axis=0) + 1)
@@ -359,14 +392,18 @@ def _sums(cell, table):
 
 
 def _rank_one(matrix):
-    """The positive factors of a matrix of rank about one."""
+    """Positive factors, as columns, of a matrix of rank about one."""
     logs = np.log(matrix)
     left = logs.mean(axis=1)
     return np.exp(left)[:, None], np.exp((logs - left[:, None]).mean(axis=0))[:, None]
 
 
 def _slopes(left, right):
-    """Slopes of the logarithms of rates, of shape (n_rows, n_factors, n_parameters)."""
+    """Slopes of the log rates in all entries of left and right.
+
+    Of shape (n_rows, n_factors, n_parameters): d log q_gt / d left_gk = right_tk / q_gt, and
+    d log q_gt / d right_tk = left_gk / q_gt.
+    """
     n_rows, n_factors = len(left), len(right)
     of_left = np.einsum("gh,tk->gthk", np.eye(n_rows), right)
     of_right = np.einsum("ts,gk->gtsk", np.eye(n_factors), left)
@@ -375,7 +412,7 @@ def _slopes(left, right):
 
 
 def _search(table, fit, left, right):
-    """The first of ever shorter steps that raises the likelihood, None if none does."""
+    """The fit after the first of a series of halved steps that raises the likelihood, or None."""
     length = 1.0
     for _ in range(_MAX_HALVINGS):
         new = fit.left + length * left, fit.right + length * right
@@ -387,7 +424,7 @@ def _search(table, fit, left, right):
 
 
 def _with_one_more(table, fit):
-    """A fit with the component added that the residuals show most of."""
+    """A fit with one component more: the first singular vectors of the residuals."""
     noise = np.sqrt(np.einsum("gtt->gt", fit.information)) / fit.rate  # precision of the rates
     left, right = _rank_one(noise)
     residual = fit.residuals(fit.gradient[None])[0]

@@ -1,8 +1,8 @@
 """Plans that join the components of bias factors: minimum spanning trees over components.
 
-Both repairs of a disconnected log choose one link between components at a time, each at a cost,
-so that all components hang together at the least total cost. Costs between two components come
-from their members, and are never held as a matrix: Prim's algorithm asks for one row at a time.
+Both repairs of a disconnected log add links between components until all are connected, at the
+least total cost. The cost of a link between two components is the least cost between their
+members. The matrix of these costs is never held: Prim's algorithm computes one row at a time.
 """
 
 import numpy as np
@@ -26,19 +26,20 @@ __all__ = [
     "tree_diameter",
 ]
 
-#: Longest merge plan, in hours by :func:`_estimated_hours`, that is begun at all.
+#: Merge plans that take longer, in hours by :func:`_estimated_hours`, are refused.
 MAX_HOURS = 2.0
-#: Added to the cost of what no list can show: above any cost of what can.
+#: Added to the cost of an intervention that no list can carry out; above all other costs.
 _OUT_OF_REACH = 1e9
-#: Costs computed at a time.
+#: Number of costs computed at a time.
 _CHUNK = 1 << 21
 
 
 def merge_plan(vectors, labels):
-    """Pairs of bias factors whose merging joins all components at the least total distance.
+    """Pairs of bias factors to merge: they connect all components at the least total distance.
 
-    The exact minimum spanning tree over components, where two components are as far apart as
-    their nearest factors (Euclidean distance).
+    The pairs are the exact minimum spanning tree over components; the distance of components A
+    and B is the least Euclidean distance of their bias features, min |v_a - v_b| over factors a
+    of A and b of B.
 
     Parameters
     ----------
@@ -50,21 +51,21 @@ def merge_plan(vectors, labels):
     Returns
     -------
     a, b : ndarray of shape (n_components - 1,), int
-        Factors to merge. Each ``a`` is in component 0, or in one that a former pair has joined
-        to it; each ``b`` is in the component that this pair joins.
+        Factors to merge. Each ``a`` is in component 0, or in one that an earlier pair joined to
+        it; each ``b`` is in the component that this pair joins.
     cost : ndarray of shape (n_components - 1,)
         Distance of each pair.
 
     Raises
     ------
     ValueError
-        If it would take more than `MAX_HOURS` hours; says the estimated time and what to do.
+        If the plan would take more than `MAX_HOURS` hours.
 
     Notes
     -----
-    One dimension takes one sort. More dimensions take a number of distances that is quadratic in
-    the factors, in memory that is linear in them. (Search trees do not pay: the context vectors
-    they would be for have ten dimensions and more, and hardly any neighbours.)
+    In one dimension the plan takes one sort. In more dimensions the number of distances is
+    quadratic in the number of factors, and the memory is linear. (Search trees are no faster:
+    context vectors have ten or more dimensions, in which hardly any factors are close.)
     """
     vectors = _comparable(np.asarray(vectors, dtype=float))
     n_components = int(labels.max(initial=-1)) + 1
@@ -80,12 +81,15 @@ def merge_plan(vectors, labels):
 
 
 def intervention_plan(doc, factor, labels, relevance, examination, *, reach=None, needed=None):
-    """Documents to show once under another factor, which joins all components at the least cost.
+    """Documents to show once under another factor: they connect all components at the least cost.
 
-    Showing document x, logged under factor t, under t' as well tells the ratio of their
-    examinations with a variance proportional to ``1 / (r_x o_t) + 1 / (r_x o_t') - 2``
-    (Proposition 1 of [1]_). The cost of joining two components is the least over all documents
-    and factors, in the cheaper direction; the plan is the minimum spanning tree.
+    If document x, logged under factor t, is also shown under t', the ratio of the examinations of
+    t and t' can be estimated with a variance proportional to
+
+        cost(x, t, t') = 1 / (r_x o_t) + 1 / (r_x o_t') - 2
+
+    (Proposition 1 of [1]_). The cost of joining components A and B is the least over documents x
+    and factors t of A and t' of B, or the reverse; the plan is the minimum spanning tree.
 
     Parameters
     ----------
@@ -99,10 +103,10 @@ def intervention_plan(doc, factor, labels, relevance, examination, *, reach=None
     examination : ndarray of shape (n_factors,)
         Probability of examination, in (0, 1].
     reach : ndarray of shape (n_pairs,), default=None
-        How far each candidate can be moved, such as the length of its list.
+        Largest position at which each candidate can be shown, such as the length of its list.
     needed : ndarray of shape (n_factors,), default=None
-        How far a candidate must reach to be shown under each factor, such as its position. Those
-        that do not reach are taken only where no other joins two components.
+        Reach that each factor requires, such as its position. Candidates with a smaller reach are
+        taken only where no other candidate joins two components.
 
     Returns
     -------
@@ -115,26 +119,27 @@ def intervention_plan(doc, factor, labels, relevance, examination, *, reach=None
     .. [1] Chen, M., Liu, C., Liu, Z., Li, Z., Sun, J. (2024). Identifiability matters: Revealing
        the hidden recoverable condition in unbiased learning to rank. ICML.
     """
-    target, wait = _targets(labels, examination)
+    target, inverse = _targets(labels, examination)
     if reach is None:
         reach, needed = np.zeros(len(doc)), np.zeros(len(labels))
     component = labels[factor]
     slope = 1.0 / relevance[doc]
-    level = slope / examination[factor]
-    # One set of candidates for every distance that some target needs, and one for the others.
+    intercept = slope / examination[factor]
+    # One set of candidates for each reach that some target needs, and one of all candidates.
     tiers, tier = np.unique(needed[target], return_inverse=True)
     senders = [
-        _Senders(np.flatnonzero(reach >= least), component, level, slope, len(target))
+        _Senders(np.flatnonzero(reach >= least), component, intercept, slope, len(target))
         for least in tiers
     ]
-    anyone = _Senders(np.arange(len(doc)), component, level + _OUT_OF_REACH, slope, len(target))
+    everyone = np.arange(len(doc))
+    anyone = _Senders(everyone, component, intercept + _OUT_OF_REACH, slope, len(target))
 
     def sending(sender, receivers):
-        """Cost of the cheapest candidate of a component at each of others, and which it is."""
-        cost, pair = anyone.lowest(sender, wait[receivers])
+        """Cost of the cheapest candidate of a component at each receiver, and its pair."""
+        cost, pair = anyone.lowest(sender, inverse[receivers])
         for number in np.unique(tier[receivers]):
             place = np.flatnonzero(tier[receivers] == number)
-            near, which = senders[number].lowest(sender, wait[receivers[place]])
+            near, which = senders[number].lowest(sender, inverse[receivers[place]])
             better = near < cost[place]
             cost[place[better]], pair[place[better]] = near[better], which[better]
         return cost, pair
@@ -145,7 +150,7 @@ def intervention_plan(doc, factor, labels, relevance, examination, *, reach=None
         def cost_of_joining(joined):
             cost = sending(joined, outside)[0]
             for lines in (others[tier[joined]], others[-1]):
-                lines.receive(wait[joined], cost)
+                lines.receive(inverse[joined], cost)
             return cost, joined
 
         return cost_of_joining
@@ -166,10 +171,10 @@ def intervention_plan(doc, factor, labels, relevance, examination, *, reach=None
 
 
 def random_plan(doc, factor, labels, rng):
-    """Interventions at random costs: the plan that asks nothing about documents and factors.
+    """Interventions for random costs, as a baseline that ignores relevance and examination.
 
-    As :func:`intervention_plan` if the cost of every (document, factor, other factor) were drawn
-    from one distribution, whatever it is.
+    The result is distributed as that of :func:`intervention_plan` if the costs of all triples
+    (document, factor, other factor) were independent draws from one continuous distribution.
 
     Parameters
     ----------
@@ -186,14 +191,15 @@ def random_plan(doc, factor, labels, rng):
     n_pairs = np.bincount(labels[factor], minlength=n_components)
 
     def prepare(outside):
-        def reach(component):
-            # The least of m costs drawn alike is distributed as the first of m alarms: only
-            # the order of costs matters for the tree, and it sees every two components once.
+        def cost_from(component):
+            # The tree depends only on the order of the costs, so that they may be exponential;
+            # the least of m of them is exponential with rate m. Each two components are compared
+            # once.
             m = n_pairs[component] * n_factors[outside] + n_pairs[outside] * n_factors[component]
             with np.errstate(divide="ignore"):
                 return rng.standard_exponential(len(outside)) / m, component
 
-        return reach
+        return cost_from
 
     a, b, _ = _prim(np.arange(n_components), prepare)
     forward = n_pairs[a] * n_factors[b]
@@ -205,7 +211,7 @@ def random_plan(doc, factor, labels, rng):
 
 
 def merged_codes(n_factors, a, b):
-    """Codes of factors of which pairs are merged.
+    """Code of each factor after merging pairs of factors.
 
     Parameters
     ----------
@@ -224,23 +230,23 @@ def merged_codes(n_factors, a, b):
 
 
 def neighbour_inside(vectors, labels, chosen, distance):
-    """Another factor of the same component, at about a given distance.
+    """For each chosen factor, the factor of its component nearest to a given distance from it.
 
     Parameters
     ----------
     vectors : ndarray of shape (n_factors, n_dimensions)
     labels : ndarray of shape (n_factors,), int
     chosen : ndarray of shape (n_chosen,), int
-        Factors whose neighbour is asked for; they may recur.
+        Factors; they may recur.
     distance : ndarray of shape (n_chosen,)
-        How far away it should be.
+        Distance at which the neighbour should be.
 
     Returns
     -------
     neighbour : ndarray of shape (n_chosen,), int
-        -1 where no other factor of the component is elsewhere.
+        -1 where no factor of the component has other features.
     found : ndarray of shape (n_chosen,)
-        Its distance; NaN there.
+        Distance of the neighbour; NaN where there is none.
     """
     neighbour = np.full(len(chosen), -1)
     found = np.full(len(chosen), np.nan)
@@ -288,10 +294,10 @@ def tree_diameter(n_nodes, a, b, cost):
 
 
 def _prim(labels, prepare):
-    """Minimum spanning tree over components of items, from the component 0.
+    """Minimum spanning tree over components of items, grown from component 0.
 
-    ``prepare(items)`` gives a function of a component, which returns its cost to each of the
-    items and where that cost comes from (one value or one an item).
+    ``prepare(items)`` returns a function of a component, which returns the cost from it to each of
+    the items, and the member of the component that has this cost (one value, or one per item).
     """
     outside = np.flatnonzero(labels != 0)
     of = labels[outside]
@@ -299,11 +305,11 @@ def _prim(labels, prepare):
     links = np.empty((2, n_links), dtype=np.intp)
     costs = np.empty(n_links)
     best, source = np.full(len(outside), np.inf), np.zeros(len(outside), dtype=np.intp)
-    reach, waiting, joined = prepare(outside), np.ones(len(outside), dtype=bool), 0
+    cost_from, pending, joined = prepare(outside), np.ones(len(outside), dtype=bool), 0
     for link in range(n_links):
-        cost, origin = reach(joined)
+        cost, origin = cost_from(joined)
         nearer = cost < best
-        nearer &= waiting
+        nearer &= pending
         np.copyto(best, cost, where=nearer)
         np.copyto(source, origin, where=nearer)
         place = int(best.argmin())
@@ -311,23 +317,24 @@ def _prim(labels, prepare):
         costs[link] = best[place]
         joined = of[place]
         done = of == joined
-        best[done], waiting[done] = np.inf, False
-        # Joined items are dropped by the eighth: dropping each at once would copy all the rest.
-        if 8 * np.count_nonzero(waiting) < 7 * len(waiting):
-            outside, of, best, source = (x[waiting] for x in (outside, of, best, source))
-            reach, waiting = prepare(outside), np.ones(len(outside), dtype=bool)
+        best[done], pending[done] = np.inf, False
+        # Compact the arrays once an eighth of the items has been joined: compacting at each step
+        # would copy all that remain each time.
+        if 8 * np.count_nonzero(pending) < 7 * len(pending):
+            outside, of, best, source = (x[pending] for x in (outside, of, best, source))
+            cost_from, pending = prepare(outside), np.ones(len(outside), dtype=bool)
     return links[0], links[1], costs
 
 
 def _nearest(vectors, labels):
-    """Squared distances from the factors of a component, for :func:`_prim`."""
+    """Costs for :func:`_prim`: squared distances from the nearest factor of a component."""
     order = np.argsort(labels, kind="stable")
     bounds = np.searchsorted(labels[order], np.arange(labels.max() + 2))
 
     def prepare(outside):
         there = vectors[outside]
 
-        def reach(component):
+        def cost_from(component):
             members = order[bounds[component] : bounds[component + 1]]
             cost, origin = cdist(vectors[members[:1]], there, "sqeuclidean")[0], members[0]
             step = max(1, _CHUNK // max(1, len(there)))
@@ -342,13 +349,13 @@ def _nearest(vectors, labels):
                 cost[nearer], origin[nearer] = distance[nearer], part[least[nearer]]
             return cost, origin
 
-        return reach
+        return cost_from
 
     return prepare
 
 
 def _merge_on_a_line(values, labels):
-    """The merge plan in one dimension: only neighbours can be the nearest of two components."""
+    """The merge plan in one dimension, where only neighbours can be the nearest factors."""
     order = np.argsort(values, kind="stable")
     left, right = order[:-1], order[1:]
     link = np.flatnonzero(labels[left] != labels[right])
@@ -358,8 +365,8 @@ def _merge_on_a_line(values, labels):
     n = int(labels.max()) + 1
     low = np.minimum(labels[left], labels[right]).astype(np.int64)
     high = np.maximum(labels[left], labels[right]).astype(np.int64)
-    # The cheapest link of any two components; their order stands for the cost, so that no
-    # weight is 0, which a sparse graph would not have.
+    # The cheapest link of any two components. Ranks replace the costs, because an edge of weight
+    # 0 would not exist in a sparse graph.
     kept = np.sort(np.unique(low * n + high, return_index=True)[1])
     left, right, low, high = left[kept], right[kept], low[kept], high[kept]
     cost = np.arange(1.0, len(kept) + 1)
@@ -377,7 +384,7 @@ def _merge_on_a_line(values, labels):
 
 
 def _comparable(vectors):
-    """Columns that vary at all."""
+    """The columns of the vectors that vary."""
     return vectors[:, np.ptp(vectors, axis=0) > 0] if len(vectors) else vectors
 
 
@@ -393,12 +400,15 @@ def _refuse_if_endless(n_factors, n_dimensions):
 
 
 def _estimated_hours(n_factors, n_dimensions):
-    """Time of a merge plan on one core: half of all distances, and the search for the least."""
+    """Hours that a merge plan takes on one core, for half of all distances and their minima.
+
+    In nanoseconds, per pair of factors: 2 for the minimum and 0.25 per dimension.
+    """
     return n_factors**2 / 2 * (2.0 + 0.25 * n_dimensions) * 1e-9 / 3600
 
 
 def _targets(labels, examination):
-    """The most examined factor of each component, and 1 / its examination."""
+    """The most examined factor t' of each component, and 1 / o_t'."""
     order = np.lexsort((-examination, labels))
     target = order[np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 1))]
     return target, 1.0 / examination[target]
@@ -407,35 +417,36 @@ def _targets(labels, examination):
 class _Senders:
     """Candidates that can be the cheapest of their component.
 
-    At a target with wait z = 1 / o' a pair costs level + slope z. One that is beaten in both by
-    another is never the cheapest.
+    At a target with inverse examination z = 1 / o_t', the pair (x, t) costs
+    intercept + slope z - 2, with intercept = 1 / (r_x o_t) and slope = 1 / r_x. A pair is never
+    the cheapest if another of its component has a smaller intercept and a smaller slope.
     """
 
-    def __init__(self, pairs, component, level, slope, n_components):
-        order = pairs[np.lexsort((level[pairs], slope[pairs], component[pairs]))]
+    def __init__(self, pairs, component, intercept, slope, n_components):
+        order = pairs[np.lexsort((intercept[pairs], slope[pairs], component[pairs]))]
         n = len(order)
         rank = np.empty(n, dtype=np.int64)
-        rank[np.argsort(level[order], kind="stable")] = np.arange(n)
-        # Ranks fall from one component to the next, so that the running minimum begins anew.
+        rank[np.argsort(intercept[order], kind="stable")] = np.arange(n)
+        # Ranks drop from one component to the next, so that the running minimum restarts there.
         lowest = np.minimum.accumulate(rank - component[order].astype(np.int64) * n)
         kept = np.ones(n, dtype=bool)
         kept[1:] = lowest[1:] < lowest[:-1]
         self.pair = order[kept]
-        self.level, self.slope = level[self.pair], slope[self.pair]
+        self.intercept, self.slope = intercept[self.pair], slope[self.pair]
         bounds = np.searchsorted(component[self.pair], np.arange(n_components + 1))
         self.starts, self.ends = bounds[:-1], bounds[1:]
 
-    def lowest(self, component, waits):
-        """Least cost of the candidates of a component at each wait, and which pair it is."""
+    def lowest(self, component, inverses):
+        """Least cost of the candidates of a component at each target, and the pair that has it."""
         lines = slice(self.starts[component], self.ends[component])
-        least, line = _lowest(self.level[lines], self.slope[lines], waits)
+        least, line = _lowest(self.intercept[lines], self.slope[lines], inverses)
         if lines.start == lines.stop:
-            return least, np.zeros(len(waits), dtype=np.intp)
+            return least, np.zeros(len(inverses), dtype=np.intp)
         return least, self.pair[lines][line]
 
 
 class _Receiving:
-    """What it costs to be sent a document by each of some components."""
+    """Costs at which some components can send a document to a target."""
 
     def __init__(self, senders, components):
         sizes = senders.ends[components] - senders.starts[components]
@@ -443,30 +454,31 @@ class _Receiving:
         sizes, some = sizes[self.place], components[self.place]
         self.firsts = np.cumsum(sizes) - sizes
         lines = np.arange(sizes.sum()) + np.repeat(senders.starts[some] - self.firsts, sizes)
-        self.level, self.slope = senders.level[lines], senders.slope[lines]
+        self.intercept, self.slope = senders.intercept[lines], senders.slope[lines]
 
-    def receive(self, wait, cost):
-        """Lower the costs to what the components can send to a target of some wait."""
+    def receive(self, inverse, cost):
+        """Lower ``cost``, by component, to what a document costs at a target of 1 / o_t'."""
         if len(self.place):
-            least = np.minimum.reduceat(self.level + self.slope * wait, self.firsts)
+            least = np.minimum.reduceat(self.intercept + self.slope * inverse, self.firsts)
             cost[self.place] = np.minimum(cost[self.place], least)
 
 
-def _lowest(level, slope, waits):
-    """Least of the lines at each point, and which line it is; infinite where there is no line."""
-    least, which = np.full(len(waits), np.inf), np.zeros(len(waits), dtype=np.intp)
-    step = max(1, _CHUNK // max(1, len(waits)))
-    for start in range(0, len(level), step):
-        cost = level[start : start + step, None] + slope[start : start + step, None] * waits
+def _lowest(intercept, slope, points):
+    """Least of the lines at each point (infinite without lines), and the line that has it."""
+    least, which = np.full(len(points), np.inf), np.zeros(len(points), dtype=np.intp)
+    step = max(1, _CHUNK // max(1, len(points)))
+    for start in range(0, len(intercept), step):
+        part = slice(start, start + step)
+        cost = intercept[part, None] + slope[part, None] * points
         line = cost.argmin(axis=0)
-        cost = cost[line, np.arange(len(waits))]
+        cost = cost[line, np.arange(len(points))]
         lower = cost < least
         least[lower], which[lower] = cost[lower], start + line[lower]
     return least, which
 
 
 def _random_member(labels, sizes, components, rng):
-    """A random item of each of the components."""
+    """A random item of each of some components."""
     order = np.argsort(labels, kind="stable")
     starts = np.cumsum(sizes) - sizes
     return order[starts[components] + rng.integers(sizes[components])]

@@ -1,4 +1,4 @@
-"""From a click log to the few rows of click rates by bias factor whose rank is asked for."""
+"""From a click log to a table of click rates: few rows by bias factors, whose rank is tested."""
 
 from dataclasses import dataclass
 
@@ -15,16 +15,16 @@ from ._low_rank import RateTable, WithinDocuments, with_center
 
 __all__ = ["RowsByFactors", "read_table"]
 
-#: Rows are counted, whatever lists they were shown in.
+#: Rows are counted in all lists together.
 _READS = tuple(role for role in READS if role != "session")
-#: Least number of queries that tell how much clicks differ from query to query.
+#: Least number of queries from which the variance between queries is estimated.
 _LEAST_CLUSTERS = 30
 #: Least number of queries in the mean cell, for the same reason.
 _LEAST_IN_CELL = 10
-#: A matrix of more rows or bias factors than this is no summary of a log.
+#: Largest numbers of rows and of bias factors: a larger matrix is no summary of a log.
 _MAX_ROWS, _MAX_FACTORS = 50, 300
-#: How far a count may be from a whole number; from 100 on, any rate that was rounded will do, for
-#: half a click is far below their noise.
+#: How far a count may be from a whole number. Counts from 100 on need not be whole (rates may have
+#: been rounded), because half a click is far below their noise.
 _ROUNDING, _MANY = 1e-4, 100
 #: Above it floating-point numbers skip whole ones.
 _LARGEST_COUNT = 2.0**53
@@ -32,16 +32,16 @@ _LARGEST_COUNT = 2.0**53
 
 @dataclass(frozen=True, eq=False)
 class RowsByFactors:
-    """A table of clicks, and what its rows and columns are.
+    """A table of clicks, with the names of its rows and columns.
 
     Parameters
     ----------
     table : RateTable or WithinDocuments
     rows, factors : pandas.Index
     by_query : bool
-        Whether noise is measured between queries.
+        Whether noise is estimated between queries.
     n_components : int
-        Parts that the bias factors fall into, none of which was compared with another.
+        Number of components of the bias factors, between which nothing was compared.
     """
 
     table: RateTable | WithinDocuments
@@ -52,7 +52,7 @@ class RowsByFactors:
 
 
 def read_table(X, y, rows, bias, n_groups, rng):
-    """Read a log as few rows by bias factors: those that are named, or groups of documents.
+    """Clicks and impressions of a log by bias factor, of named rows or of groups of documents.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def read_table(X, y, rows, bias, n_groups, rng):
 
 # Reading ------------------------------------------------------------------------------
 def _bias_factors(X, bias):
-    """Code of the bias factor of each row where columns are named, and labels of the codes."""
+    """Code of the bias factor of each row, and labels of the codes; None without ``bias``."""
     if bias is None:
         return None, None
     names = [bias] if isinstance(bias, str) else bias
@@ -118,7 +118,7 @@ def _bias_factors(X, bias):
     code, parts = np.zeros((~missing).sum(), dtype=np.int64), []
     for values in columns.values():
         own, ids = encode(values[~missing])
-        # Numbered anew for each column, so that only combinations that occur have a number.
+        # Renumbered after each column, so that only combinations that occur have a code.
         first, code = np.unique(code * len(ids) + own, return_index=True, return_inverse=True)[1:]
         parts.append(_plain(ids)[own])
     codes = np.full(len(missing), np.nan)
@@ -128,7 +128,7 @@ def _bias_factors(X, bias):
 
 
 def _shown(X):
-    """Rows that have a position, where there are positions."""
+    """True for rows with a position; for all rows if X has no positions."""
     position = read_role(X, "position")
     return np.ones(X.shape[0], dtype=bool) if position is None else ~np.isnan(position)
 
@@ -237,13 +237,13 @@ def _named_rows(exposures, factors, name):
 
 # Groups of documents ------------------------------------------------------------------
 def _groups_of_documents(exposures, factors, n_groups, rng):
-    """Documents grouped by one half of their impressions, and compared by the other half."""
+    """Groups formed by one half of each document's impressions, compared by the other half."""
     _check_shown_apart(exposures)
     unit, factor, n_units = exposures.unit, exposures.factor, exposures.n_units
     first = _draw_half(exposures, rng)
     second = np.rint(exposures.clicks) - first[0], np.rint(exposures.weight) - first[1]
     curve = _pooled_curve(exposures)
-    # Each document comes twice: grouped by its first half, and by its second.
+    # Each document occurs twice: grouped by its second half, and by its first.
     groups = [
         _by_attractiveness(unit, factor, *known, other[1], curve, n_groups)
         for known, other in ((second, first), (first, second))
@@ -273,7 +273,7 @@ def _groups_of_documents(exposures, factors, n_groups, rng):
 
 
 def _check_shown_apart(exposures):
-    """Documents must be seen under several bias factors, for that is all that is compared."""
+    """Refuse logs with too few clicked documents under several bias factors."""
     unit = exposures.unit
     n_factors = np.bincount(unit, minlength=exposures.n_units)
     clicks = np.bincount(unit, exposures.clicks, minlength=exposures.n_units)
@@ -294,7 +294,7 @@ def _check_shown_apart(exposures):
 
 
 def _draw_half(exposures, rng):
-    """Clicks and impressions of each cell in a random half of the log."""
+    """Clicks and impressions per cell in a random half of the impressions."""
     clicks = np.rint(exposures.clicks).astype(np.int64)
     weight = np.rint(exposures.weight).astype(np.int64)
     chosen = rng.binomial(clicks, 0.5)
@@ -302,7 +302,7 @@ def _draw_half(exposures, rng):
 
 
 def _pooled_curve(exposures):
-    """Examination relative to the best factor, as if all documents had the same curve."""
+    """Examination relative to the best factor, if all documents have the same curve."""
     n_units = exposures.n_units
     everything = WithinDocuments(
         exposures.unit,
@@ -318,13 +318,13 @@ def _pooled_curve(exposures):
 
 
 def _by_attractiveness(unit, factor, clicks, weight, other_weight, curve, n_groups):
-    """Group of each document: clicks over what was examined, in classes of equal clicks."""
+    """Bin documents by estimated relevance; bins hold equal numbers of expected clicks."""
     n_units = int(unit.max()) + 1
     clicks = np.bincount(unit, clicks, n_units)
     seen, other_seen = (
         np.bincount(unit, curve[factor] * part, n_units) for part in (weight, other_weight)
     )
-    # One click of the average document is added, or a lucky impression would lead them all.
+    # One click at the mean rate is added; else one lucky impression would give the first rank.
     attraction = (clicks + 1) / (seen + seen.sum() / clicks.sum())
     order = np.argsort(attraction, kind="stable")
     expected = np.cumsum((attraction * other_seen)[order])

@@ -1,7 +1,10 @@
 """Repairs of logs that do not determine relevance: merge bias factors, or plan interventions."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -13,11 +16,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._estimator import afresh
+from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
 from .._log._pairs import read_pairs
 from .._log._reader import as_clicks
 from .._log._roles import ROLES, is_frame, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
+from .._typing import ArrayLike, Column, RandomState, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
 from ._bias_features import FactorVectors, column_values, factor_codes, factor_label, factor_labels
 from ._estimates import merge_errors, swap_estimates
@@ -26,7 +31,18 @@ from ._plans import intervention_plan, merge_plan, merged_codes, random_plan, tr
 from ._served import read_lists, warn_about_impossible
 from ._verdict import MAX_NAMED
 
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
 __all__ = ["IdentifiabilityRepair"]
+
+BiasFeatures: TypeAlias = (
+    str
+    | list[str]
+    | tuple[str, ...]
+    | Mapping[Any, ArrayLike]
+    | Callable[[pd.DataFrame], ArrayLike]
+)
 
 
 class IdentifiabilityRepair(
@@ -37,15 +53,15 @@ class IdentifiabilityRepair(
     BaseEstimator,
     auto_wrap_output_keys=None,
 ):
-    r"""Make a click log identifiable: merge bias factors, or say which documents to swap.
+    r"""Make a click log identifiable: merge bias factors, or plan swaps of documents.
 
-    Where the bias factors of a log fall into several components (see
-    :class:`IdentifiabilityGraph`), relevance cannot be compared between them. *Merging* lets
-    pairs of similar factors of different components share one examination parameter, so that
-    all hang together: nothing has to be collected, at the price of an error where the factors
-    differ. *Intervention* says which few documents to show once under another factor: after the
-    clicks on them are appended to the log, it is identifiable without error. Both join the
-    components by a minimum spanning tree, with as many steps as are needed and no more [1]_.
+    If the bias factors of a log fall into several components (see
+    :class:`IdentifiabilityGraph`), relevance cannot be compared between them. *Merging* gives
+    pairs of similar factors of different components one common examination parameter, so that
+    all are connected: this needs no further data, but is wrong as far as the factors differ.
+    *Intervention* plans which few documents to show once under another factor: with the clicks
+    on them appended, the log is identifiable without this error. Both connect the components by
+    a minimum spanning tree, with the least number of steps [1]_.
 
     As a step of a pipeline before a ranker, it writes the role ``bias`` that the ranker reads.
 
@@ -54,85 +70,89 @@ class IdentifiabilityRepair(
     bias : str or list of str, default=None
         Columns whose values together are the bias factor; by default ``bias`` if X has it, else
         ``position``. Columns without a role (such as ``"device"``) are never features:
-        `transform` drops them.
+        :meth:`transform` drops them.
     strategy : {"merge", "intervene"}, default="merge"
-        With ``"intervene"`` nothing is merged: see `interventions_` and `intervened_lists_`.
+        With ``"intervene"`` nothing is merged; the plan is in `interventions_` and
+        `intervened_lists_`.
     bias_features : str, list of str, mapping or callable, default=None
-        Vectors of the bias factors; close factors are merged. Names of numeric columns of X
-        that are constant within a factor (they stay features, unless they are bias columns); a
-        mapping from factor (its value, or the tuple of its values) to vector; or a function of
-        the frame of factors (one row a factor, one column a bias column) that returns an array
-        (n_factors, n_features). To these, ``position_weight * position`` is appended if
-        ``position`` is a bias column. By default numeric columns as they are, and distance 1
-        between different values of all others (ids too).
+        Vectors of the bias factors; close factors are merged. Either names of numeric columns of
+        X that are constant within a factor (they remain features, unless they are bias columns);
+        or a mapping from factor (its value, or the tuple of its values) to vector; or a function
+        of the frame of factors (one row per factor, one column per bias column) that returns an
+        array of shape (n_factors, n_features). If ``position`` is a bias column,
+        ``position_weight * position`` is appended to these vectors. By default, numeric bias
+        columns are used as they are, and different values of any other column (also ids) have
+        distance 1.
     position_weight : float, default=10.0
-        Weight of a position beside other features. A position alone has weight 1, so that the
-        cost of a merge is the difference of the positions.
+        Weight of a position that is one of several features. A position alone has weight 1, so
+        that the cost of a merge is the difference of the positions.
     cost : {"variance", "random"}, default="variance"
-        Cost of interventions: the variance of what they tell, or none, for comparison.
+        Cost of interventions: the variance of the estimated ratio of examinations (see Notes), or
+        random costs, for comparison.
     relevance : mapping or Series, default=None
-        For interventions: probability of a click if examined, by document: by the tuple
-        (qid, doc), or by doc where X has no ``qid`` or ``doc_scope`` is "global". By default
-        estimated from ``y``: the likeliest position-based model of the merged factors.
+        For interventions: probability of a click given examination, keyed by document: by the
+        tuple (qid, doc), or by doc if X has no ``qid`` or ``doc_scope`` is "global". By default
+        estimated from ``y`` by a position-based model of the merged factors.
     examination : mapping or Series, default=None
-        For interventions: examination by bias factor, estimated as `relevance` by default. Both
-        are kept within [0.001, 1].
+        For interventions: probability of examination, keyed by bias factor; estimated like
+        `relevance` by default. Both are clipped to [0.001, 1].
     random_state : int, RandomState instance or None, default=None
-        For ``cost="random"``.
+        Draws the plan if ``cost="random"``.
 
     Attributes
     ----------
     graph_ : IdentifiabilityGraph
-        The graph of the log before any repair; None if nothing could be read from X.
+        The graph of the log before any repair; None if X has no bias factors.
     is_identifiable_ : bool
-        Whether the log identifies relevance as it is; None if nothing could be read from X.
+        True if the log determines relevance without a repair; None if X has no bias factors.
     factors_ : DataFrame
-        The bias factors, and in the column ``code`` what `transform` writes for them.
+        The bias factors, and in the column ``code`` the value of ``bias`` that `transform` writes.
     merges_ : DataFrame
-        ``from``, ``into`` (factors: values, or tuples of values), ``cost`` (their distance) and
-        ``estimated_error``: how far apart the logarithms of their examinations may be, judged by
-        how examination changes with distance between the nearest factors within components.
-        NaN without ``y``, or where no two factors are in one component.
+        One row per merge: ``from``, ``into`` (factors: values, or tuples of values), ``cost``
+        (their distance) and ``estimated_error``, the estimated difference of the logarithms of
+        their examinations: the distance times the slope of log examination between factors of one
+        component. NaN without ``y``, or if every component is a single factor.
     interventions_ : DataFrame
-        ``qid`` and ``doc`` (``doc`` alone where ids are global), ``from``, ``to`` (factors) and
-        ``cost``. Without a column ``doc``, a document is the ``row`` of X, the first that has
-        its features.
+        One row per intervention: ``qid`` and ``doc`` (``doc`` alone if ids are global), ``from``,
+        ``to`` (factors) and ``cost``. If X has no column ``doc``, the document is given by
+        ``row``, the first row of X with its features.
     total_cost_ : float
         Sum of the costs; NaN for random interventions without estimates.
     error_bound_ : float
-        Longest path in the tree of merges, in units of ``cost``: the error of the ratio of any
-        two examinations grows at most by it (Proposition 4 of [1]_). 0 if nothing was merged.
+        Length of the longest path in the tree of merges, in units of ``cost``, by which the error
+        of the ratio of any two examinations grows at most (Proposition 4 of [1]_). 0 if nothing
+        was merged.
     intervened_lists_ : DataFrame
-        Result lists to serve, one an intervention: ``intervention`` (row of `interventions_`),
-        ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it. The
-        most frequent list that shows the document under ``from``, with the document at the
-        position of ``to`` in its place; a bias column that is constant on the page (such as a
-        device) takes the value of ``to`` on the whole page. Give each served page a ``session``
-        of its own before its rows are appended to the log. None if there are no interventions,
-        or the rows of X are no lists (see ``qid``, ``session`` and ``position``).
+        Result lists to serve, one per intervention: ``intervention`` (row of `interventions_`),
+        ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it.
+        Each is the most frequent list that shows the document under ``from``, with this document
+        swapped with the one at the position of ``to``; a bias column that is constant on the page
+        (such as a device) takes the value of ``to`` on the whole page. Give each served page its
+        own ``session`` before its rows are appended to the log. None if there are no
+        interventions, or the rows of X are no lists (see ``qid``, ``session`` and ``position``).
     n_features_in_ : int
-        Number of columns of X that have no role and are no bias columns.
+        Number of columns of X without a role that are no bias columns.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, if X has names that are strings.
 
     See Also
     --------
-    IdentifiabilityGraph : Says whether a log needs a repair.
+    IdentifiabilityGraph : Whether a log needs a repair.
 
     Notes
     -----
-    `transform` returns the kind of frame it is given. A frame without any bias column, as at
-    serving time, comes back unchanged. Factors that `fit` has not seen take the code of the
-    nearest one that it has, with a warning. Rows that were never shown have no ``bias``.
-    Arrays have no roles: they are passed through, and nothing is repaired.
+    `transform` returns the kind of frame that it receives. A frame without the bias columns, as at
+    serving time, is returned unchanged. A factor that `fit` has not seen takes the code of the
+    nearest one that it has seen, with a warning. In rows that were never shown, ``bias`` is
+    missing. Arrays have no roles: they are returned unchanged, and nothing is repaired.
 
-    Showing document x at factor t' as well as at t tells the ratio of their examinations with a
-    variance proportional to
+    If document x is shown under factor t' as well as under t, the ratio of their examinations can
+    be estimated with a variance proportional to
 
     .. math:: \frac{1}{r_x o_t} + \frac{1}{r_x o_{t'}} - 2,
 
-    which is the cost of an intervention (Proposition 1). Merging takes time quadratic in the
-    number of factors (50,000 in seconds), and linear memory.
+    with relevance r and examination o: this is the cost of an intervention (Proposition 1).
+    Merging takes time quadratic in the number of factors (seconds for 50,000) and linear memory.
 
     References
     ----------
@@ -174,16 +194,16 @@ class IdentifiabilityRepair(
 
     def __init__(
         self,
-        bias=None,
+        bias: str | list[str] | tuple[str, ...] | None = None,
         *,
-        strategy="merge",
-        bias_features=None,
-        position_weight=10.0,
-        cost="variance",
-        relevance=None,
-        examination=None,
-        random_state=None,
-    ):
+        strategy: Literal["merge", "intervene"] = "merge",
+        bias_features: BiasFeatures | None = None,
+        position_weight: float = 10.0,
+        cost: Literal["variance", "random"] = "variance",
+        relevance: Mapping[Any, float] | pd.Series | None = None,
+        examination: Mapping[Any, float] | pd.Series | None = None,
+        random_state: RandomState = None,
+    ) -> None:
         self.bias = bias
         self.strategy = strategy
         self.bias_features = bias_features
@@ -195,16 +215,19 @@ class IdentifiabilityRepair(
 
     @with_callbacks
     @afresh
-    def fit(self, X, y=None, sample_weight=None):
-        """Read the components of the log and plan the repair.
+    def fit(
+        self, X: Table, y: Column | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Find the components of the log and plan the repair.
 
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-            The click log. Read are ``doc`` (or features, where it is absent), ``position``,
-            ``impressions`` and the columns that `bias` and `bias_features` name.
+            The click log. The columns ``qid`` and ``doc`` (or features, if ``doc`` is absent),
+            ``doc_scope``, ``position``, ``impressions`` and those that `bias` and `bias_features`
+            name are read.
         y : array-like of shape (n_rows,), default=None
-            Clicks or click rates. Needed to estimate what interventions cost, and the error of
+            Clicks or click rates. Needed to estimate the costs of interventions and the errors of
             merges.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
@@ -216,8 +239,9 @@ class IdentifiabilityRepair(
         Raises
         ------
         ValueError
-            Bias columns or bias features are missing, or hold what they cannot; interventions
-            lack estimates; or the components are too many to be joined.
+            A bias column or bias feature is missing or has invalid values; relevance and
+            examination are neither given nor can be estimated; or the bias factors are too many
+            to be merged.
         """
         self._validate_params()
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -236,8 +260,8 @@ class IdentifiabilityRepair(
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def transform(self, X):
-        """Write the role ``bias`` and drop the columns without a role that it comes from.
+    def transform(self, X: Table) -> Any:
+        """X with the role ``bias``, without the bias columns that have no role.
 
         Parameters
         ----------
@@ -246,12 +270,12 @@ class IdentifiabilityRepair(
         Returns
         -------
         X_new : frame, ndarray or sparse matrix
-            X itself if it has no bias column.
+            X itself if it lacks a bias column.
 
         Raises
         ------
         ValueError
-            If the bias factor of a shown row is missing.
+            If a shown row has no bias factor.
         """
         check_is_fitted(self)
         X = self._checked(X, self._columns, reset=False)
@@ -266,13 +290,13 @@ class IdentifiabilityRepair(
             out = nw.from_native(out, eager_only=True).drop(own).to_native()
         return self._output(out)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
 
-    # What X is ------------------------------------------------------------------------
+    # The columns of X ------------------------------------------------------------------------
     def _bias_columns(self, X):
         present = nw.from_native(X, eager_only=True).columns
         if self.bias is not None:
@@ -281,7 +305,7 @@ class IdentifiabilityRepair(
 
     # Fitting --------------------------------------------------------------------------
     def _begin(self):
-        """Attributes as they are where nothing has to be repaired."""
+        """Set the attributes as they are if nothing has to be repaired."""
         self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
         names = ["from", "into", "cost", "estimated_error"]
@@ -313,7 +337,7 @@ class IdentifiabilityRepair(
         self._most_frequent = int(np.bincount(pairs.factor, pairs.impressions).argmax())
 
     def _merge(self, graph):
-        """Plan the merges; codes of the merged factors."""
+        """Plan the merges, and return the code of each factor after them."""
         a, b, cost = merge_plan(self._vectors, graph.labels)
         codes = merged_codes(graph.n_factors, a, b)
         self.merges_ = pd.DataFrame(
@@ -330,8 +354,8 @@ class IdentifiabilityRepair(
         )
         if not codes.any():
             warn_user(
-                f"Merging leaves 1 examination parameter for {graph.n_factors} bias factors: they "
-                f"fall into {graph.n_components} components, which all had to be joined. A ranker "
+                f"Merging leaves 1 examination parameter for {graph.n_factors} bias factors, "
+                f"because all of their {graph.n_components} components had to be joined: a ranker "
                 "that is trained on this is the naive ranker. Use fewer bias columns, collect "
                 "logs that show documents under several factors, or serve the swaps of "
                 "strategy='intervene'.",
@@ -346,7 +370,7 @@ class IdentifiabilityRepair(
         doc, factor = pairs.doc, pairs.factor
         reach = needed = None
         if lists is not None and "position" in graph.factors:
-            # A list can show its document as far down as it is long.
+            # A list can show its document at most at its last position.
             reach = lists.longest(doc, factor)
             needed = graph.factors["position"].to_numpy()
         if self.cost == "random":
@@ -374,7 +398,7 @@ class IdentifiabilityRepair(
         _warn_until_served(graph, served=lists is not None)
 
     def _estimates(self, graph):
-        """Relevance of documents and examination of factors, given or from the clicks."""
+        """Relevance of documents and examination of factors, as given or estimated from clicks."""
         merged = None
         given = self.relevance is not None and self.examination is not None
         if graph.pairs.clicks is not None and not given:
@@ -389,7 +413,7 @@ class IdentifiabilityRepair(
 
     # Transforming ---------------------------------------------------------------------
     def _shown_values(self, X):
-        """Values of the bias columns, and which rows were shown."""
+        """Values of the bias columns by name, and True for rows that were shown."""
         columns = nw.from_native(X, eager_only=True).columns
         values = {name: column_values(X, name) for name in self._columns}
         shown = np.ones(len(values[self._columns[0]]), dtype=bool)
@@ -400,15 +424,16 @@ class IdentifiabilityRepair(
         return values, shown
 
     def _bias_of(self, X):
-        """Code of each row, NaN where it was not shown."""
+        """Code of the merged factor of each row, NaN where the row was not shown."""
         values, shown = self._shown_values(X)
         for name, column in values.items():
             missing = np.flatnonzero(pd.isna(column) & shown)
             if len(missing):
                 raise ValueError(
-                    f"The bias column {name!r} is missing in {len(missing)} shown rows, first in "
-                    f"row {missing[0]}; expected a value in every row that was shown. Fill it "
-                    "(with a value of its own, such as 'unknown'), or drop these rows."
+                    f"The bias column {name!r} is missing in "
+                    f"{count_of(len(missing), 'shown row')}, first in row {missing[0]}; expected "
+                    "a value in every row that was shown. Fill it (with a separate value such as "
+                    "'unknown'), or drop these rows."
                 )
         known = factor_codes(self.graph_.factors, values)
         unseen = np.flatnonzero(shown & (known < 0))
@@ -417,7 +442,7 @@ class IdentifiabilityRepair(
         return np.where(shown, self._codes[known], np.nan)
 
     def _nearest_known(self, X, values, rows):
-        """The factor of ``fit`` that is nearest to that of each of the rows."""
+        """Code of the factor of ``fit`` that is nearest to the factor of each of the rows."""
         table = pd.DataFrame({name: column[rows] for name, column in values.items()})
         factors = table.drop_duplicates(ignore_index=True)
         place = np.full(len(values[self._columns[0]]), -1)
@@ -438,14 +463,14 @@ class IdentifiabilityRepair(
         ]
         more = ", ..." if len(factors) > MAX_NAMED else ""
         message = (
-            f"{len(factors)} bias factors in {n_rows} rows were not in the log of fit; each is "
-            f"treated as the nearest that was: {', '.join(names)}{more}. Fit on a log that has "
-            "them, if they matter."
+            f"The log of fit lacks {count_of(len(factors), 'bias factor')} of "
+            f"{count_of(n_rows, 'row')}; each is treated as the nearest that it has: "
+            f"{', '.join(names)}{more}. Fit on a log that has them, if they matter."
         )
         if not found.all():
             message += (
-                f" Of {int((~found).sum())} of them no bias features are known: they take the "
-                "most frequent factor."
+                f" The bias features of {int((~found).sum())} of them are unknown: these are "
+                "treated as the most frequent factor."
             )
         warn_user(message, ClickDataWarning)
 
@@ -457,8 +482,8 @@ def _warn_about_nothing(framed):
         else "X is an array, whose columns have no roles"
     )
     warn_user(
-        f"{what}: IdentifiabilityRepair repairs nothing and passes X through. Pass a frame with "
-        "the columns 'doc' and 'position', or name the bias columns in bias=.",
+        f"{what}: IdentifiabilityRepair repairs nothing and returns X unchanged. Pass a frame "
+        "with the columns 'doc' and 'position', or name the bias columns in bias=.",
         MissingRoleWarning,
     )
 

@@ -1,4 +1,4 @@
-"""How firmly bias factors are linked: effective resistance, with clicks as conductances."""
+"""How precisely bias factors can be compared: effective resistance between them."""
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
@@ -11,15 +11,16 @@ from ..exceptions import warn_user
 
 __all__ = ["MAX_EXACT", "effective_resistance", "weak_links"]
 
-#: Factors of a component up to which resistances are exact; a dense matrix of 32 MB.
+#: Resistances are exact in components of up to so many factors (a dense matrix of 32 MB).
 MAX_EXACT = 2000
-#: Random projections beyond: the relative error of a standard error is 1/sqrt(2 * 64) = 9 %.
+#: Random projections of larger components: the relative error of a standard error is
+#: 1/sqrt(2 * 64) = 9 %.
 _N_PROJECTIONS = 64
-#: Steps of conjugate gradients: at most so many, and so many products in all (minutes).
+#: Limits of conjugate gradients: number of steps, and of products in all (minutes).
 _MAX_ITER = 1000
 _MAX_PRODUCTS = 200_000_000_000
 _TOLERANCE = 1e-6
-#: Products up to which a sparse product beats dense blocks, and cells of such a block.
+#: Number of products up to which a sparse product is faster than dense blocks; cells of a block.
 _SPARSE_WORK = 1 << 29
 _CELLS = 1 << 24
 
@@ -32,7 +33,7 @@ def weak_links(doc, factor, conductance, n_factors, rng):
     doc, factor : ndarray of shape (n_pairs,), int
         Distinct pairs, sorted by document.
     conductance : ndarray of shape (n_pairs,)
-        At least 0; pairs with 0 link nothing.
+        At least 0; a pair of conductance 0 is no link.
     n_factors : int
     rng : numpy.random.RandomState
         For the random projections of components with more than ``MAX_EXACT`` factors.
@@ -42,9 +43,9 @@ def weak_links(doc, factor, conductance, n_factors, rng):
     a, b : ndarray of shape (n_factors - 1,)
         The two factors of each link.
     variance : ndarray of shape (n_factors - 1,)
-        Their effective resistance, falling; infinite between components.
+        Effective resistance of each link, descending; infinite between components.
     n_smaller : ndarray of shape (n_factors - 1,)
-        Factors on the smaller side, when links are added from the firmest on.
+        Number of factors on the smaller side of a link, when links are added strongest first.
 
     Examples
     --------
@@ -76,8 +77,14 @@ def weak_links(doc, factor, conductance, n_factors, rng):
 def effective_resistance(doc, factor, conductance):
     """Effective resistance between all factors of one connected component.
 
-    Documents are eliminated (Schur complement): a document with conductances c_t and sum s joins
-    its factors t, t' by c_t c_t' / s.
+    Eliminating the documents (Schur complement) leaves a network of factors alone, in which t and
+    t' have the conductance
+
+        w_tt' = sum_x c_xt c_xt' / sum_s c_xs,
+
+    where c_xt is that of the pair of document x and factor t. With the Laplacian
+    L = diag(sum_t' w_tt') - W and its inverse M on all factors but one (where M is 0), the
+    resistance is R_ab = M_aa + M_bb - 2 M_ab.
 
     Parameters
     ----------
@@ -93,14 +100,14 @@ def effective_resistance(doc, factor, conductance):
     """
     joined = _eliminate_documents(doc, factor, conductance)
     np.fill_diagonal(joined, 0.0)
-    # Summed, not subtracted from the conductances: differences of large numbers lose the weak.
+    # Sums of conductances, because differences of large numbers would lose the weak links.
     laplacian = np.diag(joined.sum(axis=1)) - joined
     inverse = np.zeros_like(laplacian)
     # Any factor may be the ground.
     try:
         inner = cho_solve(cho_factor(laplacian[1:, 1:]), np.eye(len(laplacian) - 1))
     except LinAlgError:
-        # Conductances that differ by more than the precision of floats.
+        # The conductances differ by more than the precision of floats.
         inner = pinvh(laplacian[1:, 1:])
     inverse[1:, 1:] = inner
     diagonal = inverse.diagonal()
@@ -109,7 +116,7 @@ def effective_resistance(doc, factor, conductance):
 
 
 def _linking(doc, factor, conductance):
-    """The pairs with conductance of documents that have at least two of them, recoded."""
+    """Pairs with conductance, of documents that have at least two such pairs."""
     rows = conductance > 0
     degree = np.bincount(doc[rows], minlength=int(doc.max(initial=-1)) + 1)
     rows &= (degree > 1)[doc]
@@ -129,7 +136,7 @@ def _by_component(labels, n_components, factor):
 
 
 def _spanning_tree(nodes, doc, factor, conductance, rng):
-    """Links of one component: factors a, b and their effective resistance."""
+    """Minimum spanning tree of one component: factors a, b and their effective resistance."""
     doc = np.unique(doc, return_inverse=True)[1]
     factor = np.searchsorted(nodes, factor)
     if len(nodes) <= MAX_EXACT:
@@ -142,7 +149,7 @@ def _spanning_tree(nodes, doc, factor, conductance, rng):
 
 
 def _links_between(labels, n_components, strength):
-    """Links without information: the strongest factor of the first component to the others'."""
+    """Links without information: from the strongest factor to those of the other components."""
     order = np.lexsort((-strength, labels))
     strongest = order[np.searchsorted(labels[order], np.arange(n_components))]
     mass = np.bincount(labels, strength, minlength=n_components)
@@ -152,7 +159,7 @@ def _links_between(labels, n_components, strength):
 
 
 def _smaller_sides(a, b, n_factors):
-    """Factors on the smaller side of each link, in the order in which links are added."""
+    """Number of factors on the smaller side of each link, when links are added in this order."""
     above, size, smaller = list(range(n_factors)), [1] * n_factors, []
 
     def find(node):
@@ -169,7 +176,7 @@ def _smaller_sides(a, b, n_factors):
 
 
 def _eliminate_documents(doc, factor, conductance):
-    """Dense matrix of the conductances between factors when documents are eliminated."""
+    """Dense matrix W of the conductances between factors after eliminating the documents."""
     scaled = conductance / np.sqrt(np.bincount(doc, conductance))[doc]
     n_docs, n_factors = int(doc.max()) + 1, int(factor.max()) + 1
     matrix = csr_array(coo_array((scaled, (doc, factor)), (n_docs, n_factors)))
@@ -216,7 +223,7 @@ def _projected(doc, factor, conductance, rng):
     transposed = csr_array(matrix.T)
     back = csr_array(transposed.multiply(1.0 / of_doc))
     diagonal = np.bincount(factor, conductance * (1.0 - conductance / of_doc[doc]))
-    # A factor with nearly all clicks of its documents keeps a diagonal above the rounding.
+    # The diagonal stays above rounding error for a factor with nearly all clicks of its documents.
     diagonal = np.maximum(diagonal, 1e-12 * of_factor)
 
     right = np.empty((n_factors, _N_PROJECTIONS))
@@ -233,7 +240,7 @@ def _projected(doc, factor, conductance, rng):
 
 
 def _conjugate_gradients(laplacian, right, diagonal, max_iter):
-    """Solve for all columns at once; each has its own steps (SciPy's takes one column)."""
+    """Solve for all columns at once, each with its own step sizes (SciPy's takes one column)."""
     solution, residual = np.zeros_like(right), right.copy()
     direction = scaled = residual / diagonal
     product = (residual * scaled).sum(axis=0)
@@ -249,8 +256,9 @@ def _conjugate_gradients(laplacian, right, diagonal, max_iter):
             return solution
         direction = scaled + product / np.maximum(before, np.finfo(float).tiny) * direction
     warn_user(
-        f"The resistances of {len(right)} bias factors did not settle within {max_iter} steps: "
-        "the standard errors of weak links are rough. The log hangs together by long chains.",
+        f"The resistances of {len(right)} bias factors did not converge within {max_iter} steps: "
+        "the standard errors of weak links are inexact. The bias factors are connected through "
+        "long chains of documents; log rankings that vary more.",
         ConvergenceWarning,
     )
     return solution

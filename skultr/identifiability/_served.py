@@ -1,10 +1,11 @@
-"""Result lists that carry out interventions: which to serve, with which two documents swapped."""
+"""Result lists that carry out interventions: lists of the log with two documents swapped."""
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
 from .._log._clicklog import make_click_log
+from .._log._faults import count_of
 from .._log._pairs import read_documents
 from ..exceptions import ClickDataWarning, warn_user
 from ._bias_features import column_values, factor_codes, plain
@@ -12,20 +13,20 @@ from ._verdict import MAX_NAMED
 
 __all__ = ["ServedLists", "read_lists", "warn_about_impossible"]
 
-#: What at most one shown row of a log may have.
+#: Columns that must be unique together among shown rows.
 _LIST = ("qid", "session", "position")
 
 
 def read_lists(X, graph, values, shown):
-    """The lists of a frame; None where it has no queries or positions, or they are no lists.
+    """The lists of a frame; None without queries or positions, or if a position recurs in a list.
 
     Parameters
     ----------
     X : frame
     graph : IdentifiabilityGraph
-        Of X.
+        The graph of X.
     values : dict of str to ndarray of shape (n_rows,)
-        Its bias columns.
+        The bias columns of X.
     shown : ndarray of shape (n_rows,), bool
 
     Returns
@@ -38,8 +39,8 @@ def read_lists(X, graph, values, shown):
     keys = {name: frame[name].to_numpy() for name in _LIST if name in frame.columns}
     if pd.DataFrame(keys)[shown].duplicated().any():
         warn_user(
-            "Some queries show two rows at one position, so that their rows are no result lists: "
-            "there is no intervened_lists_. Name each result page in a column 'session', or "
+            "Some queries show two rows at one position, so that their rows are no result lists, "
+            "and intervened_lists_ is None. Name each result page in a column 'session', or "
             "reduce the log with skultr.aggregate_clicks.",
             ClickDataWarning,
         )
@@ -57,7 +58,7 @@ def read_lists(X, graph, values, shown):
 
 
 def warn_about_impossible(impossible, interventions):
-    """Name the interventions that no list of the log can carry out."""
+    """Warn of the interventions that no list of the log can carry out."""
     if not impossible:
         return
     table = interventions.iloc[impossible[:MAX_NAMED]]
@@ -67,26 +68,26 @@ def warn_about_impossible(impossible, interventions):
     ]
     more = ", ..." if len(impossible) > MAX_NAMED else ""
     warn_user(
-        f"{len(impossible)} of {len(interventions)} interventions cannot be carried out by "
-        f"swapping two documents of a list of the log: {'; '.join(named)}{more}. They are not in "
-        "intervened_lists_; serve longer lists for them.",
+        f"{len(impossible)} of {count_of(len(interventions), 'intervention')} cannot be carried "
+        f"out by swapping two documents of a list of the log: {'; '.join(named)}{more}. "
+        "intervened_lists_ leaves them out; serve longer lists for them.",
         ClickDataWarning,
     )
 
 
 class ServedLists:
-    """The distinct lists of a log, found by a document and the factor it was shown under.
+    """Distinct lists of a log, indexed by a document and the factor it was shown under.
 
     Parameters
     ----------
     X : frame
-        Roles ``qid`` and ``position``, of which a list has each at most once.
+        With the roles ``qid`` and ``position``; each position at most once per list.
     doc : ndarray of shape (n_rows,), int
-        Codes of documents, all of which occur in shown rows; -1 for those that do not.
+        Code of the document of each row, -1 if it was never shown.
     factor : ndarray of shape (n_rows,), int
-        Codes of bias factors; -1 where the row was not shown.
+        Code of the bias factor of each row, -1 where the row was not shown.
     factors : DataFrame of shape (n_factors, n_columns)
-        Values of the factors.
+        Values that the codes of factors stand for.
     """
 
     def __init__(self, X, doc, factor, factors):
@@ -95,7 +96,7 @@ class ServedLists:
         nothing = np.empty((len(doc), 0), dtype=np.float32)
         self.log = make_click_log(X, nothing, shown.astype(float), roles=roles).fold()
         self.factors = factors
-        # Codes of the log count -1 too.
+        # The log codes documents anew, and -1 as the first of them.
         self._shift = int((doc < 0).any())
         self._length = np.maximum.reduceat(self.log.position, self.log.offsets[:-1])
         rows = np.flatnonzero(self.log.shown)
@@ -112,13 +113,13 @@ class ServedLists:
         return longest[np.searchsorted(keys, self._keys[starts])]
 
     def swapped(self, doc, start, to, pairs):
-        """The lists to serve for some interventions.
+        """Table of the lists to serve for some interventions.
 
         Parameters
         ----------
         doc, start, to : ndarray of shape (n_interventions,), int
         pairs : Pairs
-            Of the log.
+            The pairs of the log.
 
         Returns
         -------
@@ -147,7 +148,7 @@ class ServedLists:
         return [name for name in self.factors if name not in ("qid", "doc", "position")]
 
     def _find(self, doc, start, to):
-        """Rows of the most frequent list where the swap is possible, and the two to swap."""
+        """Rows of the most frequent list that permits the swap, and the two rows to swap."""
         key = doc * len(self.factors) + start
         found = self._rows[slice(*np.searchsorted(self._keys, [key, key + 1]))]
         placed = "position" in self.factors
@@ -160,7 +161,7 @@ class ServedLists:
             at = self.log.position[rows] == position if placed else self.log.bias[rows] == to
             if at.any():
                 return rows, row, rows[int(at.argmax())]
-            if not placed:  # the document stays where it is, and its context changes
+            if not placed:  # the document keeps its position, and its context changes
                 return rows, row, row
         return None, None, None
 
@@ -182,7 +183,7 @@ class ServedLists:
         return table.sort_values("position", kind="stable")
 
     def _context(self, name, rows, first, second, to):
-        """Values of another bias column: of the page where it has one, else of the document."""
+        """Values of another bias column: changed on the page if constant there, else swapped."""
         values = self.factors[name]
         old, new = values.iloc[self.log.bias[rows]].reset_index(drop=True), values.iloc[to]
         if old.nunique() == 1:

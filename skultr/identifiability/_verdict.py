@@ -11,20 +11,21 @@ from ._resistance import MAX_EXACT
 
 __all__ = ["MAX_NAMED", "name_some", "summary_html", "summary_lines"]
 
-#: Factors and documents that are named before the others are counted.
+#: Largest number of factors and documents that a message names.
 MAX_NAMED = 3
-#: Components that are listed.
+#: Largest number of components that are listed.
 _MAX_LISTED = 6
-#: Pairs up to which bridges and weak links are looked for: a few seconds.
+#: Largest number of pairs for which bridges and weak links are computed: a few seconds.
 _MAX_PAIRS = 1_000_000
-#: Standard error of a log ratio above which it counts as barely known: a factor of 1.5 at 95 %.
+#: Standard error of a log ratio above which a link is weak: a margin of 1.5 at 95 %.
 _BARELY = 0.2
-#: Share of impressions outside the firmly linked core above which the verdict says so.
+#: Share of impressions outside the largest group without weak links above which the verdict is
+#: "barely".
 _NOTABLE = 0.05
 
 
 def name_some(names, total=None):
-    """The first of some names as text, such as ``1, 2, 3, ...``."""
+    """The first names as text, such as ``1, 2, 3, ...``."""
     names = list(names)
     total = len(names) if total is None else total
     text = ", ".join(_name(name) for name in names[:MAX_NAMED])
@@ -32,7 +33,7 @@ def name_some(names, total=None):
 
 
 def summary_lines(graph):
-    """Lines of ``IdentifiabilityGraph.summary``."""
+    """The lines of ``IdentifiabilityGraph.summary``."""
     weak = _weak_part(graph)
     return [
         *_verdict(graph, weak),
@@ -99,7 +100,7 @@ def _bridges(graph):
     if not graph.is_connected or graph.n_factors == 1:
         return []
     if graph.n_pairs > _MAX_PAIRS:
-        return ["Bridges were not looked for in a log of this size: see bridges()."]
+        return ["Bridges were not computed for a log of this size: see bridges()."]
     bridges = graph.bridges()
     if bridges.empty:
         return []
@@ -109,16 +110,19 @@ def _bridges(graph):
     ids = f"{' and '.join(names)} {name_some(some, len(bridges))}"
     if len(bridges) == 1:
         return [f"It is connected through one document alone ({ids}): see bridges()."]
-    return [f"Each of {len(bridges):,} documents alone keeps it connected ({ids}): see bridges()."]
+    return [
+        f"Removing any one of {len(bridges):,} documents ({ids}) would disconnect it: "
+        "see bridges()."
+    ]
 
 
 def _links(graph, weak):
     if not graph.is_connected or graph.n_factors == 1:
         return []
     if not _is_small(graph):
-        return ["Weak links were not looked for in a log of this size: see weak_links()."]
+        return ["Weak links were not computed for a log of this size: see weak_links()."]
     unknown = graph.pairs.clicks is None
-    lines = ["Clicks are unknown; how firmly the factors are linked is a best case."] * unknown
+    lines = ["Clicks are unknown: the standard errors of links are lower bounds."] * unknown
     if weak is None:
         return lines
     names = graph._factor_names().take(weak.side[:MAX_NAMED])
@@ -152,7 +156,7 @@ def _remedy(graph, weak):
 # Weak links ---------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class _Weak:
-    """What is weakly linked: the smaller side of the weakest link, and all outside the core."""
+    """Factors behind weak links: the smaller side of the weakest one, and all outside the core."""
 
     side: np.ndarray
     error: float
@@ -169,7 +173,7 @@ def _is_small(graph):
 
 
 def _weak_part(graph):
-    """What hangs by links that are barely known, or None."""
+    """Factors that are connected to the rest through weak links only, or None."""
     if not (graph.is_connected and _is_small(graph)):
         return None
     a, b, variance, _ = graph._links()
@@ -190,7 +194,7 @@ def _weak_part(graph):
 
 
 def _without(a, b, keep, n_factors):
-    """Components of the factors by the links to keep."""
+    """Component of each factor in the graph of the links to keep."""
     links = coo_array((np.ones(keep.sum()), (a[keep], b[keep])), (n_factors, n_factors))
     return connected_components(links, directed=False)[1]
 

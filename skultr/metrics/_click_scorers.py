@@ -304,7 +304,7 @@ class PerplexityScorer:
             roles,
             reads=("position", "bias", "impressions"),
             need={"position": "to average over positions"},
-            door="PerplexityScorer",
+            caller="PerplexityScorer",
         )
         shown = rows.shown
         probability = _one_per_row(
@@ -379,7 +379,7 @@ def annotated_documents(
         },
         reads=("qid", "relevance", "doc", "impressions", *(["position"] * (logging is None))),
         need=need,
-        door=type(owner).__name__,
+        caller=type(owner).__name__,
     )
     relevance, query = read_rows["relevance"], read_rows.query
     logged, weight = _logged(X, logging, read_rows)

@@ -229,7 +229,7 @@ class IPSScorer:
         reads = set(FIT_ROLES)
         if read_role(X, "position", position) is None:  # rows without propensities need no place
             reads -= {"position"}
-        rows = read(X, y, sample_weight, roles, reads=reads, need=need, door="IPSScorer")
+        rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller="IPSScorer")
         served = _served(rows)
         if not served.clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)

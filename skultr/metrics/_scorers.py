@@ -152,7 +152,7 @@ class RankingScorer:
                 "qid": "to say which query a row belongs to",
                 "relevance": "as the human annotation to compare with",
             },
-            door="RankingScorer",
+            caller="RankingScorer",
         )
         relevance = read_rows["relevance"]
         rows = annotated_rows(relevance)

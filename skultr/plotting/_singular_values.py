@@ -191,7 +191,11 @@ class RankDisplay:
         (line,) = ax.plot(number, shown, color=needed, linewidth=1, zorder=2)
         for part, face, label in (
             (number <= rank, needed, "needed"),
-            (number > rank, "white", "not needed" if self.result.is_telling else "undetermined"),
+            (
+                number > rank,
+                "white",
+                "not needed" if self.result.is_conclusive else "undetermined",
+            ),
         ):
             if part.any():
                 ax.plot(
@@ -279,7 +283,7 @@ def _two_axes(axes):
 def _title(result):
     if result.rank > 1:
         return f"{result.rank} products are needed"
-    return "one product is enough" if result.is_telling else "the log is too small to tell"
+    return "one product is enough" if result.is_conclusive else "the log is too small to tell"
 
 
 def _name_ticks(set_ticks, labels):

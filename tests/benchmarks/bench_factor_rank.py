@@ -81,25 +81,25 @@ def cells(query, doc, grade, click):
 
 def row(rows, world, policy, n_sessions, repeats, **world_params):
     """One line of a table."""
-    ranks, telling, start = [], 0, time.perf_counter()
+    ranks, conclusive, start = [], 0, time.perf_counter()
     for seed in range(repeats):
         log, rate = cells(*draw(world, policy, n_sessions, seed=seed, **world_params))
         result = factor_rank(log, rate, rows=rows, n_resamples=99, random_state=seed)
         ranks.append(result.rank)
-        telling += result.is_telling
+        conclusive += result.is_conclusive
     counts = ", ".join(
         f"{rank}: {n}" for rank, n in zip(*np.unique(ranks, return_counts=True), strict=True)
     )
     extra = " ".join(f"{key}={value}" for key, value in world_params.items())
     print(
         f"{rows or 'groups':<10}{world:<9} {policy:<14}{n_sessions:>8,} {extra:<24} "
-        f"{np.mean(np.array(ranks) > 1):6.3f} {telling / repeats:8.2f}  {{{counts}}}"
+        f"{np.mean(np.array(ranks) > 1):6.3f} {conclusive / repeats:8.2f}  {{{counts}}}"
         f"  {(time.perf_counter() - start) / repeats:.2f} s",
         flush=True,
     )
 
 
-HEADER = "rows      world    policy        sessions                          found  telling  ranks"
+HEADER = "rows      world    policy        sessions                          found   concl.  ranks"
 
 
 def bench_level(repeats):

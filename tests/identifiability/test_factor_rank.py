@@ -76,10 +76,10 @@ def test_the_table_of_tiangong():
     assert (values["p_value"].dropna() <= 0.005).all()
     assert values["floor"].iloc[1:].lt(values["value"].iloc[1:]).all()
     assert result.summary().startswith(
-        "One number a document is NOT enough: the click rates need at least 5 products."
+        "One number per document is NOT enough: the click rates need at least 5 products."
     )
     assert repr(result) == (
-        "FactorRank(rank=5, rows='relevance', n_rows=5, n_factors=10, is_telling=True)"
+        "FactorRank(rank=5, rows='relevance', n_rows=5, n_factors=10, is_conclusive=True)"
     )
 
 
@@ -90,7 +90,7 @@ def test_grades_of_any_policy(matrix, rank):
     log, rate = draw_log(matrix, 60_000, "deterministic")
     result = factor_rank(log, rate, rows="relevance", random_state=0)
     assert result.rank == rank
-    assert result.is_telling
+    assert result.is_conclusive
     assert result.independent == "queries"
 
 
@@ -108,12 +108,12 @@ def test_the_summary_says_when_the_log_is_too_small():
     log, rate = draw_log(PLAIN, 500)
     result = factor_rank(log, rate, random_state=0)
     assert result.rank == 1
-    assert not result.is_telling
+    assert not result.is_conclusive
     assert result.summary().startswith("The log is too small to tell")
     log, rate = draw_log(PLAIN, 20_000, "deterministic")
     result = factor_rank(log, rate, rows="relevance", random_state=0)
     assert result.detectable < 0.1
-    assert result.summary().startswith("One number a document is enough")
+    assert result.summary().startswith("One number per document is enough")
 
 
 # The level ----------------------------------------------------------------------------
@@ -349,7 +349,7 @@ def test_factors_that_were_never_compared():
     log = pd.DataFrame({"qid": np.arange(40_000), "relevance": row, "position": position})
     clicks = rng.random(40_000) < PLAIN[row, position - 1]
     result = factor_rank(log, clicks, rows="relevance", random_state=0)
-    assert (result.rank, result.n_components, result.is_telling) == (1, 2, False)
+    assert (result.rank, result.n_components, result.is_conclusive) == (1, 2, False)
     assert "fall into 2 parts" in result.summary()
 
 

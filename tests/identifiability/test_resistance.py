@@ -8,7 +8,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 
 from skultr._log._components import factor_components
-from skultr._log._pairs import make_pairs
+from skultr._log._pairs import pairs_from_arrays
 from skultr.identifiability import _resistance
 from skultr.identifiability._resistance import effective_resistance, weak_links
 
@@ -32,7 +32,7 @@ def connected_log(seed, n_docs=12, n_factors=8, largest=1000):
         n_rows = n_factors * 4
         rows = rng.integers(n_docs, size=n_rows), rng.integers(n_factors, size=n_rows)
         clicks = np.exp(rng.uniform(0, np.log(largest), n_rows))
-        pairs = make_pairs(rows[0], {"bias": rows[1]}, clicks)
+        pairs = pairs_from_arrays(rows[0], rows[1], clicks)
         if factor_components(pairs.doc, pairs.factor, pairs.n_factors)[0] == 1:
             return pairs.doc, pairs.factor, pairs.impressions
 
@@ -112,8 +112,8 @@ def test_projections_are_close_to_exact(monkeypatch):
     n_rows, half = 6000, 60
     doc, factor = rng.integers(400, size=n_rows), rng.integers(half, size=n_rows)
     other = doc >= 200  # two halves of the log ...
-    pairs = make_pairs(doc, {"bias": factor + half * other}, rng.integers(1, 100, n_rows) + 0.0)
-    # ... that hang together by one document with a click under each of two factors.
+    pairs = pairs_from_arrays(doc, factor + half * other, rng.integers(1, 100, n_rows))
+    # ... that are connected by one document with a click under each of two factors.
     doc = np.append(pairs.doc, [400, 400])
     factor = np.append(pairs.factor, [0, 2 * half - 1])
     conductance = np.append(pairs.impressions, [1.0, 1.0])
@@ -134,7 +134,7 @@ def test_long_chains_beyond_the_exact_are_announced(monkeypatch):
     monkeypatch.setattr(_resistance, "MAX_EXACT", 10)
     monkeypatch.setattr(_resistance, "_MAX_ITER", 5)
     doc, factor = np.repeat(np.arange(99), 2), np.repeat(np.arange(100), 2)[1:-1]
-    with pytest.warns(ConvergenceWarning, match="100 bias factors did not settle within 5 steps"):
+    with pytest.warns(ConvergenceWarning, match="100 bias factors did not converge within 5"):
         weak_links(doc, factor, np.ones(len(doc)), 100, np.random.RandomState(0))
 
 
