@@ -188,9 +188,7 @@ def _read(impressions, click):
     if "impressions" in schema:
         values["_weight"] = columns["impressions"].cast(nw.Float64)
     rows = frame.select(*ids, *(value.alias(name) for name, value in values.items()))
-    known = {}
-    if isinstance(rows, nw.DataFrame):
-        rows, known = code_ids(rows, ids)
+    rows, known = code_ids(rows, ids)
     return _Log(rows, schema, scope_of(frame), repr(click), known)
 
 

@@ -11,7 +11,7 @@ from ._faults import (
     NO_CLICKS,
     NO_ROW_SHOWN,
     NO_ROWS,
-    Expressions,
+    Columns,
     find_faults,
 )
 from ._hashing import hash_columns
@@ -125,7 +125,8 @@ def check_rows(frame, columns, schema, called, more=()):
         Number by which to divide click rates: 1, or the maximum if they are graded relevance.
     """
     faults = [*_faults(columns, schema), *more]
-    wrong = [fault.wrong(Expressions(columns)).fill_null(False) for fault in faults]
+    expressions = Columns(columns, nw.Expr.is_null)
+    wrong = [fault.wrong(expressions).fill_null(False) for fault in faults]
     counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
     rates = "click" in columns and "n_clicks" not in columns
     largest = columns["click"].max() if rates else nw.len()
@@ -232,7 +233,9 @@ def encode_ids(series):
 
 
 def code_ids(frame, names):
-    """A frame in memory with codes in place of some columns, and the ids of these codes."""
+    """A frame with codes in place of some columns, and the ids of these codes, if in memory."""
+    if isinstance(frame, nw.LazyFrame):
+        return frame, {}
     coded = {name: encode_ids(frame[name]) for name in names}
     columns = {name: frame[name].to_numpy() for name in frame.columns if name not in coded}
     columns |= {name: codes for name, (codes, _) in coded.items()}

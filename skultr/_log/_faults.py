@@ -1,8 +1,7 @@
 """Faults of a click log: one table, for logs in memory and in engines.
 
 A fault has one severity and one sentence, whatever reads the log. Predicates use operators only,
-so that they accept both NumPy arrays (:class:`Arrays`) and Narwhals expressions
-(:class:`Expressions`).
+so that they accept NumPy arrays as well as Narwhals expressions (see :class:`Columns`).
 """
 
 from collections.abc import Callable
@@ -23,8 +22,7 @@ __all__ = [
     "NO_ROW_SHOWN",
     "ONE_ROW_PER_POSITION",
     "ONE_USER_PER_SESSION",
-    "Arrays",
-    "Expressions",
+    "Columns",
     "Fault",
     "check",
     "count_of",
@@ -272,32 +270,20 @@ def count_of(n, noun):
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-class Arrays:
-    """Columns of a log in memory, for predicates; numbers are floats."""
-
-    def __init__(self, columns):
-        self._columns = columns
-
-    def __getitem__(self, name):
-        return self._columns[name]
-
-    __getattr__ = __getitem__
-
-    def missing(self, name):
-        """Where a value is missing."""
-        return pd.isna(self._columns[name])
-
-
-class Expressions:
-    """Columns of a frame as Narwhals expressions, for predicates; null stands for NaN.
+class Columns:
+    """Columns of a log, as attributes, for predicates.
 
     Parameters
     ----------
-    columns : dict of str to narwhals.Expr
+    columns : dict of str to ndarray of shape (n_rows,), or to narwhals.Expr
+        Numbers are floats; in expressions null stands for NaN.
+    is_missing : callable
+        From a column to a condition per row: True where a value is missing.
     """
 
-    def __init__(self, columns):
+    def __init__(self, columns, is_missing=pd.isna):
         self._columns = columns
+        self._is_missing = is_missing
 
     def __getitem__(self, name):
         return self._columns[name]
@@ -305,8 +291,8 @@ class Expressions:
     __getattr__ = __getitem__
 
     def missing(self, name):
-        """Where a value is missing."""
-        return self._columns[name].is_null()
+        """True where a value of a column is missing."""
+        return self._is_missing(self._columns[name])
 
 
 def find_faults(names, known=()):
@@ -326,7 +312,7 @@ def check(columns, known=(), called=None):
     called : dict of str to str, default=None
         Names of columns in messages, if these differ from the keys of ``columns``.
     """
-    arrays = Arrays(columns)
+    arrays = Columns(columns)
     for fault in find_faults(columns, known):
         with np.errstate(invalid="ignore"):
             wrong = _wrong(fault, arrays)

@@ -7,6 +7,7 @@ import pandas as pd
 
 from .._log._cells import READS, read_cells
 from .._log._components import factor_components
+from .._log._faults import count_of
 from .._log._reader import take_clicks
 from .._log._roles import is_frame, read_column, read_role
 from .._log._segments import as_array, encode
@@ -111,9 +112,9 @@ def _bias_factors(X, bias):
     unknown = missing & _shown(X)
     if unknown.any():
         raise ValueError(
-            f"The bias columns {list(names)} are missing in {int(unknown.sum())} rows that were "
-            f"shown, first in row {int(unknown.argmax())}; expected a value in each. Give what is "
-            "unknown a value of its own."
+            f"The bias columns {list(names)} are missing in "
+            f"{count_of(int(unknown.sum()), 'shown row')}, first in row {int(unknown.argmax())}; "
+            "expected a value in each. Use a separate value for unknown ones."
         )
     code, parts = np.zeros((~missing).sum(), dtype=np.int64), []
     for values in columns.values():
@@ -286,8 +287,9 @@ def _check_shown_apart(cells):
             "form groups of. If they are seen often, compare each by itself: rows='doc'."
         )
     raise NotIdentifiableError(
-        f"Only {n_informative} documents were shown under more than one bias factor and clicked; "
-        f"expected at least {_LEAST_CLUSTERS}, because documents are compared with themselves. "
+        f"The log has only {count_of(n_informative, 'document')} with clicks and with impressions "
+        f"under more than one bias factor; expected at least {_LEAST_CLUSTERS}, because documents "
+        "are compared with themselves. "
         "Compare named rows instead, such as rows='relevance' if documents are graded, or log "
         "rankings that vary."
     )

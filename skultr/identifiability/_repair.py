@@ -463,8 +463,8 @@ class IdentifiabilityRepair(
         ]
         more = ", ..." if len(factors) > MAX_NAMED else ""
         message = (
-            f"The log of fit lacks {count_of(len(factors), 'bias factor')} of "
-            f"{count_of(n_rows, 'row')}; each is treated as the nearest that it has: "
+            f"X has {count_of(len(factors), 'bias factor')}, in {count_of(n_rows, 'row')}, that "
+            "the log of fit lacks; each is treated as the nearest that it has: "
             f"{', '.join(names)}{more}. Fit on a log that has them, if they matter."
         )
         if not found.all():

@@ -465,7 +465,7 @@ def test_documents_join_on_query_too():
 def test_documents_faults():
     log = LOGS["random"]
     documents = make_documents(log)
-    with pytest.raises(ValueError, match=r"lacks 2 of \d+ docs of the log \(such as 'd0'\)"):
+    with pytest.raises(ValueError, match=r"is missing 2 of \d+ docs of the log \(such as 'd0'\)"):
         aggregate_clicks(log, documents[2:])
     with pytest.raises(ValueError, match=r"has 2 rows that share their doc .*'d0'"):
         aggregate_clicks(log, pd.concat([documents, documents[:1]]))

@@ -71,12 +71,12 @@ FRAMES = {
     "two features of one name": (
         lambda X: pd.concat([X, X[["f0"]]], axis=1),
         ValueError,
-        r"columns of one name: \['f0'\]. Expected one column per name; rename or drop",
+        r"several columns with the same name: \['f0'\]. Expected one column per name; rename",
     ),
     "two roles of one name": (
         lambda X: pd.concat([X, X[["qid"]]], axis=1),
         ValueError,
-        r"columns of one name: \['qid'\]. Expected one column per name",
+        r"several columns with the same name: \['qid'\]. Expected one column per name",
     ),
     **{
         f"unhashable {role}": (

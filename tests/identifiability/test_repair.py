@@ -263,7 +263,7 @@ def test_missing_values(devices):
     with pytest.raises(ValueError, match="'device' is missing in 1 row, such as in"):
         IdentifiabilityRepair(["position", "device"]).fit(broken)
     repair = IdentifiabilityRepair(["position", "device"]).fit(X)
-    with pytest.raises(ValueError, match="'device' is missing in 1 shown rows, first in row 3"):
+    with pytest.raises(ValueError, match="'device' is missing in 1 shown row, first in row 3"):
         repair.transform(broken)
     with pytest.raises(ValueError, match="Input y contains NaN"):
         IdentifiabilityRepair().fit(X, [0, 0, np.nan] * 4)
@@ -309,7 +309,7 @@ def test_unseen_factors_take_the_nearest(devices, kind):
     other.loc[2, "position"] = 8
     other.loc[6, "device"] = "watch"
     with pytest.warns(
-        ClickDataWarning, match=r"2 bias factors in 2 rows .*\(8, 'phone'\) as \(3, 'phone'\)"
+        ClickDataWarning, match=r"2 bias factors, in 2 rows, .*\(8, 'phone'\) as \(3, 'phone'\)"
     ):
         out = to_pandas(repair.transform(CONVERT[kind](other)))["bias"]
     assert out[2] == known[2]
@@ -589,7 +589,7 @@ def test_swaps_that_no_list_can_carry_out_are_named():
     X = pd.concat(
         [X, pd.DataFrame({"qid": [1], "doc": ["b"], "position": [7], "impressions": [100]})]
     )
-    with pytest.warns(ClickDataWarning, match=r"1 of 1 interventions .*'b' from 7 to 1"):
+    with pytest.warns(ClickDataWarning, match=r"1 of 1 intervention cannot .*'b' from 7 to 1"):
         repair = IdentifiabilityRepair(
             strategy="intervene",
             relevance={(0, "a"): 1.0, (1, "b"): 0.1},
