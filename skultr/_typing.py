@@ -24,6 +24,7 @@ __all__ = [
     "Predictor",
     "RandomState",
     "Scope",
+    "Simulated",
     "Table",
 ]
 
@@ -57,3 +58,12 @@ class Estimator(Protocol):
     def fit(self, X: Any, y: Any, /) -> Any: ...
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
     def set_params(self, **params: Any) -> Any: ...
+
+
+class Simulated(Protocol):
+    """A simulated log: its frame and its clicks, as :class:`~skultr.simulation.SimulatedLog`."""
+
+    @property
+    def X(self) -> Any: ...
+    @property
+    def clicks(self) -> Any: ...

@@ -4,15 +4,21 @@ A :class:`ClickLog` does not depend on the kind of frame, on the types of ids, o
 the rows that it was read from.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from .._typing import ArrayLike, Bools, Column, Floats, Ints
 from ..exceptions import python_value
 from ._hashing import hash_columns, mix
-from ._reader import read
+from ._reader import Rows, read
 from ._roles import CHUNK
 from ._segments import TINY, offsets_from_counts, offsets_from_sorted
 
@@ -72,36 +78,36 @@ class ClickLog:
     doc_ids: pd.Index | None
 
     @property
-    def n_rows(self):
+    def n_rows(self) -> int:
         """Number of rows."""
         return len(self.doc)
 
     @property
-    def n_lists(self):
+    def n_lists(self) -> int:
         """Number of lists."""
         return len(self.offsets) - 1
 
     @cached_property
-    def list_(self):
+    def list_(self) -> Ints:
         """Number of the list of each row, shape (n_rows,)."""
         return np.repeat(np.arange(self.n_lists), np.diff(self.offsets))
 
     @property
-    def shown_rows(self):
+    def shown_rows(self) -> slice | Ints:
         """Index of the rows that were shown: a slice (no copy) if all were shown."""
         return slice(None) if self.shown.all() else np.flatnonzero(self.shown)
 
     @cached_property
-    def click_rate(self):
+    def click_rate(self) -> Floats:
         """Clicks over impressions, shape (n_rows,); 0 where nothing was shown."""
         return np.divide(self.clicks, self.weight, out=np.zeros(self.n_rows), where=self.shown)
 
-    def shown_features(self):
+    def shown_features(self) -> NDArray[Any]:
         """Features of the documents that were shown at least once."""
         docs = np.unique(self.doc[self.shown])
         return self.features if len(docs) == len(self.features) else self.features[docs]
 
-    def chunks(self, max_rows=1 << 19):
+    def chunks(self, max_rows: int = 1 << 19) -> Iterator[ClickLog]:
         """Logs of consecutive lists, which are views of at most ``max_rows`` rows or of one list.
 
         Computations by row need little memory beside the log if done chunk by chunk.
@@ -116,11 +122,11 @@ class ClickLog:
             )
             first = end
 
-    def take_rows(self, rows, list_):
+    def take_rows(self, rows: NDArray[Any], list_: Ints) -> ClickLog:
         """The log of ``rows``, an index; a new list begins where ``list_`` changes."""
         return self._columns(rows, offsets_from_sorted(list_))
 
-    def fold(self, users=False, patterns=False):
+    def fold(self, users: bool = False, patterns: bool = False) -> ClickLog:
         """The log with identical lists merged; their clicks and weights are summed.
 
         Lists are identical if they show the same documents under the same positions and bias
@@ -144,7 +150,7 @@ class ClickLog:
             weight=np.bincount(cell, weights=self.weight, minlength=n_cells),
         )
 
-    def tempered(self, exponent):
+    def tempered(self, exponent: float) -> tuple[ClickLog, Floats]:
         """The log with the traffic of each query (its impressions) raised to a power.
 
         Parameters
@@ -170,7 +176,7 @@ class ClickLog:
         log = replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
         return log, factor
 
-    def select_queries(self, keep):
+    def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
         starts = self.query[self.offsets[:-1]]
         return self._take_lists(np.flatnonzero(keep[starts]))
@@ -221,7 +227,13 @@ class ClickLog:
         return replace(self, **columns, offsets=offsets)
 
 
-def make_click_log(X, features, y, sample_weight=None, roles=None):
+def make_click_log(
+    X: Any,
+    features: NDArray[Any],
+    y: Column,
+    sample_weight: ArrayLike | None = None,
+    roles: Mapping[str, Any] | None = None,
+) -> ClickLog:
     """Read a log and sort it into lists.
 
     Parameters
@@ -248,7 +260,7 @@ def make_click_log(X, features, y, sample_weight=None, roles=None):
     return sort_into_lists(read(X, y, sample_weight, roles), features)
 
 
-def sort_into_lists(rows, features):
+def sort_into_lists(rows: Rows, features: NDArray[Any]) -> ClickLog:
     """The :class:`ClickLog` of rows that were checked.
 
     Parameters

@@ -1,13 +1,20 @@
 """Connected components of bias factors, which decide whether a log determines relevance."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
+
+from .._typing import Bools, Ints
 
 __all__ = ["bipartite_components", "comparable_components", "factor_components", "weighted_graph"]
 
 
-def factor_components(doc, factor, n_factors):
+def factor_components(doc: Ints, factor: Ints, n_factors: int) -> tuple[int, Ints]:
     """Component of each bias factor; a document links the factors it was shown under.
 
     Parameters
@@ -27,7 +34,9 @@ def factor_components(doc, factor, n_factors):
     return len(found), labels
 
 
-def bipartite_components(doc, factor, n_docs, n_factors):
+def bipartite_components(
+    doc: Ints, factor: Ints, n_docs: int, n_factors: int
+) -> tuple[Ints, Ints]:
     """Component of each document and of each bias factor in their bipartite graph.
 
     Two factors are connected here exactly if they are connected in the graph that links every two
@@ -46,7 +55,9 @@ def bipartite_components(doc, factor, n_docs, n_factors):
     return labels[:n_docs], labels[n_docs:]
 
 
-def comparable_components(doc, factor, clicked, n_docs, n_factors):
+def comparable_components(
+    doc: Ints, factor: Ints, clicked: Bools, n_docs: int, n_factors: int
+) -> tuple[Ints, Ints]:
     """Component of each document and factor, within which clicks bound all ratios of examinations.
 
     A document with clicks under factor a that was shown under factor b without clicks bounds the
@@ -74,7 +85,7 @@ def comparable_components(doc, factor, clicked, n_docs, n_factors):
     return labels[:n_docs], labels[n_docs:]
 
 
-def weighted_graph(n_nodes, a, b, weight):
+def weighted_graph(n_nodes: int, a: Ints, b: Ints, weight: NDArray[Any]) -> csr_array:
     """Sparse matrix of a weighted graph, for SciPy's spanning trees and shortest paths.
 
     Node numbers have 32 bits, because SciPy before 1.17 accepts no others there.

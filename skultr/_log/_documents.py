@@ -1,14 +1,22 @@
 """Which document of the training log a row to predict refers to."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from .._typing import Bools, Column, Ints, Table
 from ..exceptions import python_value
 from ._faults import check
 from ._hashing import equal_rows, match_rows
 from ._roles import read_role
+
+if TYPE_CHECKING:
+    from ._clicklog import ClickLog
 
 __all__ = ["KnownDocuments"]
 
@@ -29,21 +37,28 @@ class KnownDocuments:
     features: np.ndarray
 
     @classmethod
-    def of_log(cls, log, known):
+    def of_log(cls, log: ClickLog, known: Bools) -> KnownDocuments:
         """The documents of a log for which ``known``, a bool array by document code, is True."""
         if known.all():
             return cls(log.doc_ids, log.features)
         return cls(None if log.doc_ids is None else log.doc_ids[known], log.features[known])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.features)
 
     @property
-    def index(self):
+    def index(self) -> pd.Index:
         """Index of a table with one row per document."""
         return pd.RangeIndex(len(self)) if self.ids is None else self.ids
 
-    def places(self, X, features=None, *, qid=None, doc=None):
+    def places(
+        self,
+        X: Table,
+        features: NDArray[Any] | None = None,
+        *,
+        qid: Column | None = None,
+        doc: Column | None = None,
+    ) -> tuple[Ints | None, Any]:
         """Place of the document of each row, -1 where it is not known.
 
         Parameters

@@ -1,9 +1,16 @@
 """Logs in the engine that holds them: faults, codes of ids, hashes of rows, and collection."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from .._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._faults import (
     GRADES,
@@ -12,6 +19,7 @@ from ._faults import (
     NO_ROW_SHOWN,
     NO_ROWS,
     Columns,
+    Fault,
     find_faults,
 )
 from ._hashing import hash_columns
@@ -34,7 +42,7 @@ __all__ = [
 _HASH_BITS = 44
 
 
-def collect(frame):
+def collect(frame: Any) -> nw.DataFrame[Any]:
     """The frame in memory; Polars streams, which needs less memory and no more time."""
     if not isinstance(frame, nw.LazyFrame):
         return frame
@@ -43,7 +51,7 @@ def collect(frame):
     )
 
 
-def scope_of(frame):
+def scope_of(frame: Any) -> str:
     """Scope of the ids of documents: "query" or "global"; see :func:`read_scope`."""
     if "doc_scope" not in frame.collect_schema():
         return "query"
@@ -52,7 +60,7 @@ def scope_of(frame):
 
 
 # Faults -------------------------------------------------------------------------------
-def check_numbers(schema, names):
+def check_numbers(schema: nw.Schema, names: Iterable[str]) -> None:
     """Refuse columns of text that must hold numbers."""
     for name in names:
         dtype = schema.get(name)
@@ -63,7 +71,14 @@ def check_numbers(schema, names):
             )
 
 
-def fault_columns(schema, reads, click=None, sample_weight=None, *, rates=False):
+def fault_columns(
+    schema: nw.Schema,
+    reads: Iterable[str],
+    click: nw.Expr | None = None,
+    sample_weight: nw.Expr | None = None,
+    *,
+    rates: bool = False,
+) -> dict[str, nw.Expr]:
     """Columns that the predicates of faults read, as expressions.
 
     Parameters
@@ -105,7 +120,13 @@ def _column(name, dtype):
     return column.fill_nan(None) if dtype.is_float() else column
 
 
-def check_rows(frame, columns, schema, called, more=()):
+def check_rows(
+    frame: Any,
+    columns: dict[str, nw.Expr],
+    schema: nw.Schema,
+    called: Mapping[str, str],
+    more: Iterable[Fault] = (),
+) -> float:
     """Report the faults of a log: raise the first error, warn of suspicious rows.
 
     Parameters
@@ -165,7 +186,9 @@ def _may_be_negative(dtype):
     return dtype.is_signed_integer() or dtype.is_float()
 
 
-def check_counts(weight, clicks, called=None):
+def check_counts(
+    weight: NDArray[Any], clicks: NDArray[Any] | None, called: str | None = None
+) -> None:
     """Report a log without shown rows or clicks, and rates where numbers of clicks are expected.
 
     Parameters
@@ -202,7 +225,7 @@ def _warn_about_rates(weight, clicks, called):
 
 
 # Ids ----------------------------------------------------------------------------------
-def encode_ids(series):
+def encode_ids(series: nw.Series[Any]) -> tuple[Ints, nw.Series[Any]]:
     """Codes of ids, without a Python object per text.
 
     Parameters
@@ -232,7 +255,7 @@ def encode_ids(series):
     return codes, nw.from_native(ids, series_only=True)
 
 
-def code_ids(frame, names):
+def code_ids(frame: Any, names: list[str]) -> tuple[Any, dict[str, nw.Series[Any]]]:
     """A frame with codes in place of some columns, and the ids of these codes, if in memory."""
     if isinstance(frame, nw.LazyFrame):
         return frame, {}
@@ -285,7 +308,7 @@ def _renumber(codes, order):
 
 
 # Hashes of rows -----------------------------------------------------------------------
-def with_hashes(frame, names):
+def with_hashes(frame: Any, names: list[str]) -> Any:
     """A frame with two hashes of some of its columns, ``_hash0`` and ``_hash1``.
 
     Each engine has its own hash function, which is the same throughout a run. A hash has 44 bits,

@@ -1,5 +1,7 @@
 """What every ``fit`` has in common: it deletes earlier results, and informs callbacks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps

@@ -1,13 +1,22 @@
 """Bias factors of a log: codes, tables, and whether documents connect them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from .._typing import Column, Ints
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._components import factor_components
 from ._faults import count_of
 from ._reader import read
 from ._roles import read_role
+
+if TYPE_CHECKING:
+    from ._clicklog import ClickLog
 
 __all__ = [
     "bias_values",
@@ -19,7 +28,7 @@ __all__ = [
 ]
 
 
-def warn_unless_identifiable(log, network):
+def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
     """Warn if the documents of a log do not connect its bias factors.
 
     Parameters
@@ -50,7 +59,9 @@ def warn_unless_identifiable(log, network):
     )
 
 
-def factor_codes(known, X, bias, position):
+def factor_codes(
+    known: NDArray[Any], X: Any, bias: Column | None, position: Column | None
+) -> Ints:
     """Code of the bias factor of each row, -1 where it was not shown.
 
     Parameters
@@ -73,7 +84,9 @@ def factor_codes(known, X, bias, position):
     return known_factor_codes(known, bias_values(X, bias, position))
 
 
-def bias_values(X, bias=None, position=None):
+def bias_values(
+    X: Any, bias: Column | None = None, position: Column | None = None
+) -> NDArray[Any]:
     """Bias factor of each row, NaN where it is not shown; an error if X has no bias factors."""
     roles = {"bias": bias, "position": position}
     if all(read_role(X, role, value) is None for role, value in roles.items()):
@@ -86,7 +99,7 @@ def bias_values(X, bias=None, position=None):
     return np.where(rows.position > 0, values, np.nan)
 
 
-def known_factor_codes(known, values):
+def known_factor_codes(known: NDArray[Any], values: NDArray[Any]) -> Ints:
     """Code of each value in an index of bias factors, -1 for NaN; an error for unknown values."""
     codes = pd.Index(known).get_indexer(values)
     unknown = (codes < 0) & ~np.isnan(values)
@@ -100,7 +113,7 @@ def known_factor_codes(known, values):
     return codes
 
 
-def lists_per_unit(log, mass):
+def lists_per_unit(log: ClickLog, mass: NDArray[Any]) -> float:
     """Number of lists with positive ``mass``, divided by the total mass; multiplies a loss.
 
     ``mass`` has one number per row. With this scale the loss of a mean list is of order one,
@@ -112,7 +125,9 @@ def lists_per_unit(log, mass):
     return float(n_lists / total) if total > 0 else 1.0
 
 
-def examination_table(log, examination, standard_error=None):
+def examination_table(
+    log: ClickLog, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
+) -> pd.DataFrame:
     """Examination by bias factor, relative to the first known one, with impressions and clicks.
 
     Parameters

@@ -4,11 +4,15 @@ A fault has one severity and one sentence, whatever reads the log. Predicates us
 so that they accept NumPy arrays as well as Narwhals expressions (see :class:`Columns`).
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 
@@ -62,7 +66,9 @@ class Fault:
     sentence: str
     wrong: Callable
 
-    def message(self, n_rows, value, where, column=None):
+    def message(
+        self, n_rows: int, value: Any, where: str | None, column: str | None = None
+    ) -> str:
         """The sentence for ``n_rows`` rows that have the fault."""
         value = python_value(value)
         if isinstance(value, float) and abs(value) < _LARGEST_CODE and value % 1 == 0:
@@ -75,7 +81,9 @@ class Fault:
             column=column or next(iter(self.reads), None),
         )
 
-    def report(self, n_rows, value, where, column=None):
+    def report(
+        self, n_rows: int, value: Any, where: str | None, column: str | None = None
+    ) -> None:
         """Raise the error, or warn at the line of the user's code."""
         message = self.message(n_rows, value, where, column)
         if issubclass(self.severity, Warning):
@@ -265,7 +273,7 @@ ACTION_PROBABILITIES = Fault(
 )
 
 
-def count_of(n, noun):
+def count_of(n: int, noun: str) -> str:
     """A number with its noun: "1 row", "3 rows"."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
@@ -281,27 +289,33 @@ class Columns:
         From a column to a condition per row: True where a value is missing.
     """
 
-    def __init__(self, columns, is_missing=pd.isna):
+    def __init__(
+        self, columns: Mapping[str, Any], is_missing: Callable[[Any], Any] = pd.isna
+    ) -> None:
         self._columns = columns
         self._is_missing = is_missing
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Any:
         return self._columns[name]
 
     __getattr__ = __getitem__
 
-    def missing(self, name):
+    def missing(self, name: str) -> Any:
         """True where a value of a column is missing."""
         return self._is_missing(self._columns[name])
 
 
-def find_faults(names, known=()):
+def find_faults(names: Iterable[str], known: Iterable[str] = ()) -> list[Fault]:
     """Faults whose columns are all among ``names``, and not all among ``known``."""
     names, known = set(names), set(known)
     return [f for f in FAULTS if names.issuperset(f.reads) and not known.issuperset(f.reads)]
 
 
-def check(columns, known=(), called=None):
+def check(
+    columns: Mapping[str, NDArray[Any]],
+    known: Iterable[str] = (),
+    called: Mapping[str, str] | None = None,
+) -> None:
     """Report the faults of columns in memory: raise the first error, warn of suspicious rows.
 
     Parameters

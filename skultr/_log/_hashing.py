@@ -1,11 +1,19 @@
 """Hashes of arrays by the 64-bit finaliser of SplitMix (Steele, Lea & Flood 2014), equal rows."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
+
+from .._typing import Ints
 
 __all__ = ["equal_rows", "hash_columns", "match_rows", "mix"]
 
 
-def equal_rows(features):
+def equal_rows(features: NDArray[Any]) -> tuple[Ints, Ints]:
     """Code of each row (equal rows have equal codes), and the first row of each code.
 
     The order of the codes depends on the values alone.
@@ -25,7 +33,7 @@ def equal_rows(features):
     return codes, order[new]
 
 
-def match_rows(known, rows):
+def match_rows(known: NDArray[Any], rows: NDArray[Any]) -> tuple[Ints, Ints]:
     """Place of the first row of ``known`` that equals each of ``rows``, -1 if there is none.
 
     Returns
@@ -42,7 +50,7 @@ def match_rows(known, rows):
     return place[of_rows], np.bincount(of_known, minlength=n_codes)[of_rows]
 
 
-def mix(value):
+def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix's finaliser of an array of uint64: every input bit affects every output bit."""
     value = value + np.uint64(0x9E3779B97F4A7C15)
     value ^= value >> np.uint64(30)
@@ -53,7 +61,7 @@ def mix(value):
     return value
 
 
-def hash_columns(columns):
+def hash_columns(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
     """One uint64 per row from integer columns of equal length; the order of columns matters."""
     value = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:

@@ -1,9 +1,14 @@
 """Result pages of rows to predict: the shown rows, list by list."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from .._typing import Bools, Ints, Table
 from ._reader import read
 from ._segments import offsets_from_sorted, rectangles
 
@@ -29,13 +34,13 @@ class ServedLists:
     bias: np.ndarray
     offsets: np.ndarray
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[Ints, Bools]]:
         """Rectangles (place, inside), lists by ranks: index of ``rows``, True for real rows."""
         for _, place in rectangles(self.offsets):
             yield place, place >= 0
 
 
-def read_lists(X, roles):
+def read_lists(X: Table, roles: Mapping[str, Any]) -> ServedLists:
     """The result pages of rows to predict, from the columns of X and keywords.
 
     Parameters

@@ -4,14 +4,20 @@ Whether a log identifies relevance depends on these pairs alone. Only they are c
 engine: a log of hundreds of millions of impressions has a few million of them.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from .._typing import ArrayLike, Column, Ints
 from ._engine import (
     check_counts,
     check_numbers,
@@ -60,22 +66,22 @@ class Pairs:
     doc_rows: np.ndarray | None = None
 
     @property
-    def n_pairs(self):
+    def n_pairs(self) -> int:
         """Number of distinct pairs."""
         return len(self.doc)
 
     @property
-    def n_factors(self):
+    def n_factors(self) -> int:
         """Number of bias factors that were shown."""
         return len(self.factors)
 
     @property
-    def n_documents(self):
+    def n_documents(self) -> int:
         """Number of documents that were shown."""
         return int(self.doc[-1]) + 1
 
     @cached_property
-    def doc_ids(self):
+    def doc_ids(self) -> pd.Index | None:
         """Index of the documents: of (qid, doc), or of doc if ids are global; None without ids.
 
         Computed at first access, because millions of ids of text take long.
@@ -88,7 +94,7 @@ class Pairs:
             return levels["doc"].take(codes[0])
         return pd.MultiIndex(list(levels.values()), codes, names=list(levels))
 
-    def name_documents(self, documents):
+    def name_documents(self, documents: Ints) -> pd.DataFrame:
         """Table of some documents: ``qid`` and ``doc``, or the first ``row`` with their features.
 
         Parameters
@@ -111,7 +117,14 @@ def _index(ids, name):
     return pd.Index(values, name=name, tupleize_cols=False)
 
 
-def read_pairs(X, *, bias=None, click="click", sample_weight=None, called="click"):
+def read_pairs(
+    X: Any,
+    *,
+    bias: str | list[str] | tuple[str, ...] | None = None,
+    click: str | ArrayLike | None = "click",
+    sample_weight: NDArray[Any] | None = None,
+    called: str = "click",
+) -> Pairs:
     """Distinct (document, bias factor) pairs of a log, with their impressions and clicks.
 
     Rows without a position (if X has this column) or with 0 impressions are candidates that were
@@ -198,7 +211,9 @@ def read_pairs(X, *, bias=None, click="click", sample_weight=None, called="click
     return replace(pairs, names=None, doc_rows=doc_rows[shown])
 
 
-def pairs_from_arrays(doc, bias, impressions=None, clicks=None):
+def pairs_from_arrays(
+    doc: Column, bias: Any, impressions: ArrayLike | None = None, clicks: ArrayLike | None = None
+) -> Pairs:
     """Distinct pairs with their counts, from the arrays of :class:`IdentifiabilityGraph`."""
     doc, bias = as_array(doc), _bias_arrays(bias)
     weight = None if impressions is None else _floats("impressions", impressions, len(doc))
@@ -349,7 +364,7 @@ def _with_arrays(frame, columns, click, sample_weight):
     return table.with_columns(*new) if new else table, doc_rows
 
 
-def read_documents(frame, not_features):
+def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]:
     """Codes of equal feature rows, and the first row of each code."""
     features = without_columns(frame, {*ROLES, *not_features})
     if not features.columns:

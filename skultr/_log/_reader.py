@@ -4,16 +4,21 @@ Rows keep the order of X. Other forms of a log are made from them: codes of list
 here; a :class:`~skultr._log._clicklog.ClickLog`, cells and result pages in the files beside this.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.stats import spearmanr
 from sklearn.utils.validation import column_or_1d
 
 from .._sklearn import check_sample_weight
+from .._typing import ArrayLike, Bools, Column, Floats, Ints
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
 from ._faults import count_of
@@ -66,7 +71,16 @@ _LOOKS_LIKE = {
 }
 
 
-def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=None, caller=None):
+def read(
+    X: Any,
+    y: Column | None = None,
+    sample_weight: ArrayLike | None = None,
+    roles: Mapping[str, Any] | None = None,
+    *,
+    reads: Iterable[str] = FIT_ROLES,
+    need: Mapping[str, str] | None = None,
+    caller: str | None = None,
+) -> Rows:
     """Checked rows of a log; every fault of the table of faults is reported.
 
     Parameters
@@ -113,7 +127,7 @@ def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=Non
     return rows
 
 
-def take_clicks(X, y, caller):
+def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Floats, str | None]:
     """X and its clicks as numbers; if ``y`` names a column, X without this column.
 
     Returns
@@ -135,7 +149,7 @@ def take_clicks(X, y, caller):
     return X, as_clicks(X, y), None
 
 
-def warn_about_names(X, names, roles):
+def warn_about_names(X: Any, names: Iterable[Any], roles: Mapping[str, Any]) -> None:
     """Warn of features whose names resemble a role that X lacks, or the clicks.
 
     To be called before the log is read, where a missing role may be an error.
@@ -174,17 +188,17 @@ class Rows:
     click = None
     sample_weight = None
 
-    def __init__(self, X, n_rows, values, scope):
+    def __init__(self, X: Any, n_rows: int, values: dict[str, NDArray[Any]], scope: str) -> None:
         self._X = X
         self.n_rows = n_rows
         self._values = values
         self._scope = scope
 
-    def __getitem__(self, role):
+    def __getitem__(self, role: str) -> NDArray[Any] | None:
         """Values of a role as given, None if it is absent."""
         return self._values.get(role)
 
-    def replace(self, role, values):
+    def replace(self, role: str, values: NDArray[Any]) -> Rows:
         """The rows with other values of one role."""
         rows = Rows(self._X, self.n_rows, {**self._values, role: values}, self._scope)
         rows.__dict__.update(
@@ -195,7 +209,7 @@ class Rows:
         return rows
 
     # Checks -------------------------------------------------------------------------------
-    def check(self, reads):
+    def check(self, reads: Iterable[str]) -> None:
         """Report all faults of the columns that were read."""
         raw = dict(self._values)
         if self.click is not None:
@@ -260,7 +274,7 @@ class Rows:
 
     # What was served ----------------------------------------------------------------------
     @cached_property
-    def position(self):
+    def position(self) -> Ints:
         position, bias = self._values.get("position"), self._values.get("bias")
         if position is not None:
             return np.where(np.isnan(position), 0, position).astype(np.int64)
@@ -270,30 +284,30 @@ class Rows:
         return np.where(shown, place, 0)
 
     @property
-    def has_places(self):
+    def has_places(self) -> bool:
         """True if the log has positions or bias factors."""
         return "position" in self._values or "bias" in self._values
 
     @cached_property
-    def impressions(self):
+    def impressions(self) -> Floats:
         """Impressions of each row, 1 by default."""
         return self._values.get("impressions", np.ones(self.n_rows))
 
     @cached_property
-    def weight(self):
+    def weight(self) -> Floats:
         weight = self.impressions
         return weight if self.sample_weight is None else weight * self.sample_weight
 
     @cached_property
-    def shown(self):
+    def shown(self) -> Bools:
         return (self.position > 0) & (self.weight > 0)
 
     @cached_property
-    def served(self):
+    def served(self) -> Bools:
         return (self.position > 0) & (self.impressions > 0)
 
     @cached_property
-    def rate(self):
+    def rate(self) -> Floats:
         largest = self.click.max(initial=0.0)
         if largest > 1:
             _faults.GRADES.report(0, float(largest), None, "y")
@@ -308,17 +322,17 @@ class Rows:
         return _encode("qid", self._values["qid"])
 
     @property
-    def query(self):
+    def query(self) -> Ints:
         """Code of the query of each row."""
         return self._queries[0]
 
     @property
-    def query_ids(self):
+    def query_ids(self) -> NDArray[Any]:
         """Ids that the codes of queries stand for."""
         return self._queries[1]
 
     @cached_property
-    def list_(self):
+    def list_(self) -> Ints:
         """Code of the (query, session) of each row, in the order of the queries."""
         if "session" not in self._values:
             return self.query
@@ -326,7 +340,7 @@ class Rows:
         return encode(self.query * len(ids) + code)[0]
 
     @cached_property
-    def bias(self):
+    def bias(self) -> tuple[Ints, NDArray[Any]]:
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
         values = self._values.get("bias", self.position)[self.shown]
         shown_codes, factors = encode(values.astype(np.int64, copy=False))
@@ -335,13 +349,15 @@ class Rows:
         return codes, factors
 
     @cached_property
-    def user(self):
+    def user(self) -> tuple[Ints, NDArray[Any]]:
         """Code of the user of each row, and the ids of the users."""
         if "user" not in self._values:
             return np.zeros(self.n_rows, dtype=np.intp), np.zeros(1, dtype=int)
         return _encode("user", self._values["user"])
 
-    def documents(self, features=None, rows=slice(None)):
+    def documents(
+        self, features: NDArray[Any] | None = None, rows: Any = slice(None)
+    ) -> Documents:
         """The document of each row: the pair (query, id), or equal features without ids.
 
         Parameters
@@ -369,7 +385,7 @@ class Rows:
         index = pd.MultiIndex([queries, ids], [query, doc], names=["qid", "doc"])
         return Documents(code, first_rows(code, len(pairs)), index)
 
-    def warn_about_features(self, features, names):
+    def warn_about_features(self, features: NDArray[Any], names: Sequence[Any]) -> None:
         """Warn of features that are the clicks.
 
         Parameters
@@ -423,7 +439,7 @@ def _encode(role, values):
         ) from error
 
 
-def first_rows(code, n_codes):
+def first_rows(code: Ints, n_codes: int) -> Ints:
     """The first row of each code."""
     first = np.empty(n_codes, dtype=np.intp)
     first[code[::-1]] = np.arange(len(code))[::-1]
@@ -437,7 +453,7 @@ def _features_of(X):
     return np.asarray(features, dtype=np.float32)
 
 
-def as_clicks(X, y):
+def as_clicks(X: Any, y: Column) -> Floats:
     """The clicks as numbers, one per row of X."""
     n_rows = count_rows(X)
     y = as_array(y)
@@ -471,7 +487,7 @@ def _refuse_without(role, purpose, caller):
     )
 
 
-def warn_without_queries():
+def warn_without_queries() -> None:
     warn_user(
         "X has no column 'qid' and no qid was passed: all rows are taken as one query. Rename "
         "your query column to 'qid', or pass qid=.",

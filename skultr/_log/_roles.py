@@ -1,11 +1,16 @@
 """Roles and features of X: which column of a frame (or keyword) is what, and its values."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from decimal import Decimal
 from numbers import Real
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 
 from ._segments import as_array
@@ -29,7 +34,7 @@ __all__ = [
 ]
 
 
-def read_column(X, name):
+def read_column(X: Any, name: str) -> NDArray[Any]:
     """A column of a frame by name, as an array."""
     columns = list(nw.from_native(X, eager_only=True).columns) if is_frame(X) else []
     if name not in columns:
@@ -65,7 +70,7 @@ _NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "relevance")
 CHUNK = 65_536
 
 
-def is_frame(X):
+def is_frame(X: Any) -> bool:
     """True if X is a data frame (pandas, Polars, PyArrow, ...); a lazy frame is an error."""
     if nw.dependencies.is_into_dataframe(X):
         if isinstance(getattr(X, "columns", None), pd.MultiIndex):
@@ -89,17 +94,17 @@ def is_frame(X):
     return False
 
 
-def role_columns(X):
+def role_columns(X: Any) -> list[str]:
     """Names of the role columns of a frame, in the frame's order."""
     return [name for name in _columns(X) if name in ROLES]
 
 
-def feature_columns(X):
+def feature_columns(X: Any) -> list[str]:
     """Names of the columns of a frame without a role, in the frame's order."""
     return [name for name in _columns(X) if name not in ROLES]
 
 
-def read_role(X, role, value=None):
+def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
     """Values of a role: the keyword ``value`` if given, else the column of a frame.
 
     Parameters
@@ -131,7 +136,7 @@ def read_role(X, role, value=None):
     return _numeric_role(role, value) if role in _NUMERIC_ROLES else value
 
 
-def read_scope(X, value=None):
+def read_scope(X: Any, value: Any = None) -> str:
     """Scope of the ids of documents: "query" if they are unique within a query only, or "global".
 
     Parameters
@@ -158,7 +163,7 @@ def read_scope(X, value=None):
     return found.pop()
 
 
-def check_container(X):
+def check_container(X: Any) -> None:
     """Refuse an X whose column names or masks would be ignored: dicts and masked arrays."""
     if sparse.issparse(X):  # some of which are dicts
         return
@@ -174,14 +179,14 @@ def check_container(X):
         )
 
 
-def count_rows(X):
+def count_rows(X: Any) -> int:
     """Number of rows of a frame, an array, a list or a sparse matrix, which has no length."""
     if not (hasattr(X, "shape") or hasattr(X, "__len__")):
         X = np.asarray(X)
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
-def read_features(X):
+def read_features(X: Any) -> Any:
     """The features of X, for scikit-learn's ``validate_data``.
 
     Parameters
@@ -215,7 +220,7 @@ def read_features(X):
     return pd.DataFrame(values, columns=names, copy=False)
 
 
-def with_column(X, name, values):
+def with_column(X: Any, name: str, values: NDArray[Any]) -> Any:
     """A frame with a column added or replaced; ``bias`` as integers."""
     missing = np.isnan(values)
     whole = name == "bias"
@@ -230,12 +235,12 @@ def with_column(X, name, values):
     return frame.with_columns(column).to_native()
 
 
-def without_column(X, name):
+def without_column(X: Any, name: str) -> Any:
     """A frame of any kind without one of its columns."""
     return without_columns(nw.from_native(X, eager_only=True), {name}).to_native()
 
 
-def without_columns(frame, names):
+def without_columns(frame: Any, names: Iterable[Any]) -> Any:
     """A frame of Narwhals without some of its columns.
 
     Columns are selected by number, because names of pandas columns need not be strings.

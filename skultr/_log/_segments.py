@@ -9,8 +9,16 @@ Conventions, decided here once:
 - An empty segment has no rank.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+
+from .._typing import Ints
 
 __all__ = [
     "TINY",
@@ -29,7 +37,7 @@ __all__ = [
 TINY = 1e-300
 
 
-def as_array(values):
+def as_array(values: Any) -> NDArray[Any]:
     """An array of one value per row; a plain list keeps its values as they are.
 
     NumPy would turn ``[1, "1"]`` into two equal strings, and tuples into columns. Masked values
@@ -44,7 +52,7 @@ def as_array(values):
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
-def encode(ids):
+def encode(ids: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
     """Codes of ids, in the sorted order of the ids.
 
     Sorted order (not order of appearance) makes all that is computed from the codes independent
@@ -83,7 +91,7 @@ def _encode_narrow(ids, low, high):
     return code[offset], np.flatnonzero(used).astype(ids.dtype) + low
 
 
-def sorting_order(ids):
+def sorting_order(ids: Any) -> Ints:
     """The order that sorts distinct ids; ids of mixed types by type name, then by text."""
     if ids.dtype != object:
         return np.argsort(ids, kind="stable")
@@ -97,14 +105,14 @@ def sorting_order(ids):
     return np.array(order, dtype=np.intp)
 
 
-def offsets_from_counts(counts):
+def offsets_from_counts(counts: NDArray[Any]) -> Ints:
     """Offsets of segments of the given lengths, shape (n_segments + 1,)."""
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
 
 
-def offsets_from_sorted(codes):
+def offsets_from_sorted(codes: NDArray[Any]) -> Ints:
     """Offsets of the runs of equal values in an array whose equal values are adjacent."""
     codes = np.asarray(codes)
     if not len(codes):
@@ -113,7 +121,7 @@ def offsets_from_sorted(codes):
     return np.concatenate(([0], starts, [len(codes)])).astype(np.int64)
 
 
-def sort_in_segment(codes, scores):
+def sort_in_segment(codes: NDArray[Any], scores: NDArray[Any]) -> Ints:
     """Row order that sorts by segment, then by falling score; ties keep the order of the rows.
 
     Parameters
@@ -129,7 +137,7 @@ def sort_in_segment(codes, scores):
     return np.lexsort((-np.asarray(scores), codes))
 
 
-def rank_in_segment(codes, scores):
+def rank_in_segment(codes: NDArray[Any], scores: NDArray[Any]) -> Ints:
     """Rank (from 1) of each row in its segment by falling score; ties by row order."""
     order = sort_in_segment(codes, scores)
     offsets = offsets_from_sorted(np.asarray(codes)[order])
@@ -138,7 +146,7 @@ def rank_in_segment(codes, scores):
     return ranks
 
 
-def pad(offsets, width=None):
+def pad(offsets: Ints, width: int | None = None) -> Ints:
     """Row numbers of each segment as a rectangle, -1 where a segment is shorter.
 
     Parameters
@@ -157,7 +165,7 @@ def pad(offsets, width=None):
     return np.where(column < lengths[:, None], offsets[:-1, None] + column, -1)
 
 
-def rectangles(offsets, max_cells=1 << 19):
+def rectangles(offsets: Ints, max_cells: int = 1 << 19) -> Iterator[tuple[Ints, Ints]]:
     """Segments by similar length, as rectangles of row numbers: dense work in bounded memory.
 
     Parameters

@@ -1,12 +1,17 @@
 """Bias factors as vectors, whose distance measures similarity, and as codes of rows."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from .._log._roles import ROLES
+from .._typing import Floats, Ints
 from ..exceptions import python_value
 
 __all__ = [
@@ -37,12 +42,12 @@ class FactorVectors:
         Multiplies the position where it is one of several features.
     """
 
-    def __init__(self, factors, bias_features, position_weight):
+    def __init__(self, factors: pd.DataFrame, bias_features: Any, position_weight: float) -> None:
         self.factors = factors
         self.bias_features = bias_features
         self.position_weight = position_weight
 
-    def of(self, factors, rows=None):
+    def of(self, factors: pd.DataFrame, rows: tuple[Any, Ints] | None = None) -> Floats:
         """Vector of each factor, NaN where the features of a factor are unknown.
 
         Parameters
@@ -70,7 +75,7 @@ class FactorVectors:
             vectors = np.column_stack([vectors, position])
         return vectors
 
-    def known(self, rows):
+    def known(self, rows: tuple[Any, Ints] | None) -> Floats:
         """Vector of each factor of the log; an error if one is missing or not finite."""
         if rows is not None:
             self._check_columns(rows[0])
@@ -117,13 +122,13 @@ class FactorVectors:
         return np.hstack(parts)
 
 
-def factor_label(factors, code):
+def factor_label(factors: pd.DataFrame, code: int) -> Any:
     """Name of a factor: its value, or the tuple of its values in several columns."""
     values = tuple(plain(factors[name].iloc[code]) for name in factors)
     return values[0] if len(values) == 1 else values
 
 
-def factor_labels(factors, codes):
+def factor_labels(factors: pd.DataFrame, codes: Ints) -> NDArray[Any]:
     """Name of each factor: an array of values, or of tuples of values."""
     if factors.shape[1] == 1:
         return factors.iloc[codes, 0].to_numpy()
@@ -132,12 +137,12 @@ def factor_labels(factors, codes):
     return labels
 
 
-def column_values(X, name):
+def column_values(X: Any, name: str) -> NDArray[Any]:
     """A column of a frame as an array."""
     return nw.from_native(X, eager_only=True)[name].to_numpy()
 
 
-def factor_codes(factors, values):
+def factor_codes(factors: pd.DataFrame, values: Mapping[str, NDArray[Any]]) -> Ints:
     """Code of the factor of each row, -1 where the row has none of these factors.
 
     Parameters
@@ -260,7 +265,7 @@ def _numbers(factors, name):
         ) from error
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """A value as messages show it: whole floats (positions, if some are missing) as integers."""
     value = python_value(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,5 +1,7 @@
 """Documents whose removal disconnects the identifiability graph, and its number of edges."""
 
+from __future__ import annotations
+
 from itertools import pairwise
 
 import numpy as np
@@ -7,6 +9,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from .._log._hashing import mix
+from .._typing import Bools, Ints
 
 __all__ = ["articulation_documents", "documents_with_other_factors", "n_clique_edges"]
 
@@ -14,7 +17,7 @@ __all__ = ["articulation_documents", "documents_with_other_factors", "n_clique_e
 _BLOCK = 1 << 24
 
 
-def articulation_documents(doc, factor, factor_labels):
+def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tuple[Ints, Ints]:
     """Documents whose removal splits a component of factors, and into how many parts.
 
     Tarjan and Vishkin's reduction [1]_: biconnected components are the components of an auxiliary
@@ -156,7 +159,7 @@ def _interval_reduce(reduce, values, end):
     return result
 
 
-def documents_with_other_factors(doc, factor):
+def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, Ints, Bools]:
     """One document for each distinct set of two or more factors, renumbered.
 
     Parameters
@@ -193,7 +196,7 @@ def documents_with_other_factors(doc, factor):
     return doc[start[row]], new_doc, factor[pairs], ~alone[at]
 
 
-def n_clique_edges(doc, factor, factor_labels):
+def n_clique_edges(doc: Ints, factor: Ints, factor_labels: Ints) -> int:
     """Number of pairs of factors that share a document: edges of the graph of cliques.
 
     The graph is never held in memory: its rows are computed block by block.

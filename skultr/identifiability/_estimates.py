@@ -1,8 +1,14 @@
 """Estimates that repairs are planned and judged by: relevance, examination and its slope."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
+from .._log._pairs import Pairs
 from .._models._tabular import fit_tabular
+from .._typing import Floats, Ints
 from ._bias_features import factor_label
 from ._plans import neighbour_inside
 
@@ -19,7 +25,9 @@ _PRIOR = 10.0
 _MAX_SLOPES = 2_000
 
 
-def swap_estimates(pairs, merged, relevance, examination, *, required=True):
+def swap_estimates(
+    pairs: Pairs, merged: Any, relevance: Any, examination: Any, *, required: bool = True
+) -> tuple[Floats, Floats]:
     """Relevance of each document and examination of each factor, both in [0.001, 1].
 
     Parameters
@@ -50,7 +58,7 @@ def swap_estimates(pairs, merged, relevance, examination, *, required=True):
     return np.clip(relevance, _SMALLEST, 1.0), np.clip(examination, _SMALLEST, 1.0)
 
 
-def merge_errors(graph, vectors, a, b, cost):
+def merge_errors(graph: Any, vectors: Floats, a: Ints, b: Ints, cost: Floats) -> Floats:
     """Estimated difference of the log examinations of each merged pair; NaN where unknown.
 
     The estimate for factors a and b at distance d is

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,14 +11,11 @@ from sklearn.utils import check_random_state
 
 from .._log._components import bipartite_components, factor_components
 from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
-from .._typing import AnyFrame, ArrayLike, Column, Floats, RandomState
+from .._typing import AnyFrame, ArrayLike, Column, Floats, RandomState, Simulated
 from ._bias_features import factor_labels
 from ._bridges import articulation_documents, n_clique_edges
 from ._resistance import weak_links
 from ._verdict import MAX_NAMED, name_some, summary_html, summary_lines
-
-if TYPE_CHECKING:
-    from ..simulation import SimulatedLog
 
 __all__ = ["IdentifiabilityGraph"]
 
@@ -105,7 +101,7 @@ class IdentifiabilityGraph:
     @classmethod
     def from_log(
         cls,
-        X: AnyFrame | SimulatedLog,
+        X: AnyFrame | Simulated,
         *,
         bias: str | list[str] | tuple[str, ...] | None = None,
         click: str | ArrayLike = "click",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -18,6 +18,7 @@ from scipy.linalg import lstsq
 from scipy.special import xlog1py, xlogy
 
 from .._log._segments import TINY, offsets_from_sorted
+from .._typing import Floats
 
 __all__ = [
     "LowRankFit",
@@ -64,11 +65,11 @@ class RateTable:
     center: np.ndarray | None = None
 
     @cached_property
-    def sums(self):
+    def sums(self) -> list[Floats]:
         """Clicks and impressions, each of shape (n_rows, n_factors)."""
         return _sums(self.row * self.shape[1] + self.factor, self)
 
-    def score(self, rate):
+    def score(self, rate: Floats) -> tuple[float, Floats | None, Floats | None]:
         """Log-likelihood of a matrix of rates; its gradient and information in the log rates.
 
         For c clicks in n impressions of a cell with rate q and center m, each cell contributes
@@ -94,7 +95,7 @@ class RateTable:
         information = weight * rate / (1 - rate) + prior
         return value, gradient, information[:, :, None] * np.eye(self.shape[1])
 
-    def saturated(self):
+    def saturated(self) -> Floats:
         """Maximum-likelihood matrix of rates of any rank."""
         clicks, weight = self.sums
         prior = _PRIOR / self.center
@@ -103,7 +104,7 @@ class RateTable:
         root = np.sqrt((clicks - prior) ** 2 + missed * (2 * (clicks + prior) + missed))
         return 2 * clicks / (clicks + missed + prior + root)
 
-    def contributions(self, rate):
+    def contributions(self, rate: Floats) -> sparse.csr_array:
         """Gradient of the log-likelihood by cluster, shape (n_clusters, n_rows * n_factors)."""
         cell = self.row * self.shape[1] + self.factor
         p = rate[self.row, self.factor]
@@ -115,11 +116,11 @@ class RateTable:
         size = self.shape[0] * self.shape[1]
         return sparse.csr_array((residual, (cluster, cell)), (cluster.max() + 1, size))
 
-    def scaled(self, rate):
+    def scaled(self, rate: Floats) -> Floats:
         """Rates on the scale of the clicks: unchanged here."""
         return rate
 
-    def centered(self, rate, change):
+    def centered(self, rate: Floats, change: Floats) -> Floats:
         """Changes of the logarithms without a change of scale: unchanged here."""
         return change
 
@@ -151,11 +152,11 @@ class WithinDocuments:
     center: np.ndarray | None = None
 
     @cached_property
-    def sums(self):
+    def sums(self) -> list[Floats]:
         """Clicks and impressions, each of shape (n_groups, n_factors)."""
         return _sums(self.group[self.unit] * self.shape[1] + self.factor, self)
 
-    def score(self, rate):
+    def score(self, rate: Floats) -> tuple[float, Floats | None, Floats | None]:
         """Conditional log-likelihood of a matrix of rates, with gradient and information.
 
         A document d of group g has clicks c_dt in n_dt impressions, C_d = sum_t c_dt clicks in
@@ -199,7 +200,7 @@ class WithinDocuments:
         information -= np.einsum("gtgs->gts", product)
         return value, gradient, information
 
-    def saturated(self):
+    def saturated(self) -> Floats:
         """Maximum-likelihood matrix of rates of any rank, up to one scale per group."""
         log_rate = np.log(self.center)
         value, gradient, information = self.score(np.exp(log_rate))
@@ -219,7 +220,7 @@ class WithinDocuments:
             value, gradient, information = found
         return np.exp(log_rate)
 
-    def contributions(self, rate):
+    def contributions(self, rate: Floats) -> sparse.csr_array:
         """Gradient of the log-likelihood by cluster, shape (n_clusters, n_groups * n_factors)."""
         clicked = self._clicked
         total, share = self._shares(rate)
@@ -230,12 +231,12 @@ class WithinDocuments:
             (self.cluster.max() + 1, size),
         )
 
-    def scaled(self, rate):
+    def scaled(self, rate: Floats) -> Floats:
         """Rates scaled by group such that its expected clicks equal its observed clicks."""
         clicks, weight = self.sums
         return rate * (clicks.sum(axis=1) / (weight * rate).sum(axis=1))[:, None]
 
-    def centered(self, rate, change):
+    def centered(self, rate: Floats, change: Floats) -> Floats:
         """Changes of the logarithms of rates, less their weighted mean in each group."""
         _, weight = self.sums
         share = weight * rate
@@ -297,11 +298,11 @@ class LowRankFit:
     information: np.ndarray
 
     @property
-    def rate(self):
+    def rate(self) -> Floats:
         """The matrix; up to one scale per row for :class:`WithinDocuments`."""
         return self.left @ self.right.T
 
-    def residuals(self, gradients):
+    def residuals(self, gradients: Floats) -> Floats:
         """Standardised residuals: scores projected orthogonally to the matrices of this rank.
 
         With the information I and the slopes S of the logarithms of rates (see :func:`_slopes`),
@@ -324,7 +325,9 @@ class LowRankFit:
         return (gradients - inside) / noise
 
 
-def fit_low_rank(table, rank, start=None):
+def fit_low_rank(
+    table: RateTable | WithinDocuments, rank: int, start: LowRankFit | None = None
+) -> LowRankFit:
     """Maximum-likelihood matrix of rates of a given rank, by Fisher scoring.
 
     With gradient g and information I of the logarithms of rates, and their slopes S in the
@@ -364,7 +367,7 @@ def fit_low_rank(table, rank, start=None):
     return fit
 
 
-def solve_each(information, gradients):
+def solve_each(information: Floats, gradients: Floats) -> Floats:
     """Newton steps I^-1 g of the logarithms, by gradient, shape (n, n_rows, n_factors)."""
     size = np.einsum("gtt->g", information) / information.shape[1]
     # The ridge decides the scale of a row where the information leaves it free, and no more.
@@ -373,7 +376,7 @@ def solve_each(information, gradients):
     return np.moveaxis(change, -1, 0)
 
 
-def with_center(table):
+def with_center(table: Any) -> Any:
     """The table with prior clicks at the rates of its maximum-likelihood matrix of rank one."""
     clicks, weight = table.sums
     of_row = (clicks.sum(axis=1) + _PRIOR) / (weight.sum(axis=1) + 1)

@@ -5,6 +5,10 @@ least total cost. The cost of a link between two components is the least cost be
 members. The matrix of these costs is never held: Prim's algorithm computes one row at a time.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import (
@@ -16,6 +20,7 @@ from scipy.sparse.csgraph import (
 from scipy.spatial.distance import cdist
 
 from .._log._components import weighted_graph
+from .._typing import Floats, Ints
 
 __all__ = [
     "intervention_plan",
@@ -34,7 +39,7 @@ _OUT_OF_REACH = 1e9
 _CHUNK = 1 << 21
 
 
-def merge_plan(vectors, labels):
+def merge_plan(vectors: Floats, labels: Ints) -> tuple[Ints, Ints, Floats]:
     """Pairs of bias factors to merge: they connect all components at the least total distance.
 
     The pairs are the exact minimum spanning tree over components; the distance of components A
@@ -80,7 +85,16 @@ def merge_plan(vectors, labels):
     return a, b, np.sqrt(squared)
 
 
-def intervention_plan(doc, factor, labels, relevance, examination, *, reach=None, needed=None):
+def intervention_plan(
+    doc: Ints,
+    factor: Ints,
+    labels: Ints,
+    relevance: Floats,
+    examination: Floats,
+    *,
+    reach: Floats | None = None,
+    needed: Floats | None = None,
+) -> tuple[Ints, Ints, Ints, Floats]:
     """Documents to show once under another factor: they connect all components at the least cost.
 
     If document x, logged under factor t, is also shown under t', the ratio of the examinations of
@@ -170,7 +184,7 @@ def intervention_plan(doc, factor, labels, relevance, examination, *, reach=None
     )
 
 
-def random_plan(doc, factor, labels, rng):
+def random_plan(doc: Ints, factor: Ints, labels: Ints, rng: Any) -> tuple[Ints, Ints, Ints]:
     """Interventions for random costs, as a baseline that ignores relevance and examination.
 
     The result is distributed as that of :func:`intervention_plan` if the costs of all triples
@@ -210,7 +224,7 @@ def random_plan(doc, factor, labels, rng):
     return doc[pair], factor[pair], _random_member(labels, n_factors, receiver, rng)
 
 
-def merged_codes(n_factors, a, b):
+def merged_codes(n_factors: int, a: Ints, b: Ints) -> Ints:
     """Code of each factor after merging pairs of factors.
 
     Parameters
@@ -229,7 +243,9 @@ def merged_codes(n_factors, a, b):
     return np.argsort(np.argsort(first))[codes]
 
 
-def neighbour_inside(vectors, labels, chosen, distance):
+def neighbour_inside(
+    vectors: Floats, labels: Ints, chosen: Ints, distance: Floats
+) -> tuple[Ints, Floats]:
     """For each chosen factor, the factor of its component nearest to a given distance from it.
 
     Parameters
@@ -270,7 +286,7 @@ def neighbour_inside(vectors, labels, chosen, distance):
     return neighbour, found
 
 
-def tree_diameter(n_nodes, a, b, cost):
+def tree_diameter(n_nodes: int, a: Ints, b: Ints, cost: Floats) -> float:
     """Length of the longest path in a tree.
 
     Parameters

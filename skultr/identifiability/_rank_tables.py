@@ -1,6 +1,9 @@
 """From a click log to a table of click rates: few rows by bias factors, whose rank is tested."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,7 +55,7 @@ class RowsByFactors:
     n_components: int
 
 
-def read_table(X, y, rows, bias, n_groups, rng):
+def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) -> RowsByFactors:
     """Clicks and impressions of a log by bias factor, of named rows or of groups of documents.
 
     Parameters

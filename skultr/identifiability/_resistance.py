@@ -1,5 +1,9 @@
 """How precisely bias factors can be compared: effective resistance between them."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 from scipy.sparse import coo_array, csr_array
@@ -7,6 +11,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 
 from .._log._components import factor_components, weighted_graph
+from .._typing import Floats, Ints
 from ..exceptions import warn_user
 
 __all__ = ["MAX_EXACT", "effective_resistance", "weak_links"]
@@ -25,7 +30,9 @@ _SPARSE_WORK = 1 << 29
 _CELLS = 1 << 24
 
 
-def weak_links(doc, factor, conductance, n_factors, rng):
+def weak_links(
+    doc: Ints, factor: Ints, conductance: Floats, n_factors: int, rng: Any
+) -> tuple[Ints, Ints, Floats, Ints]:
     """Minimum spanning tree of the factors under effective resistance, weakest link first.
 
     Parameters
@@ -74,7 +81,7 @@ def weak_links(doc, factor, conductance, n_factors, rng):
     return a[::-1], b[::-1], variance[::-1], n_smaller[::-1]
 
 
-def effective_resistance(doc, factor, conductance):
+def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats:
     """Effective resistance between all factors of one connected component.
 
     Eliminating the documents (Schur complement) leaves a network of factors alone, in which t and

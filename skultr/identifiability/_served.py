@@ -1,12 +1,19 @@
 """Result lists that carry out interventions: lists of the log with two documents swapped."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from .._log._clicklog import make_click_log
 from .._log._faults import count_of
-from .._log._pairs import read_documents
+from .._log._pairs import Pairs, read_documents
+from .._typing import Bools, Ints
 from ..exceptions import ClickDataWarning, warn_user
 from ._bias_features import column_values, factor_codes, plain
 from ._verdict import MAX_NAMED
@@ -17,7 +24,9 @@ __all__ = ["ServedLists", "read_lists", "warn_about_impossible"]
 _LIST = ("qid", "session", "position")
 
 
-def read_lists(X, graph, values, shown):
+def read_lists(
+    X: Any, graph: Any, values: Mapping[str, NDArray[Any]], shown: Bools
+) -> ServedLists | None:
     """The lists of a frame; None without queries or positions, or if a position recurs in a list.
 
     Parameters
@@ -57,7 +66,7 @@ def read_lists(X, graph, values, shown):
     return ServedLists(X, doc, factor, graph.factors)
 
 
-def warn_about_impossible(impossible, interventions):
+def warn_about_impossible(impossible: list[int], interventions: pd.DataFrame) -> None:
     """Warn of the interventions that no list of the log can carry out."""
     if not impossible:
         return
@@ -90,7 +99,7 @@ class ServedLists:
         Values that the codes of factors stand for.
     """
 
-    def __init__(self, X, doc, factor, factors):
+    def __init__(self, X: Any, doc: Ints, factor: Ints, factors: pd.DataFrame) -> None:
         shown = factor >= 0
         roles = {"doc": doc, "doc_scope": "global", "bias": np.where(shown, factor, np.nan)}
         nothing = np.empty((len(doc), 0), dtype=np.float32)
@@ -104,7 +113,7 @@ class ServedLists:
         order = np.lexsort((-self.log.weight[rows], key))
         self._rows, self._keys = rows[order], key[order]
 
-    def longest(self, doc, factor):
+    def longest(self, doc: Ints, factor: Ints) -> Ints:
         """Last position of the longest list that shows each document under each factor."""
         length = self._length[self.log.list_[self._rows]]
         starts = np.searchsorted(self._keys, self._key(doc, factor))
@@ -112,7 +121,9 @@ class ServedLists:
         longest = np.maximum.reduceat(length, first)
         return longest[np.searchsorted(keys, self._keys[starts])]
 
-    def swapped(self, doc, start, to, pairs):
+    def swapped(
+        self, doc: Ints, start: Ints, to: Ints, pairs: Pairs
+    ) -> tuple[pd.DataFrame, list[int]]:
         """Table of the lists to serve for some interventions.
 
         Parameters

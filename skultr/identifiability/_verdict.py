@@ -1,7 +1,11 @@
 """The verdict on an identifiability graph, in plain words and as a table."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -24,7 +28,7 @@ _BARELY = 0.2
 _NOTABLE = 0.05
 
 
-def name_some(names, total=None):
+def name_some(names: Iterable[Any], total: int | None = None) -> str:
     """The first names as text, such as ``1, 2, 3, ...``."""
     names = list(names)
     total = len(names) if total is None else total
@@ -32,7 +36,7 @@ def name_some(names, total=None):
     return f"{text}, ..." if total > MAX_NAMED else text
 
 
-def summary_lines(graph):
+def summary_lines(graph: Any) -> list[str]:
     """The lines of ``IdentifiabilityGraph.summary``."""
     weak = _weak_part(graph)
     return [
@@ -44,7 +48,7 @@ def summary_lines(graph):
     ]
 
 
-def summary_html(graph):
+def summary_html(graph: Any) -> str:
     """The verdict and the largest components as an HTML table."""
     verdict, *rest = summary_lines(graph)
     colour = "#8a5a00" if "barely" in verdict else "#1b6e3c"
