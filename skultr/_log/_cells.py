@@ -60,8 +60,8 @@ class Exposures:
         Query of each unit.
     unit_row : ndarray of shape (n_units,)
         First row of X that shows each unit.
-    unit_ids : ndarray of shape (n_units,)
-        What the units stand for.
+    unit_ids : Index or ndarray of shape (n_units,) or None
+        Documents, as pairs (qid, doc) or ids, or arms; None where equal features are a document.
     factors : Factors
     unit_weight : ndarray of shape (n_units,) or None
         How often each unit counts, where it is not once.
