@@ -2,15 +2,27 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Another release of torch, or one from another index:
+# make test TORCH=torch==2.4.0 TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH ?= torch --constraint constraints.txt
+TORCH_INDEX ?=
 
-.PHONY: quickstart test test-scale lint docs wheel clean
+.PHONY: quickstart test test-minimum test-scale lint docs wheel clean
 
 # Your own documents: make quickstart ARGS="--data my_letor_file.txt"
 quickstart: $(VENV)/.quickstart
 	$(BIN)/python examples/quickstart.py $(ARGS)
 
+# A part of it: make test ARGS=tests/metrics
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+# The tests at the lower bounds of pyproject.toml (but for torch: see TORCH above), in an
+# environment of their own. That old releases warn of newer ones is no fault of this package.
+# They have wheels for Python 3.11 and 3.12: make test-minimum PYTHON=python3.11
+test-minimum:
+	$(MAKE) test VENV=$(VENV)-minimum BOUNDS="--constraint constraints-minimum.txt" \
+		ARGS="-W ignore::DeprecationWarning $(ARGS)"
 
 test-scale: $(VENV)/.test $(VENV)/.scale
 	$(BIN)/python -m pytest -m scale tests
@@ -27,14 +39,14 @@ wheel: $(VENV)/.lint
 	rm -rf dist && $(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) dist docs/_build docs/auto_examples docs/generated
+	rm -rf $(VENV) $(VENV)-minimum dist docs/_build docs/auto_examples docs/generated
 
 $(VENV)/pyvenv.cfg:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-# One stamp an extra; torch comes first, by the constraints, or CUDA comes along.
-$(VENV)/.%: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$*]"
+# One stamp per extra; torch comes first, because the other packages take the release they find.
+$(VENV)/.%: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt constraints-minimum.txt
+	$(BIN)/python -m pip install --quiet $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	$(BIN)/python -m pip install --quiet $(BOUNDS) --editable ".[$*]"
 	touch $@

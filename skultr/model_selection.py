@@ -52,7 +52,7 @@ class QueryKFold(GroupKFold):
     """
 
     # A search over arrays then passes on the `qid` that its ranker receives anyway.
-    __metadata_request__split = {"groups": True, "qid": True}  # noqa: RUF012
+    __metadata_request__split = {"groups": True, "qid": True}
 
     def split(
         self,
@@ -126,7 +126,7 @@ class QueryShuffleSplit(GroupShuffleSplit):
     [0 1 2] [3]
     """
 
-    __metadata_request__split = {"groups": True, "qid": True}  # noqa: RUF012
+    __metadata_request__split = {"groups": True, "qid": True}
 
     def __init__(
         self,

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
 from ._log._roles import ROLES, is_frame, without_columns
 from ._typing import Column, Table
@@ -36,9 +38,10 @@ class OnFeatures(
 
     Parameters
     ----------
-    transformer : transformer
-        Any transformer of scikit-learn. It receives the columns without a role, as a pandas or
-        Polars frame (pandas for a PyArrow table). Its output must be dense if X is a frame.
+    transformer : transformer or "passthrough"
+        Any transformer of scikit-learn. It sees the columns without a role: as a pandas or Polars
+        frame, as pandas for a PyArrow table. It must return as many rows in the same order, and
+        a dense output if X is a frame. "passthrough" leaves the features as they are.
     passthrough : list of str, default=None
         Columns without a role that are passed through like roles, because a later step reads
         them by name, such as the ``arm`` of a :class:`~skultr.propensity.RandomizedPropensity`.
@@ -55,8 +58,9 @@ class OnFeatures(
     Notes
     -----
     The output is a frame of the same kind as the input (unless ``set_output`` says otherwise):
-    first the role columns, unchanged, then the transformed features. In arrays and sparse matrices
-    every column is a feature, and the output is that of ``transformer``.
+    first the role columns, unchanged, then the transformed features, which are named ``f0``,
+    ``f1``, ... where the transformer names none. In arrays and sparse matrices every column is a
+    feature, and the output is that of ``transformer``.
 
     Examples
     --------
@@ -79,6 +83,7 @@ class OnFeatures(
         self.passthrough = passthrough
 
     @with_callbacks
+    @afresh
     def fit(self, X: Table, y: Column | None = None, **params: Any) -> Self:
         """Fit the transformer to the features.
 
@@ -95,11 +100,12 @@ class OnFeatures(
         """
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         features = self._features(X, reset=True)
-        self.transformer_ = clone(self.transformer).fit(features, y, **params)
+        self.transformer_ = clone(self._inner()).fit(features, y, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
     @with_callbacks
+    @afresh
     def fit_transform(self, X: Table, y: Column | None = None, **params: Any) -> Any:
         """Fit the transformer and transform X by its own ``fit_transform``.
 
@@ -118,7 +124,7 @@ class OnFeatures(
         """
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         features = self._features(X, reset=True)
-        self.transformer_ = clone(self.transformer)
+        self.transformer_ = clone(self._inner())
         values = self.transformer_.fit_transform(features, y, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self._with_roles(X, values)
@@ -157,11 +163,22 @@ class OnFeatures(
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        inner = get_tags(self.transformer)
+        inner = get_tags(self._inner())
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         tags.target_tags.required = inner.target_tags.required
         return tags
+
+    def _inner(self):
+        """The transformer, not fitted."""
+        inner = self.transformer
+        if isinstance(inner, str) and inner == "passthrough":
+            return FunctionTransformer(accept_sparse=True, feature_names_out="one-to-one")
+        if not (hasattr(inner, "fit") and hasattr(inner, "transform")):
+            raise TypeError(
+                f"transformer must have fit and transform, or be 'passthrough'; got {inner!r}."
+            )
+        return inner
 
     def _features(self, X, reset):
         """The input of the transformer; checks the number and names of the features."""
@@ -178,6 +195,7 @@ class OnFeatures(
         return X
 
     def _with_roles(self, X, values):
+        _check_rows(X, values, self.transformer_)
         kind = self._output_kind()
         framed = is_frame(X)
         if kind == "default" and not framed:
@@ -189,10 +207,10 @@ class OnFeatures(
             )
         X = nw.from_native(X, eager_only=True) if framed else None
         backend = X.implementation if kind == "default" else kind
-        parts = [_convert(_named(values, self), backend)]
+        roles = {*ROLES, *(self.passthrough or ())}
+        parts = [_convert(_named(values, self.transformer_, roles), backend)]
         if framed:
-            kept = {*ROLES, *(self.passthrough or ())}
-            kept = [name for name in X.columns if name in kept]
+            kept = [name for name in X.columns if name in roles]
             parts = [_convert(X.select(kept), backend), *parts] if kept else parts
             # pandas would align rows by index, and a transformer may have numbered them anew.
             parts = [nw.maybe_reset_index(part) for part in parts]
@@ -203,15 +221,50 @@ class OnFeatures(
         return out
 
 
-def _named(values, transformer):
-    """The transformed features as a Narwhals frame."""
-    if is_frame(values):
-        return nw.from_native(values, eager_only=True)
-    values = np.asarray(values)
-    return nw.from_native(
-        pd.DataFrame(values, columns=transformer.get_feature_names_out(), copy=False),
-        eager_only=True,
-    )
+def _check_rows(X, values, transformer):
+    """Refuse features that would stand beside the roles of other rows."""
+    name, n_rows, n_out = type(transformer).__name__, _n_rows(X), _n_rows(values)
+    if n_out != n_rows:
+        raise ValueError(
+            f"{name} gave {n_out} rows for the {n_rows} rows of X; expected one row "
+            "for each, in the same order. Leave rows out before the pipeline, roles and clicks "
+            "included."
+        )
+    if not isinstance(values, pd.DataFrame):
+        return
+    anew = pd.RangeIndex(n_rows)
+    given = X.index if isinstance(X, pd.DataFrame) else anew
+    numbered_anew = isinstance(values.index, pd.RangeIndex) and values.index.equals(anew)
+    if not numbered_anew and not values.index.equals(given):
+        raise ValueError(
+            f"{name} gave the rows of X in another order or under other labels: its index begins "
+            f"{values.index[:3].tolist()}, that of X {given[:3].tolist()}. Expected the rows in "
+            "their order, because roles and clicks keep it."
+        )
+
+
+def _n_rows(X):
+    return X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
+
+
+def _named(values, transformer, roles):
+    """The transformed features as a frame."""
+    if not is_frame(values):
+        values = np.asarray(values)
+        if hasattr(transformer, "get_feature_names_out"):
+            names = transformer.get_feature_names_out()
+        else:
+            names = [f"f{i}" for i in range(values.shape[1])]
+        values = pd.DataFrame(values, columns=names, copy=False)
+    frame = nw.from_native(values, eager_only=True)
+    taken = [name for name in frame.columns if name in roles]
+    if taken:
+        raise ValueError(
+            f"{type(transformer).__name__} gave the column {taken[0]!r}, which is the name of a "
+            "role or of a column that is passed along; expected features only. Rename it in the "
+            "transformer."
+        )
+    return frame
 
 
 def _convert(frame, backend):

@@ -140,3 +140,12 @@ def test_everything_public_is_discovered():
     assert {"DCTRModel", "PBMModel", "UBMModel"} <= _names(public_click_models())
     assert {"PowerLawPropensity", "RandomizedPropensity"} <= _names(public_propensities())
     assert {"PositionBasedUser", "UserPopulation"} <= _names(public_users())
+
+
+@pytest.mark.parametrize("estimator", public_estimators(), ids=lambda e: type(e).__name__)
+def test_constructor_is_no_longer_than_that_of_a_network(estimator):
+    """Or the docstring says why."""
+    longest = 23  # about as many as MLPRegressor has
+    n_parameters = len(estimator.get_params(deep=False))
+    reason = f"There are more than {longest} parameters, because"
+    assert n_parameters <= longest or reason in " ".join(type(estimator).__doc__.split())

@@ -10,7 +10,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectKBest
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler, TargetEncoder
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    OneHotEncoder,
+    StandardScaler,
+    TargetEncoder,
+)
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skultr.preprocessing import OnFeatures
@@ -161,6 +167,77 @@ def test_columns_that_a_later_step_reads_are_passed_through(log, frame):
     assert model.n_features_in_ == 2
     served = frame(log[["f0", "f1"]])
     assert list(model.transform(served).columns) == ["f0", "f1"]
+
+
+@pytest.mark.parametrize("kind", CONVERT)
+def test_rows_that_are_lost_are_an_error(log, kind):
+    X = CONVERT[kind](log)
+    with pytest.raises(ValueError, match="FunctionTransformer gave 2 rows for the 12 rows of X"):
+        OnFeatures(FunctionTransformer(lambda X: X[:2])).fit_transform(X)
+    values = log[["f0", "f1"]].to_numpy()
+    with pytest.raises(ValueError, match="gave 2 rows for the 12"):
+        OnFeatures(FunctionTransformer(lambda X: X[:2])).fit_transform(values)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "pyarrow"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X.sort_values("f0"),
+        lambda X: X[::-1],
+        lambda X: X.sort_index(ascending=False),
+        lambda X: X.set_index("f1"),
+    ],
+)
+def test_rows_in_another_order_are_an_error(log, kind, change):
+    for X in (log, log.reset_index(drop=True)):
+        with pytest.raises(ValueError, match=r"in another order.*index begins \["):
+            OnFeatures(FunctionTransformer(change)).fit_transform(CONVERT[kind](X))
+
+
+def test_rows_that_are_numbered_anew_keep_their_order(log):
+    X = log.set_index(np.arange(12)[::-1])
+    out = OnFeatures(FunctionTransformer(lambda X: X.reset_index(drop=True))).fit_transform(X)
+    pd.testing.assert_frame_equal(out[log.columns], X)
+
+
+@pytest.mark.parametrize("kind", CONVERT)
+def test_arrays_without_names_are_numbered(log, kind):
+    model = OnFeatures(FunctionTransformer(lambda X: 2 * np.asarray(X)))
+    out = to_pandas(model.fit_transform(CONVERT[kind](log)))
+    assert out.columns.tolist() == ["qid", "position", "relevance", "f0", "f1"]
+    np.testing.assert_array_equal(out[["f0", "f1"]], 2 * log[["f0", "f1"]])
+
+
+@pytest.mark.parametrize("kind", CONVERT)
+@pytest.mark.parametrize("name", ["qid", "session", "market"])
+def test_features_named_like_a_role_are_an_error(log, kind, name):
+    model = OnFeatures(
+        FunctionTransformer(lambda X: pd.DataFrame({name: np.arange(len(X))})),
+        passthrough=["market"],
+    )
+    with pytest.raises(ValueError, match=f"gave the column '{name}', which is the name of a role"):
+        model.fit_transform(CONVERT[kind](log))
+
+
+@pytest.mark.parametrize("kind", CONVERT)
+def test_passthrough_leaves_features_as_they_are(log, kind):
+    X = CONVERT[kind](log)
+    model = clone(OnFeatures("passthrough")).fit(X)
+    out = model.transform(X)
+    assert type(out) is type(X)
+    expected = log.reset_index(drop=True)
+    found = to_pandas(out).reset_index(drop=True)[log.columns.tolist()]
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    assert model.get_feature_names_out().tolist() == ["f0", "f1"]
+    values = sparse.csr_array(log[["f0", "f1"]].to_numpy())
+    assert OnFeatures("passthrough").fit_transform(values) is values
+
+
+@pytest.mark.parametrize("transformer", ["drop", None])
+def test_what_is_no_transformer_is_refused(log, transformer):
+    with pytest.raises(TypeError, match="must have fit and transform, or be 'passthrough'"):
+        OnFeatures(transformer).fit(log)
 
 
 def test_unfitted(log):

@@ -30,16 +30,16 @@ from skultr.exceptions import NotIdentifiableWarning
 from skultr.identifiability import IdentifiabilityRepair
 from skultr.simulation import make_disconnected_log
 
+# Every fit says that the log stays in pieces until the pages are served.
+warnings.simplefilter("ignore", NotIdentifiableWarning)
+
 SERVED = [10, 30, 100, 300, 1_000, 3_000, 10_000, 100_000]
 
 
 def plan(X, click_rate, cost, seed):
     """The pages to serve."""
     repair = IdentifiabilityRepair(strategy="intervene", cost=cost, random_state=seed)
-    with warnings.catch_warnings():
-        # It says that the log stays in pieces until the pages are served.
-        warnings.simplefilter("ignore", NotIdentifiableWarning)
-        repair.fit(X, click_rate)
+    repair.fit(X, click_rate)
     if seed == 0:
         print(f"cost={cost!r}", repair.interventions_.round(1).to_string(index=False), sep="\n")
     lists = repair.intervened_lists_
@@ -62,7 +62,7 @@ def measure(seed):
     """Correlation with true relevance, one row a plan and number of times it was served."""
     X, click_rate, truth = make_disconnected_log(3, random_state=seed)
     X["session"] = 0
-    ranker = DLARanker(relevance="embedding", check_identifiability=False, random_state=seed)
+    ranker = DLARanker(relevance="embedding", random_state=seed)
     for cost in ("variance", "random"):
         pages = plan(X, click_rate, cost, seed)
         for n_served in [0, *SERVED]:

@@ -40,10 +40,9 @@ merge = IdentifiabilityRepair().fit(X, click_rate)
 print(merge.merges_.round(3).to_string(index=False))
 
 swap = IdentifiabilityRepair(strategy="intervene")
-with warnings.catch_warnings():
-    # It says that the log stays in pieces until the page is served.
-    warnings.simplefilter("ignore", NotIdentifiableWarning)
-    swap.fit(X, click_rate)
+# fit says that the log stays in pieces until the page is served; so does each fit to it below.
+warnings.simplefilter("ignore", NotIdentifiableWarning)
+swap.fit(X, click_rate)
 print(swap.interventions_.round(2).to_string(index=False))
 
 # %%
@@ -66,8 +65,9 @@ LOGS = {
 # Three models, ten starts each
 # -----------------------------
 #
-# One relevance a document and one examination a bias factor, from random starts. "No debias" is
-# the same with a single factor: relevance is the click rate.
+# One relevance per document and one examination per bias factor, from random starts, by the
+# objective that each paper publishes. "No debias" is the same with a single factor: relevance is
+# the click rate.
 MODELS = {"DLA": DLARanker, "Regression-EM": RegressionEMRanker, "Two-Tower": TwoTowerRanker}
 
 
@@ -84,7 +84,7 @@ def measure(ranker, log):
 
 fitted, rows = {}, []
 for seed in range(10):
-    settings = {"relevance": "embedding", "check_identifiability": False, "random_state": seed}
+    settings = {"relevance": "embedding", "variant": "published", "random_state": seed}
     for name, model in MODELS.items():
         for repair, (log, rate) in LOGS.items():
             ranker = fitted[name, repair, seed] = model(**settings).fit(log, rate)

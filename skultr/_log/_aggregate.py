@@ -1,4 +1,4 @@
-"""Reduce a log of impressions to its distinct cells, in the engine that holds the log.
+"""Reduce a log of impressions to its distinct lists, in the engine that holds the log.
 
 The engine (Polars, DuckDB, Dask, Spark, ...) runs every pass over the impressions; what is
 collected has the size of the *distinct* lists. Behind the collection all is codes and arrays.
@@ -10,22 +10,36 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from ..exceptions import ClickDataWarning, warn_user
+from ..exceptions import python_value
+from ._engine import (
+    check_numbers,
+    check_rows,
+    code_ids,
+    collect,
+    encode_ids,
+    fault_columns,
+    scope_of,
+    warn_about_rates,
+    with_hashes,
+)
+from ._faults import (
+    IDS,
+    NO_CLICKS,
+    NO_ROW_SHOWN,
+    ONE_ROW_PER_POSITION,
+    ONE_USER_PER_SESSION,
+)
+from ._hashing import hash_columns
 from ._roles import ROLES
-from ._segments import encode, rank_in_segment
+from ._segments import encode
 
 __all__ = ["aggregate_clicks"]
 
 
 #: Stands for a missing position (or bias) in a group key.
 _MISSING = -(2**31)
-
-
-#: Rows that an eager engine spreads by position at a time, and queries named in one filter.
-_CHUNK = 2_000_000
-
-
-_MAX_NAMED = 100_000
+#: Hashes of rows, whose sums tell lists apart.
+_HASHES = ["_hash0", "_hash1"]
 
 
 def aggregate_clicks(impressions, documents=None, *, click="click"):
@@ -37,18 +51,20 @@ def aggregate_clicks(impressions, documents=None, *, click="click"):
     Parameters
     ----------
     impressions : frame
-        A row for each document of each served list: a pandas, Polars (eager or lazy), PyArrow,
+        A row per document of each served list: a pandas, Polars (eager or lazy), PyArrow,
         DuckDB, Dask or PySpark frame with the clicks and the columns ``qid``, ``doc`` (integers
         or strings) and ``position`` (from 1; missing where the row is a candidate that was not
         shown). Optional are ``session`` (the served list; without it each query of each user is
         one list), ``user`` (one a session), ``bias``, and ``impressions`` (how many impressions
-        the row stands for). Columns without a role are ignored.
+        the row stands for), and ``doc_scope``, which is passed on. Columns without a role are
+        ignored.
     documents : eager frame, default=None
         Features, and perhaps ``relevance``, of each ``doc``, joined to the result. With a column
         ``qid`` the join is on both. May hold documents that are not in the log.
     click : str, default="click"
-        Name of the column of clicks: between 0 and 1 in each row or, where the rows stand for
-        several ``impressions``, the *number* of clicks, between 0 and ``impressions``.
+        Name of the column of clicks: between 0 and 1 in each row (above, it is graded relevance
+        and divided by its maximum) or, where there is a column ``impressions``, the *number* of
+        clicks, between 0 and ``impressions``.
 
     Returns
     -------
@@ -77,8 +93,9 @@ def aggregate_clicks(impressions, documents=None, *, click="click"):
     *Never-shown rows* (no position) are kept once a query (and user), in its first list, with
     their number of rows as ``impressions`` and click rate 0.
 
-    A query whose sessions all showed one list costs a group-by. The others are spread to one
-    column a position, in parts if the frame is in memory; a lazy frame leaves that to its engine.
+    *Cost.* The engine sums a hash of each row by session, and groups by these sums: the cost is
+    that of two group-bys and a join, however long a list is. Two lists of a query have the same
+    two sums with probability 2^-88, and an error would tell.
 
     Examples
     --------
@@ -102,30 +119,29 @@ def aggregate_clicks(impressions, documents=None, *, click="click"):
     array([0.5, 0. , 1. , 0. ])
     """
     log = _read(impressions, click)
-    cells = _read_cells(log)
-    several = _queries_with_several_lists(log, cells)
-    row, number, weight, clicks = _lists(log, cells, several)
-
-    list_ = np.unique(cells.group[row] * (number.max() + 1) + number, return_inverse=True)[1]
-    last = np.where(cells.shown, cells.position, np.inf)[row]
-    order = np.lexsort((cells.doc[row], last, list_))
-    row, list_, weight, clicks = row[order], list_[order], weight[order], clicks[order]
-    X = _result(cells.frame[row], list_, weight)
+    lists = _read_lists(log, collect(_by_list(log)))
+    row = _in_order(log, lists)
+    X = _result(log, lists, row)
     if documents is not None:
-        X = _with_features(X, documents, cells, row)
-    rate = np.divide(clicks, weight, out=np.zeros(len(row)), where=cells.shown[row])
+        X = _with_features(X, documents, lists, row)
+    weight = lists.weight[row]
+    rate = np.divide(lists.clicks[row], weight, out=np.zeros(len(row)), where=lists.shown[row])
     return X.to_native(), rate
 
 
 # The log, with keys that every engine groups alike ------------------------------------
 @dataclass(frozen=True, eq=False)
 class _Log:
-    """The impressions: ids, keys without nulls, ``_click``, ``_weight`` and counts of faults."""
+    """The impressions: ids, keys without nulls, ``_click`` and ``_weight``.
+
+    ``ids`` are the distinct ids of a frame in memory, whose ids are codes; else it is empty.
+    """
 
     frame: nw.DataFrame | nw.LazyFrame
     schema: nw.Schema
-    group: list
+    scope: str
     click: str
+    ids: dict
 
     def has(self, role):
         return role in self.schema
@@ -134,6 +150,14 @@ class _Log:
     def shown(self):
         return self.frame.filter(nw.col("position") != _MISSING)
 
+    @property
+    def group(self):
+        return [name for name in ("qid", "user") if self.has(name)]
+
+    @property
+    def place(self):
+        return [name for name in ("doc", "position", "bias") if self.has(name)]
+
 
 def _read(impressions, click):
     frame = nw.from_native(impressions)
@@ -141,18 +165,26 @@ def _read(impressions, click):
     _check_columns(schema, click)
     if frame.implementation.is_polars():
         frame = frame.lazy()
-    ids = [name for name in ("qid", "user", "session", "doc") if name in schema]
-    keys = [_key(name, schema[name]) for name in ("position", "bias") if name in schema]
-    values = [nw.col(click).cast(nw.Float64).alias("_click")]
-    if "impressions" in schema:
-        values.append(nw.col("impressions").cast(nw.Float64).alias("_weight"))
-    frame = frame.select(*ids, *keys, *values).with_columns(*_faults(schema))
-    if "impressions" in schema:
-        # As in a click log that is not aggregated: without an impression nothing was shown.
-        frame = frame.with_columns(_where(nw.col("_weight") > 0, "position", _MISSING))
+    clicks = nw.col(click).cast(nw.Float64).fill_nan(None)
+    reads = (*IDS, "position", "bias", "impressions")
+    columns = fault_columns(schema, reads, clicks, rates="impressions" not in schema)
+    scale = check_rows(frame, columns, schema, {"click": repr(click), "n_clicks": repr(click)})
+    ids = [name for name in IDS if name in schema]
+    shown = columns["shown"]
+    values = {
+        # Without an impression, nothing was shown.
+        "position": _key(columns, "position", shown),
+        "_click": clicks if scale == 1 else clicks / scale,
+    }
     if "bias" in schema:
-        frame = frame.with_columns(_where(nw.col("position") != _MISSING, "bias", _MISSING))
-    return _Log(frame, schema, [name for name in ids if name in ("qid", "user")], click)
+        values["bias"] = _key(columns, "bias", shown)
+    if "impressions" in schema:
+        values["_weight"] = columns["impressions"].cast(nw.Float64)
+    rows = frame.select(*ids, *(value.alias(name) for name, value in values.items()))
+    known = {}
+    if isinstance(rows, nw.DataFrame):
+        rows, known = code_ids(rows, ids)
+    return _Log(rows, schema, scope_of(frame), repr(click), known)
 
 
 def _check_columns(schema, click):
@@ -168,324 +200,199 @@ def _check_columns(schema, click):
             f"impressions has the columns {extra}, which cannot be added up over impressions. "
             "Pass 'relevance' with documents=; join known propensities to the result."
         )
-    for name in ("position", "bias", click, "impressions"):
-        if isinstance(schema.get(name), nw.String):
-            raise ValueError(f"The column {name!r} holds strings; expected numbers. Convert it.")
+    check_numbers(schema, ["position", "bias", click, "impressions"])
 
 
-def _key(name, dtype):
-    if dtype.is_integer():
-        return nw.col(name).cast(nw.Int64).fill_null(_MISSING)
-    return nw.col(name).cast(nw.Float64).fill_nan(None).fill_null(_MISSING)
+def _key(columns, name, shown):
+    """A number by which to group; never null, because some engines drop null keys."""
+    return nw.when(shown).then(columns[name]).otherwise(nw.lit(_MISSING)).fill_null(_MISSING)
 
 
-def _where(condition, name, otherwise, dtype=None):
-    """The column where the condition holds, else a value.
+# Counts by list, in the engine --------------------------------------------------------
+def _by_list(log):
+    """Clicks and impressions by list, document and place."""
+    frame, keys = log.frame, [*log.group, *log.place]
+    names = frame.collect_schema().names()
+    counts = [nw.col(name).sum() for name in ("_click", "_weight") if name in names]
+    if log.has("session"):
+        frame = _with_lists(log)
+        keys += _HASHES
+        counts.append(nw.col("_length").max())
+    return frame.group_by(*keys).agg(nw.len().alias("_n"), *counts)
 
-    Never a null: pandas would turn integers into floats, and some engines drop null group keys.
+
+def _with_lists(log):
+    """The rows, with the sums of two hashes that tell the list of a row, and its length.
+
+    What a list shows decides the sums, in whatever order; they are 0 in rows never shown.
     """
-    value = nw.col(name) if dtype is None else nw.col(name).cast(dtype)
-    return nw.when(condition).then(value).otherwise(nw.lit(otherwise, dtype)).alias(name)
+    shown = nw.col("position") != _MISSING
+    # With the user, so that a session of several users is like no session of one.
+    frame = with_hashes(log.frame, [*log.group[1:], *log.place])
+    frame = frame.with_columns(
+        *(nw.when(shown).then(nw.col(name)).otherwise(0) for name in _HASHES),
+        shown.cast(nw.Int64).alias("_length"),
+    )
+    sums = [nw.col(name).sum() for name in (*_HASHES, "_length")]
+    if isinstance(frame, nw.DataFrame):
+        frame = frame.with_columns(*(each.over("qid", "session") for each in sums))
+    else:
+        session = ["qid", "session"]
+        sums = frame.group_by(*session).agg(*sums)
+        # DuckDB sums in integers of 128 bits.
+        names = (*_HASHES, "_length")
+        sums = sums.with_columns(*(nw.col(name).cast(nw.Int64) for name in names))
+        frame = frame.drop(*_HASHES, "_length").join(sums, on=session, how="left")
+    in_list = [nw.when(shown).then(nw.col(name)).otherwise(0) for name in _HASHES]
+    return frame.with_columns(*(each.fill_null(0) for each in in_list))
 
 
-def _faults(schema):
-    """Columns that are 1 where a row has a click, weight or session that cannot be."""
-    fine, largest = {}, nw.lit(1.0)
-    if "impressions" in schema:
-        largest = nw.col("_weight")
-        fine["_bad_weight"] = (largest >= 0) & (largest < float("inf"))
-    fine["_bad_click"] = (nw.col("_click") >= 0) & (nw.col("_click") <= largest)
-    if "session" in schema:
-        session, may_be_nan = nw.col("session"), schema["session"].is_float()
-        fine["_bad_session"] = ~(session.fill_nan(None) if may_be_nan else session).is_null()
-    # NaN fails one of two comparisons in every engine; a null compares as null.
-    return [(~good.fill_null(False)).cast(nw.Int64).alias(name) for name, good in fine.items()]
-
-
-def _collect(frame):
-    return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-
-
-# Distinct cells -----------------------------------------------------------------------
+# What was collected -------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
-class _Cells:
-    """Distinct (query, user, doc, position, bias), as collected, and their codes."""
+class _Lists:
+    """The rows of the result in any order: codes of their ids, their list and their counts.
 
-    frame: nw.DataFrame
+    ``place`` is the rank of the position among all positions; 0 where a row was never shown, if
+    any row was not.
+    """
+
+    table: nw.DataFrame
     ids: dict
-    group: np.ndarray
-    qid: np.ndarray
-    doc: np.ndarray
-    position: np.ndarray
-    bias: np.ndarray
+    codes: dict
+    shown: np.ndarray
+    place: np.ndarray
     weight: np.ndarray
     clicks: np.ndarray
-    n_rows: np.ndarray
-
-    @property
-    def shown(self):
-        return self.position != _MISSING
-
-    def group_code(self, codes):
-        """One code a (query, user), in the order of the queries."""
-        return codes["qid"] * len(self.ids["user"]) + codes["user"]
+    list_: np.ndarray
 
 
-def _read_cells(log):
-    columns = log.frame.collect_schema().names()
-    keys = [name for name in columns if name in (*log.group, "doc", "position", "bias")]
-    sums = [nw.col(name).sum() for name in columns if name.startswith("_")]
-    aggregates = [nw.len().alias("_n"), *sums]
-    if log.has("session"):
-        aggregates.append(nw.col("session").n_unique().alias("_n_sessions"))
-    frame = _collect(log.frame.group_by(*keys).agg(*aggregates))
-    _check_cells(log, frame)
-
-    ids, codes = {"user": np.zeros(1)}, {"user": np.zeros(len(frame), dtype=np.intp)}
+def _read_lists(log, table):
+    codes, ids = {}, {}
     for name in (*log.group, "doc"):
-        codes[name], ids[name] = encode(frame[name].to_numpy())
-    n_rows = _numbers(frame["_n"])
-    cells = _Cells(
-        frame=frame,
-        ids=ids,
-        group=codes["qid"] * len(ids["user"]) + codes["user"],
-        qid=codes["qid"],
-        doc=codes["doc"],
-        position=frame["position"].to_numpy().astype(np.int64),
-        bias=_numbers(frame["bias"]) if log.has("bias") else np.zeros(len(frame)),
-        weight=_numbers(frame["_weight"]) if log.has("impressions") else n_rows,
-        clicks=_numbers(frame["_click"]),
-        n_rows=n_rows,
+        known = name in log.ids
+        coded = (table[name].to_numpy(), log.ids[name]) if known else encode_ids(table[name])
+        codes[name], ids[name] = coded
+    position = table["position"].to_numpy().astype(np.int64)
+    shown, place = position != _MISSING, encode(position)[0]
+    weight, clicks = (
+        table[name].to_numpy().astype(float)
+        for name in ("_weight" if log.has("impressions") else "_n", "_click")
     )
-    _warn_about_clicks(log, cells)
-    return cells
+    _check_counts(log, weight[shown], clicks[shown])
+    list_ = _number_lists(table, ids, codes, shown, place)
+    return _Lists(table, ids, codes, shown, place, weight, clicks, list_)
 
 
-def _numbers(series):
-    return series.to_numpy().astype(float)
+def _check_counts(log, weight, clicks):
+    if not len(weight):
+        NO_ROW_SHOWN.report(0, None, None)
+    if log.has("impressions"):
+        warn_about_rates(weight, clicks, log.click)
+    if not clicks.any():
+        NO_CLICKS.report(0, None, None)
 
 
-def _check_cells(log, frame):
-    if not len(frame):
-        raise ValueError("impressions has no rows; expected at least one.")
-    position, n_rows = _numbers(frame["position"]), frame["_n"].to_numpy()
-    shown, limit = position != _MISSING, "'impressions'" if log.has("impressions") else "1"
-    bad = {f"_bad_{k}": n_rows * pd.isna(frame[k].to_numpy()) for k in (*log.group, "doc")}
-    bad["_bad_position"] = n_rows * (shown & ((position < 1) | (position % 1 != 0)))
-    if log.has("bias"):
-        bias = _numbers(frame["bias"])
-        bad["_bad_bias"] = n_rows * (shown & ((bias == _MISSING) | (bias % 1 != 0)))
-    bad |= {name: frame[name].to_numpy() for name in frame.columns if name.startswith("_bad")}
-    messages = {
-        "_bad_position": "'position' is no whole number from 1; expected a rank, or a missing "
-        "value where a row was not shown. If your log counts from 0, add 1",
-        "_bad_bias": "'bias' is missing or no whole number; expected the code of a bias factor",
-        "_bad_weight": "'impressions' is missing, negative or infinite; expected counts",
-        "_bad_click": f"{log.click!r} is missing or outside of 0 to {limit}; expected the clicks. "
-        "Rows of several impressions need their number in a column 'impressions'",
-    }
-    for name, counts in bad.items():
-        if counts.any():
-            cell = int(np.argmax(counts > 0))
-            found = ", ".join(f"{k} {frame[k].to_list()[cell]!r}" for k in (*log.group, "doc"))
-            missing = f"{name.removeprefix('_bad_')!r} is missing; expected an id in every row"
-            raise ValueError(
-                f"In {int(counts.sum())} rows of impressions (such as {found}) "
-                f"{messages.get(name, missing)}."
-            )
+def _number_lists(table, ids, codes, shown, place):
+    """Number of the list of each row, by query and user; rows never shown are in the first."""
+    group = codes["qid"]
+    if "user" in codes:
+        group = encode(group * len(ids["user"]) + codes["user"])[0]
+    if _HASHES[0] not in table.columns:
+        return group
+    listed = np.zeros(int(group.max()) + 1, dtype=bool)
+    listed[group[shown]] = True
+    rows = np.flatnonzero(shown | ~listed[group])
+    high, low = (table[name].to_numpy() for name in _HASHES)
+    hashes, known = encode(((high << 20) ^ low)[rows])
+    code, lists = encode(group[rows] * len(known) + hashes)
+    # In the order of what they show, the first row first: no engine may decide it.
+    of_group = lists // len(known)
+    shows = (place * len(ids["doc"]) + codes["doc"])[rows]
+    first = np.full(len(lists), np.iinfo(np.int64).max)
+    np.minimum.at(first, code, shows)
+    content = np.zeros(len(lists), dtype=np.uint64)
+    bias = [table["bias"].to_numpy()[rows]] if "bias" in table.columns else []
+    np.add.at(content, code, hash_columns([shows, *bias]))
+    order = np.lexsort((content, first, of_group))
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    list_ = np.searchsorted(of_group, np.arange(len(listed)))[group]
+    list_[rows] = number[code]
+    return list_
 
 
-def _warn_about_clicks(log, cells):
-    lost = cells.clicks[~cells.shown].sum()
-    counts = cells.weight.max() > 1 and not (cells.weight % 1).any()
-    message = (
-        f"{lost:g} clicks are on rows without a position (or impression): never-shown rows have "
-        "click rate 0. Check the column 'position'."
-    )
-    if log.has("impressions") and counts and (cells.clicks % 1).any():
-        message = (
-            f"impressions are whole numbers and {log.click!r} is not: it looks like a click "
-            "rate. Expected the number of clicks; multiply the rate by the impressions."
-        )
-    elif not lost:
+def _in_order(log, lists):
+    """The rows by query, list and position, rows never shown last, by document.
+
+    Raises an error where two rows of a list stand at one position.
+    """
+    n_places, n_docs = int(lists.place.max()) + 1, len(lists.ids["doc"])
+    place = np.where(lists.shown, lists.place, n_places + lists.codes["doc"])
+    key = lists.list_ * (n_places + n_docs) + place
+    row = np.argsort(key)
+    twice = np.flatnonzero(key[row[1:]] == key[row[:-1]])
+    if len(twice):
+        _refuse_place(lists, row[twice[0]])
+    if "_length" in lists.table.columns:
+        # A row that recurs within its sessions makes these longer than their list.
+        length = np.bincount(lists.list_, lists.shown)[lists.list_]
+        longer = lists.shown & (lists.table["_length"].to_numpy() != length)
+        if longer.any():
+            _refuse_users(log)
+            _refuse_place(lists, np.argmax(longer * lists.table["_n"].to_numpy()))
+    return row
+
+
+def _refuse_users(log):
+    """Raise an error if a session has several users."""
+    if not log.has("user"):
         return
-    warn_user(message, ClickDataWarning)
+    users = log.shown.select("qid", "session", "user").unique()
+    users = users.group_by("qid", "session").agg(nw.len().alias("n")).filter(nw.col("n") > 1)
+    users = collect(users)
+    if len(users):
+        example = users["qid"][0]
+        example = log.ids["qid"][int(example)] if log.ids else example
+        where = f"such as in query {python_value(example)!r}"
+        ONE_USER_PER_SESSION.report(len(users), None, where)
 
 
-# Which cells are one list -------------------------------------------------------------
-def _queries_with_several_lists(log, cells):
-    """Bool by query code: whether its sessions must be looked at one by one."""
-    rows = np.flatnonzero(cells.shown)
-    several = np.zeros(len(cells.ids["qid"]), dtype=bool)
-    place = pd.DataFrame({"group": cells.group[rows], "position": cells.position[rows]})
-    clash = place.duplicated().to_numpy()
-    if not log.has("session"):
-        if clash.any():
-            _refuse_clash(cells, rows[clash][0], "Name each result page in a column 'session'")
-        return several
-    n_sessions = _count_sessions(log, cells)[cells.group[rows]].to_numpy()
-    n_distinct = cells.frame["_n_sessions"].to_numpy()[rows]
-    # One list exactly if every cell was in every session once, one cell a position.
-    odd = clash | (cells.n_rows[rows] != n_sessions) | (n_distinct != n_sessions)
-    several[cells.qid[rows[odd]]] = True
-    return several
-
-
-def _count_sessions(log, cells):
-    """Number of sessions with a shown row, a Series by group code."""
-    n_sessions = nw.col("session").n_unique().alias("_n_sessions")
-    counts = _collect(log.shown.group_by(*log.group).agg(n_sessions))
-    codes, number = _codes(counts, cells.ids), counts["_n_sessions"].to_numpy()
-    if log.has("user"):
-        queries = _collect(log.shown.group_by("qid").agg(n_sessions))
-        query = _codes(queries, cells.ids)["qid"]
-        surplus = np.bincount(codes["qid"], number)[query] - queries["_n_sessions"].to_numpy()
-        if surplus.any():
-            raise ValueError(
-                "Some sessions have rows of several users (such as in query "
-                f"{cells.ids['qid'][query[np.argmax(surplus)]]!r}); expected one user a session. "
-                "Add the user to the session id."
-            )
-    return pd.Series(number, index=cells.group_code(codes))
-
-
-def _codes(frame, ids):
-    """Codes of the columns of a collected frame, by the ids of the cells; -1 for no id."""
-    codes = {"user": np.zeros(len(frame), dtype=np.intp)}
-    for name, values in ids.items():
-        if name in frame.columns:
-            codes[name] = pd.Index(values).get_indexer(frame[name].to_numpy())
-    return codes
-
-
-def _refuse_clash(cells, cell, remedy):
-    raise ValueError(
-        f"Two rows of one list stand at position {cells.position[cell]} (query "
-        f"{cells.ids['qid'][cells.qid[cell]]!r}); expected one row a position. {remedy}."
-    )
-
-
-def _lists(log, cells, several):
-    """Cell, number of the list in its group, weight and clicks of each row of the result."""
-    rows = np.flatnonzero(~(cells.shown & several[cells.qid]))
-    parts = [(rows, np.zeros(len(rows), dtype=np.int64), cells.weight[rows], cells.clicks[rows])]
-    queries = np.flatnonzero(several)
-    if len(queries):
-        for part in _parts(log, cells, queries):
-            parts.append(_spread_lists(log, cells, *part))
-    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
-
-
-def _parts(log, cells, queries):
-    """Queries with several lists and a frame that has them, a bounded part at a time if eager."""
-
-    def named(part):
-        return log.shown.filter(nw.col("qid").is_in(cells.ids["qid"][part].tolist()))
-
-    sizes = np.bincount(cells.qid[cells.shown], cells.n_rows[cells.shown], cells.qid.max() + 1)
-    if isinstance(log.frame, nw.DataFrame):
-        number = np.cumsum(sizes[queries]) // _CHUNK
-        for part in np.split(queries, np.flatnonzero(np.diff(number)) + 1):
-            yield named(part), part
-    elif len(queries) > _MAX_NAMED or sizes[queries].sum() > 0.5 * sizes.sum():
-        yield log.shown, queries  # A filter would cost more than it spares.
-    else:
-        yield named(queries), queries
-
-
-def _spread_lists(log, cells, frame, queries):
-    """As :func:`_lists`, for the queries whose sessions showed several lists."""
-    known = np.flatnonzero(cells.shown & np.isin(cells.qid, queries))
-    positions = np.unique(cells.position[known])
-    lists = _collect(_spread(log, frame, positions, cells.ids["doc"]))
-    lists = lists[np.flatnonzero(np.isin(_codes(lists, cells.ids)["qid"], queries))]
-
-    def matrix(stem, read=_numbers):
-        return np.column_stack([read(lists[f"{stem}{p}"]) for p in positions])
-
-    ids = pd.Index(cells.ids["doc"])
-    doc = matrix("doc", lambda series: ids.get_indexer(series.to_numpy()))
-    bias = matrix("bias") if log.has("bias") else np.zeros(doc.shape)
-    n_rows = matrix("_n")
-    weight = matrix("_weight") if log.has("impressions") else n_rows
-    group = cells.group_code(_codes(lists, cells.ids))
-
-    at = list_, column = np.nonzero(doc >= 0)
-    place = {"group": group[list_], "doc": doc[at], "position": positions[column]}
-    place = pd.DataFrame({**place, "bias": bias[at]})
-    table = pd.DataFrame({name: getattr(cells, name)[known] for name in place})
-    row = place.merge(table.assign(row=known), how="left")["row"].to_numpy()
-    crowded = n_rows[at] != _numbers(lists["_n_sessions"])[list_]
-    if crowded.any():
-        _refuse_clash(cells, row[crowded][0], "Each (qid, session) must be one result page")
-    return row, _number_lists(group, doc, bias)[list_], weight[at], matrix("_click")[at]
-
-
-def _spread(log, frame, positions, docs):
-    """The lists of a frame: one row each, with columns a position, in the frame's engine."""
-    nothing, reduction = _no_doc(docs)
-    dtype = log.schema["doc"]
-    if isinstance(dtype, nw.Categorical | nw.Enum):
-        dtype = nw.String()
-    elif dtype.is_integer() and not isinstance(dtype, nw.UInt64):
-        dtype = nw.Int64()
-    summed = ["_click", "_weight"] if log.has("impressions") else ["_click"]
-    columns, doc_keys, bias_keys, sums = [], [], [], []
-    for p in positions.tolist():
-        here = nw.col("position") == p
-        columns.append(_where(here, "doc", nothing, dtype).alias(f"doc{p}"))
-        columns.append(here.cast(nw.Int64).alias(f"_n{p}"))
-        columns += [_where(here, name, 0.0).alias(f"{name}{p}") for name in summed]
-        doc_keys.append(getattr(nw.col(f"doc{p}"), reduction)())
-        sums += [nw.col(f"{name}{p}").sum() for name in ("_n", *summed)]
-        if log.has("bias"):
-            columns.append(_where(here, "bias", _MISSING).alias(f"bias{p}"))
-            bias_keys.append(nw.col(f"bias{p}").max())
-    stems = ("doc", "bias") if log.has("bias") else ("doc",)
-    session, keys = [*log.group, "session"], [f"{k}{p}" for k in stems for p in positions.tolist()]
-    sessions = frame.select(*session, *columns).group_by(*session)
-    lists = sessions.agg(*doc_keys, *bias_keys, *sums).group_by(*log.group, *keys)
-    return lists.agg(nw.len().alias("_n_sessions"), *sums)
-
-
-def _no_doc(docs):
-    """A value that is no doc, and the reduction that prefers any doc to it."""
-    low, high = docs[0], docs[-1]
-    if isinstance(low, str):
-        return ("", "max") if low else (high + "0", "min")
-    if docs.dtype.kind == "f":
-        return float(np.nextafter(low, -np.inf)), "max"
-    if docs.dtype.kind not in "iu":
-        raise ValueError(
-            f"'doc' holds values such as {low!r}; expected integers or strings. Convert them."
-        )
-    bounds = np.iinfo(np.uint64 if docs.dtype == np.uint64 else np.int64)
-    return (bounds.min, "max") if low > bounds.min else (int(high) + 1, "min")
-
-
-def _number_lists(group, doc, bias):
-    """Number of each list in its group, by content: no engine decides the order."""
-    place = np.empty(len(group), dtype=np.int64)
-    place[np.lexsort((*bias.T[::-1], *doc.T[::-1], group))] = np.arange(len(group))
-    return rank_in_segment(group, -place) - 1
+def _refuse_place(lists, row):
+    position = int(lists.table["position"].to_numpy()[row])
+    query = lists.ids["qid"][int(lists.codes["qid"][row])]
+    ONE_ROW_PER_POSITION.report(2, position, f"query {python_value(query)!r}")
 
 
 # The result ---------------------------------------------------------------------------
-def _result(frame, list_, weight):
-    """The role columns, with the ids as the engine returned them."""
-    counts = weight.astype(np.int64) if not (weight % 1).any() else weight
-    columns = {name: frame[name] for name in frame.columns if name in ROLES}
-    for name, values in (("session", list_), ("impressions", counts)):
-        columns[name] = nw.new_series(name, values, backend=frame.implementation)
+def _result(log, lists, row):
+    """The role columns, with ids as the log has them."""
+    table, weight = lists.table, lists.weight[row]
+    backend = table.implementation
+    columns = {}
+    for name in ROLES:
+        if name in log.ids and name in lists.codes:
+            columns[name] = log.ids[name][lists.codes[name][row]]
+        elif name != "session" and name in table.columns:
+            columns[name] = table[name][row]
+    computed = {
+        "session": lists.list_[row],
+        "impressions": weight.astype(np.int64) if not (weight % 1).any() else weight,
+    }
+    if log.has("doc_scope"):
+        computed["doc_scope"] = np.full(len(row), log.scope, dtype=object)
+    for name, values in computed.items():
+        columns[name] = nw.new_series(name, values, backend=backend)
     # The row labels of pandas would align the rows.
-    X = nw.from_dict({k: nw.maybe_reset_index(columns[k]) for k in ROLES if k in columns})
+    X = nw.from_dict(
+        {name: nw.maybe_reset_index(columns[name]) for name in ROLES if name in columns}
+    )
     keys = [nw.col(name).cast(nw.Int64) for name in ("position", "bias") if name in columns]
-    if (X["position"] == _MISSING).any():
+    if not lists.shown.all():
         keys = [nw.when(nw.col("position") != _MISSING).then(key) for key in keys]
     return X.with_columns(*keys)
 
 
-def _with_features(X, documents, cells, row):
+def _with_features(X, documents, lists, row):
     """The result with the relevance and features of each row, in its kind of frame."""
     documents = nw.from_native(documents, eager_only=True)
     columns = documents.columns
@@ -503,15 +410,19 @@ def _with_features(X, documents, cells, row):
             f"documents has {int(twice.sum())} rows that share their {' and '.join(keys)} with "
             f"another (such as {example}); expected one row each."
         )
-    codes = _codes(documents.select(keys), cells.ids)
-    table = pd.DataFrame({name: codes[name] for name in keys}).assign(row=np.arange(len(twice)))
-    wanted = pd.DataFrame({name: getattr(cells, name)[row] for name in keys})
+    codes = {
+        name: pd.Index(lists.ids[name].to_numpy()).get_indexer(documents[name].to_numpy())
+        for name in keys
+    }
+    table = pd.DataFrame(codes).assign(row=np.arange(len(twice)))
+    wanted = pd.DataFrame({name: lists.codes[name][row] for name in keys})
     place = wanted.merge(table, how="left")["row"].to_numpy()
     if np.isnan(place).any():
-        lost = np.unique(cells.doc[row[np.isnan(place)]])
+        lost = np.unique(lists.codes["doc"][row[np.isnan(place)]])
+        example = python_value(lists.ids["doc"].to_numpy()[lost[0]])
         raise ValueError(
-            f"documents lacks {len(lost)} of {len(cells.ids['doc'])} docs of the log (such as "
-            f"{cells.ids['doc'][lost[0]]!r}); expected a row for each. Types of 'doc': "
+            f"documents lacks {len(lost)} of {len(lists.ids['doc'])} docs of the log (such as "
+            f"{example!r}); expected a row for each. Types of 'doc': "
             f"{X.schema['doc']} in the log, {documents.schema['doc']} in documents."
         )
     names = [name for name in ("relevance",) if name in columns]

@@ -1,10 +1,10 @@
 """Which bias factors hang together: the question that decides whether relevance can be found."""
 
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-__all__ = ["bipartite_components", "comparable_components", "factor_components"]
+__all__ = ["bipartite_components", "comparable_components", "factor_components", "weighted_graph"]
 
 
 def factor_components(doc, factor, n_factors):
@@ -70,3 +70,23 @@ def comparable_components(doc, factor, clicked, n_docs, n_factors):
     graph = coo_array((np.ones(len(start)), (start, end)), (size, size))
     labels = connected_components(graph, connection="strong")[1]
     return labels[:n_docs], labels[n_docs:]
+
+
+def weighted_graph(n_nodes, a, b, weight):
+    """Edges as the sparse matrix of a graph, for SciPy's searches of trees and paths.
+
+    Before SciPy 1.17 these take nodes that are numbered in 32 bits only.
+
+    Parameters
+    ----------
+    n_nodes : int
+    a, b : ndarray of shape (n_edges,), int
+        Ends of the edges.
+    weight : ndarray of shape (n_edges,)
+
+    Returns
+    -------
+    graph : csr_array of shape (n_nodes, n_nodes)
+    """
+    ends = a.astype(np.int32), b.astype(np.int32)
+    return csr_array(coo_array((weight, ends), (n_nodes, n_nodes)))

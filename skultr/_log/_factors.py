@@ -12,7 +12,6 @@ __all__ = [
     "bias_values",
     "examination_table",
     "factor_codes",
-    "fit_to_log",
     "known_factor_codes",
     "lists_per_unit",
     "warn_unless_identifiable",
@@ -44,24 +43,8 @@ def warn_unless_identifiable(log, network):
         f"The log does not determine relevance: its {n_factors} bias factors fall into "
         f"{n_components} components, and no document was shown in two of them. {consequence} "
         "See IdentifiabilityGraph.from_log(X).summary() in skultr.identifiability; repair the log "
-        "with IdentifiabilityRepair, or set check_identifiability=False.",
+        "with IdentifiabilityRepair, or filter NotIdentifiableWarning where you have decided so.",
         NotIdentifiableWarning,
-    )
-
-
-def fit_to_log(ranker, log):
-    """Fit a ranker to a log that was read already, with its codes for ids."""
-    return ranker.fit(
-        log.features[log.doc],
-        log.click_rate,
-        qid=log.query,
-        session=log.list_,
-        doc=log.doc,
-        position=np.where(log.shown, log.position, np.nan),
-        bias=np.where(log.shown, log.bias_values[log.bias], np.nan),
-        user=log.user,
-        propensity=log.propensity,
-        impressions=log.weight,
     )
 
 

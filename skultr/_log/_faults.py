@@ -66,13 +66,14 @@ class Fault:
 
     def message(self, n_rows, value, where, column=None):
         """The sentence about ``n_rows`` rows."""
+        value = python_value(value)
         if isinstance(value, float) and abs(value) < _LARGEST_CODE and value % 1 == 0:
             value = int(value)
         return self.sentence.format(
             rows=count_of(n_rows, "row"),
             have="has" if n_rows == 1 else "have",
             where=where,
-            value=repr(python_value(value)),
+            value=repr(value),
             column=column or next(iter(self.reads), None),
         )
 
@@ -128,17 +129,6 @@ FAULTS = (
         lambda c: c.click < 0,
     ),
     Fault(
-        "clicks no count",
-        ("n_clicks", "impressions"),
-        ValueError,
-        "{column} is missing, or is not between 0 and 'impressions': found {value} in {rows}, "
-        "{where}. Expected the number of clicks of the row's impressions.",
-        lambda c: (
-            c.missing("n_clicks")
-            | ~((c.n_clicks >= 0) & (c.n_clicks <= c.impressions) & (c.n_clicks < np.inf))
-        ),
-    ),
-    Fault(
         "position no rank",
         ("position",),
         ValueError,
@@ -160,6 +150,17 @@ FAULTS = (
             ),
         )
         for weight in ("impressions", "sample_weight")
+    ),
+    Fault(
+        "clicks no count",
+        ("n_clicks", "impressions"),
+        ValueError,
+        "{column} is missing, or is not between 0 and 'impressions': found {value} in {rows}, "
+        "{where}. Expected the number of clicks of the row's impressions.",
+        lambda c: (
+            c.missing("n_clicks")
+            | ~((c.n_clicks >= 0) & (c.n_clicks <= c.impressions) & (c.n_clicks < np.inf))
+        ),
     ),
     Fault(
         "relevance no grade",

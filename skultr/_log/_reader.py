@@ -30,7 +30,16 @@ from ._roles import (
 )
 from ._segments import as_array, encode, rank_in_segment
 
-__all__ = ["Documents", "Rows", "first_rows", "read", "take_clicks", "warn_about_names"]
+__all__ = [
+    "Documents",
+    "Rows",
+    "as_clicks",
+    "first_rows",
+    "read",
+    "take_clicks",
+    "warn_about_names",
+    "warn_without_queries",
+]
 
 #: Examination of the best position is hardly ever below it; probabilities of actions are.
 _LEAST_EXAMINATION = 0.2
@@ -97,7 +106,7 @@ def read(X, y=None, sample_weight=None, roles=None, *, reads=FIT_ROLES, need=Non
             _refuse_without(role, purpose, door)
     rows = Rows(X, n_rows, values, scope)
     if y is not None:
-        rows.click = _as_clicks(X, y)
+        rows.click = as_clicks(X, y)
     if sample_weight is not None:
         rows.sample_weight = check_sample_weight(sample_weight, np.empty((n_rows, 0)))
     rows.check(reads)
@@ -121,9 +130,8 @@ def take_clicks(X, y, door):
             "or click rates of the rows."
         )
     if isinstance(y, str):
-        clicks = read_column(X, y)
-        return without_column(X, y), _as_clicks(X, clicks), y
-    return X, _as_clicks(X, y), None
+        return without_column(X, y), as_clicks(X, read_column(X, y)), y
+    return X, as_clicks(X, y), None
 
 
 def warn_about_names(X, names, roles):
@@ -194,7 +202,7 @@ class Rows:
             raw["sample_weight"] = self.sample_weight
         _faults.check(raw, called={"click": "y"})
         if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
-            _warn_without_queries()
+            warn_without_queries()
         if self.click is not None or not {"position", "bias"}.isdisjoint(reads):
             self._check_shown(reads)
 
@@ -427,7 +435,7 @@ def _features_of(X):
     return np.asarray(features, dtype=np.float32)
 
 
-def _as_clicks(X, y):
+def as_clicks(X, y):
     """The clicks as numbers, one per row of X."""
     n_rows = count_rows(X)
     y = as_array(y)
@@ -461,7 +469,7 @@ def _refuse_without(role, purpose, door):
     )
 
 
-def _warn_without_queries():
+def warn_without_queries():
     warn_user(
         "X has no column 'qid' and no qid was passed: all rows are taken as one query. Rename "
         "your query column to 'qid', or pass qid=.",

@@ -22,6 +22,7 @@ __all__ = [
     "rank_in_segment",
     "rectangles",
     "sort_in_segment",
+    "sorting_order",
 ]
 
 #: Stands in for 0 as a divisor or in a logarithm: below any weight, and its inverse is finite.
@@ -60,15 +61,40 @@ def encode(ids):
     uniques : ndarray of shape (n_ids,)
     """
     ids = np.asarray(ids)
+    if ids.dtype.kind in "iu" and len(ids):
+        low, high = int(ids.min()), int(ids.max())
+        if high - low <= 4 * len(ids) + 1024:
+            return _encode_narrow(ids, low, high)
     codes, uniques = pd.factorize(ids, use_na_sentinel=False)
-    try:
-        order = np.argsort(uniques, kind="stable")
-    except TypeError:
-        keys = [(type(value).__name__, str(value)) for value in uniques]
-        order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
+    order = sorting_order(uniques)
     new_code = np.empty(len(order), dtype=np.intp)
     new_code[order] = np.arange(len(order))
     return new_code[codes], np.asarray(uniques)[order]
+
+
+def _encode_narrow(ids, low, high):
+    """Codes of integers between two numbers, by a table instead of hashes."""
+    low = ids.dtype.type(low)
+    # Modulo the width of the type, so that no difference overflows.
+    offset = (ids - low).view(f"u{ids.dtype.itemsize}").astype(np.intp)
+    used = np.zeros(high - low + 1, dtype=bool)
+    used[offset] = True
+    code = np.cumsum(used, dtype=np.intp) - 1
+    return code[offset], np.flatnonzero(used).astype(ids.dtype) + low
+
+
+def sorting_order(ids):
+    """The order that sorts distinct ids; ids of mixed types by type name, then by text."""
+    if ids.dtype != object:
+        return np.argsort(ids, kind="stable")
+    values = ids.tolist()
+    try:
+        # Much quicker on text than NumPy.
+        order = sorted(range(len(values)), key=values.__getitem__)
+    except TypeError:
+        keys = [(type(value).__name__, str(value)) for value in values]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+    return np.array(order, dtype=np.intp)
 
 
 def offsets_from_counts(counts):

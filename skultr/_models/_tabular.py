@@ -22,10 +22,8 @@ from .._log._segments import TINY
 from .._typing import Bools, Floats, Ints
 from ._bipartite import MAX_DENSE, SMALLEST, Problem, eliminated, newton
 
-__all__ = ["TabularFit", "fit_factors", "fit_tabular", "loss_of_objective"]
+__all__ = ["TabularFit", "fit_factors", "fit_tabular", "has_few_clicks"]
 
-#: The published objectives are biased if clicked documents have fewer clicks than this on average.
-_FEW_CLICKS = 30.0
 #: Standard errors have their nominal coverage from this mean number of clicks per document.
 _LEAST_CLICKS = {"likelihood": 10.0, "squares": 30.0, "poisson": 0.0}
 #: Losses in the order of fitting: each solution starts the next, until the loss asked for. Least
@@ -93,7 +91,7 @@ class TabularFit:
         standard_error : ndarray of shape (n_factors,)
         """
         cells = self.cells
-        few = _has_few_clicks(cells.doc, cells.clicks, _LEAST_CLICKS[self.loss])
+        few = has_few_clicks(cells.doc, cells.clicks, _LEAST_CLICKS[self.loss])
         if few or cells.n_factors > MAX_DENSE:
             error = np.full(cells.n_factors, np.nan)
             error[reference] = 0.0
@@ -247,28 +245,7 @@ def fit_factors(
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
 
 
-def loss_of_objective(objective: str, published: str, doc: Ints, clicks: Floats) -> str:
-    """The loss that an ``objective`` stands for.
-
-    Parameters
-    ----------
-    objective : {"auto", "conditional", "published"}
-    published : str
-        The loss of the published method.
-    doc : ndarray of shape (n_rows,), int
-    clicks : ndarray of shape (n_rows,)
-
-    Returns
-    -------
-    loss : str
-        "poisson" if the objective is conditional, or automatic and documents have few clicks.
-    """
-    if objective == "auto":
-        return "poisson" if _has_few_clicks(doc, clicks, _FEW_CLICKS) else published
-    return "poisson" if objective == "conditional" else published
-
-
-def _has_few_clicks(doc: Ints, clicks: Floats, least: float) -> bool:
+def has_few_clicks(doc: Ints, clicks: Floats, least: float) -> bool:
     """True if documents with clicks have fewer than ``least`` clicks on average."""
     return clicks.sum() < least * np.count_nonzero(np.bincount(doc, clicks))
 

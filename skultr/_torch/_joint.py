@@ -1,4 +1,4 @@
-"""Joint engines: two models learned together, each debiasing the other."""
+"""Joint engines: relevance and examination learned together from the same clicks."""
 
 import numpy as np
 import torch
@@ -7,6 +7,7 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
+from .._log._factors import lists_per_unit
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_factors
 from ._losses import list_log_softmax
@@ -18,12 +19,90 @@ __all__ = [
     "ExaminationStep",
     "TowersLoss",
     "TowersModule",
+    "fit_dual",
+    "fit_towers",
     "likeliest_examination",
 ]
 
 #: Bound on log examination ratios: a factor without a click would otherwise run to minus infinity.
 _MAX_LOG_RATIO = 12.0
 _MAX_LOG_WEIGHT = 30.0
+
+
+def fit_dual(learner, log, task=None, *, learning_rate=0.05, max_weight=None):
+    """Dual learning (Ai et al. 2018): a network of relevance, and examination by bias factor.
+
+    Parameters
+    ----------
+    learner : NeuralEstimator
+        Says how the network is trained; afterwards it holds the network, as every neural
+        estimator does.
+    log : ClickLog
+    task : FitTask, default=None
+        What is being fitted, for scikit-learn's callbacks.
+    learning_rate : float, default=0.05
+        Step size of the examination logits.
+    max_weight : float, default=None
+        Cap on the inverse weights of both parts.
+
+    Returns
+    -------
+    log_examination : ndarray of shape (n_factors,)
+        As :func:`likeliest_examination` finds it for the relevance that was learned.
+    """
+    rows = log.shown
+    impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
+    training, _ = log.tempered(learner.traffic_exponent)
+    with learner._seeded():
+        network = learner._network(log.shown_features())
+        module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
+        learner._train(
+            module,
+            DualLoss(lists_per_unit(training, training.clicks), max_weight),
+            training,
+            training.clicks,
+            click_only=True,
+            task=task,
+            param_groups=_factor_settings(learning_rate),
+        )
+    relevance = learner._outputs(learner.network_, log.features)[:, 0][log.doc]
+    start = module.examination.detach().double().cpu().numpy()
+    return likeliest_examination(training, relevance, start - start.mean())
+
+
+def fit_towers(learner, log, task=None, *, link="product", learning_rate=None):
+    """A network of relevance and a table of examination, by the cross-entropy of all clicks.
+
+    Parameters
+    ----------
+    learner, log, task
+        As of :func:`fit_dual`.
+    link : {"product", "additive"}, default="product"
+    learning_rate : float, default=None
+        Step size of the examination logits. By default they take no steps: before every epoch
+        they are set to their best value given the relevance so far, which is regression-EM (Wang
+        et al. 2018). The gradient of the expected likelihood at the current expectations is that
+        of the likelihood itself (Fisher's identity), so that no E-step is written out.
+    """
+    training, _ = log.tempered(learner.traffic_exponent)
+    by_steps = learning_rate is not None
+    with learner._seeded():
+        network = learner._network(log.shown_features())
+        learner._train(
+            TowersModule(network, len(log.bias_values), trained=by_steps),
+            TowersLoss(lists_per_unit(training, training.weight), link),
+            training,
+            training.clicks,
+            click_only=False,
+            task=task,
+            param_groups=_factor_settings(learning_rate) if by_steps else [],
+            callbacks=[] if by_steps else [("examination", ExaminationStep())],
+        )
+
+
+def _factor_settings(learning_rate):
+    """A logit per factor needs steps of its own size, and no pull toward zero."""
+    return [("examination", {"lr": learning_rate, "weight_decay": 0.0})]
 
 
 class DualModule(ListScores):

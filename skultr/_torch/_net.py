@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,12 @@ OPTIMIZERS = {
 }
 #: Documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
+#: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
+_MAX_GRADIENT_NORM = 5.0
+
+#: Held while an estimator draws from torch's random stream, which all threads share. Reentrant,
+#: because an estimator may train another one inside its own training.
+_STREAM = threading.RLock()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,7 +59,6 @@ class NeuralEstimator(BaseEstimator):
     dropout: float = 0.0
     normalization: str | None = None
     optimizer: str | type[torch.optim.Optimizer] = "adam"
-    max_grad_norm: float | None = 5.0
     early_stopping: bool = True
     validation_fraction: float = 0.1
     n_iter_no_change: int = 10
@@ -64,7 +70,10 @@ class NeuralEstimator(BaseEstimator):
     random_state: RandomState = None
     verbose: int = 0
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    #: Parameters that hold the sizes of hidden layers.
+    _sizes_of_layers = ("hidden_layer_sizes",)
+
+    _parameter_constraints = {
         "hidden_layer_sizes": ["array-like"],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
@@ -73,7 +82,6 @@ class NeuralEstimator(BaseEstimator):
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "normalization": [StrOptions({"layer", "batch"}), None],
         "optimizer": [StrOptions(set(OPTIMIZERS)), type],
-        "max_grad_norm": [Interval(Real, 0, None, closed="neither"), None],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -119,12 +127,8 @@ class NeuralEstimator(BaseEstimator):
 
     def _check_settings(self):
         """What the declared constraints cannot say."""
-        for name in (
-            "hidden_layer_sizes",
-            "base_hidden_layer_sizes",
-            "selection_hidden_layer_sizes",
-        ):
-            sizes = getattr(self, name, ())
+        for name in self._sizes_of_layers:
+            sizes = getattr(self, name)
             if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
                 raise ValueError(
                     f"{name} must hold whole numbers of units from 1, got {sizes!r}. An empty "
@@ -144,11 +148,15 @@ class NeuralEstimator(BaseEstimator):
 
     @contextmanager
     def _seeded(self):
-        """Torch's random stream is the estimator's own inside, and untouched outside."""
+        """Torch's random stream is the estimator's own inside, and untouched outside.
+
+        One training at a time: trainings in several threads of a process wait for each other, or
+        each would draw from the stream of the others.
+        """
         self._check_settings()  # first, because fork_rng on a missing GPU raises an obscure error
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         devices = [self.device] if torch.device(self.device).type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
+        with _STREAM, torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
             yield
 
@@ -157,7 +165,7 @@ class NeuralEstimator(BaseEstimator):
     ):
         """Train ``module`` on the lists of ``log``.
 
-        Sets ``network_``, ``net_``, ``history_`` and ``n_iter_``.
+        Sets ``network_``, ``net_``, ``history_`` and ``n_iter_``, when all is done.
 
         Parameters
         ----------
@@ -178,7 +186,6 @@ class NeuralEstimator(BaseEstimator):
             What the method itself does between epochs.
         """
         module = module.to(self.device)
-        self.network_ = module.network
         # Scaling happens once here; batches then need no work that could be done before.
         inputs = self._scaled_inputs(module.network[0], log.features)
         click_only = click_only and bool(clicks.any())
@@ -190,21 +197,22 @@ class NeuralEstimator(BaseEstimator):
         self._train_on(dataset, validation, module, criterion, task, param_groups, callbacks)
 
     def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):
-        """Train ``module`` on batches of any kind; sets ``net_``, ``history_``, ``n_iter_``."""
-        self.net_ = self._make_net(
+        """Train ``module`` on batches of any kind, and set what :meth:`_train` sets."""
+        net = self._make_net(
             module, criterion, validation, task, list(param_groups), list(callbacks)
         )
-        self.net_.fit(dataset, None)
-        if self.net_.interrupted_:
+        net.fit(dataset, None)
+        if net.interrupted_:
             raise KeyboardInterrupt
-        self.net_.train_split = None  # or the validation lists would travel in every pickle
-        self._record_history(self.net_)
+        net.train_split = None  # or the validation lists would travel in every pickle
+        self.history_ = _history(net)
+        self.n_iter_ = len(self.history_)
+        self.net_, self.network_ = net, module.network
 
     def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
         if task is not None:
             callbacks = [("epochs", _EpochTasks(self, task)), *callbacks]
-        if self.max_grad_norm is not None:
-            callbacks.append(("clip", GradientNormClipping(self.max_grad_norm)))
+        callbacks.append(("clip", GradientNormClipping(_MAX_GRADIENT_NORM)))
         if validation is not None:
             stop = _Patience(
                 "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=_no_output
@@ -274,21 +282,6 @@ class NeuralEstimator(BaseEstimator):
         """What predicting needs, in the middle of a training: for scikit-learn's callbacks."""
         return {"network_": copy.deepcopy(module.network)}
 
-    def _record_history(self, net):
-        names = [name for name in ("train_loss", "valid_loss") if name in net.history[-1]]
-        values = {name: [epoch[name] for epoch in net.history] for name in names}
-        bad = np.flatnonzero(~np.isfinite(values["train_loss"]))
-        if len(bad):
-            raise ValueError(
-                f"Training diverged: the loss is {values['train_loss'][bad[0]]} in epoch "
-                f"{bad[0] + 1}. Keep scale_features=True or scale the features yourself, or lower "
-                "learning_rate."
-            )
-        self.n_iter_ = len(net.history)
-        self.history_ = pd.DataFrame(
-            values, index=pd.RangeIndex(1, self.n_iter_ + 1, name="epoch")
-        )
-
     def _score(self, features):
         """Scores of unscaled features by the trained network, shape (n_rows,)."""
         return self._outputs(self.network_, features)[:, 0]
@@ -314,7 +307,7 @@ class _ListNet(NeuralNet):
     """A skorch net whose batches are lists already on the device.
 
     skorch ends a training on ``KeyboardInterrupt``, be it a callback's wish or the user's Ctrl-C.
-    ``interrupted_`` tells the second from the first.
+    ``interrupted_`` tells the second from the first: callbacks ask at the end of an epoch.
     """
 
     interrupted_ = False
@@ -330,7 +323,7 @@ class _ListNet(NeuralNet):
         try:
             super().notify(method_name, **cb_kwargs)
         except KeyboardInterrupt:
-            self._asked_to_stop = True
+            self._asked_to_stop = method_name == "on_epoch_end"
             raise
 
     def fit_loop(self, X, y=None, epochs=None, **fit_params):
@@ -375,6 +368,21 @@ class _EpochTasks(Callback):
     def on_train_end(self, net, **kwargs):
         # These belong to one fit: nothing of them may end up in a pickle.
         self.estimator = self.task = self.epoch_ = None
+
+
+def _history(net):
+    """Losses by epoch; an error where one is not finite."""
+    names = [name for name in ("train_loss", "valid_loss") if name in net.history[-1]]
+    values = {name: [epoch[name] for epoch in net.history] for name in names}
+    bad = np.flatnonzero(~np.isfinite(values["train_loss"]))
+    if len(bad):
+        raise ValueError(
+            f"Training diverged: the loss is {values['train_loss'][bad[0]]} in epoch "
+            f"{bad[0] + 1}. Keep scale_features=True or scale the features yourself, or lower "
+            "learning_rate."
+        )
+    index = pd.RangeIndex(1, len(net.history) + 1, name="epoch")
+    return pd.DataFrame(values, index=index)
 
 
 def _as_is(batch):

@@ -17,7 +17,7 @@ from ._em_model import EMClickModel
 from ._known_factors import known_codes
 from ._model import TableClickModel
 from ._patterns import last_clicks
-from ._priors import empirical_beta, posterior_mean
+from ._priors import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 from ._tails import count_chain
 
 __all__ = ["CCMModel", "CascadeModel", "ChainMixin", "DCMModel", "start_attraction"]
@@ -111,6 +111,10 @@ class CascadeModel(ChainMixin, TableClickModel):
     array([0.5 , 0.  , 0.5 , 0.67])
     """
 
+    prior: object = "empirical"
+
+    _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
+
     def _fit(self, log, task):
         clicks, shown = np.zeros((2, len(log.features)))
         sums = []
@@ -127,7 +131,7 @@ class CascadeModel(ChainMixin, TableClickModel):
                 "DBNModel let the user go on after a click.",
                 ClickDataWarning,
             )
-        self.prior_ = self._given_prior() or empirical_beta(clicks, shown)
+        self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)
         self._remember_documents(
             log,
             {"relevance": posterior_mean(0.0, 0.0, self.prior_)},

@@ -5,14 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ._known_factors import ReadsFactors
+from ._known_factors import KnownFactors, count_cells
 from ._model import TableClickModel
-from ._priors import empirical_beta, posterior_mean
+from ._priors import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 
 __all__ = ["DCTRModel", "RDCTRModel"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _CountingModel(TableClickModel):
+    prior: object = "empirical"
+
+    _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
     _reads_clicks = False
 
     def _draw(self, parameters, position, bias, rng):
@@ -67,7 +71,7 @@ class DCTRModel(_CountingModel):
         n_docs = len(log.features)
         clicks = np.bincount(log.doc[rows], log.clicks[rows], minlength=n_docs)
         shown = np.bincount(log.doc[rows], log.weight[rows], minlength=n_docs)
-        self.prior_ = self._given_prior() or empirical_beta(clicks, shown)
+        self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)
         self._remember_documents(
             log,
             {"relevance": posterior_mean(0.0, 0.0, self.prior_)},
@@ -79,7 +83,7 @@ class DCTRModel(_CountingModel):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RDCTRModel(ReadsFactors, _CountingModel):
+class RDCTRModel(_CountingModel):
     r"""Document click-through rate at each rank.
 
     P(click) of document d at rank k is its click rate there, with the click rates of all
@@ -134,21 +138,19 @@ class RDCTRModel(ReadsFactors, _CountingModel):
     """
 
     def _fit(self, log, task):
-        cells = self._count_cells(log)
-        self._remember_factors(log)
+        cells = count_cells(log)
+        self._factors = KnownFactors.of_log(log)
         self.prior_ = np.array([self._prior_at(cells, k) for k in range(cells.n_factors)])
         mean = self.prior_[:, 0] / self.prior_.sum(axis=1)
         rate = posterior_mean(cells.clicks, cells.weight, self.prior_[cells.factor].T)
         excess = cells.by_doc(rate / mean[cells.factor] - 1.0)
         self._remember_documents(
             log,
-            {"relevance": 1.0, "document": 0.0},
+            {"relevance": 1.0},
             relevance=1.0 + excess / cells.n_factors,
-            document=np.arange(1.0, cells.n_docs + 1.0),
         )
-        self.documents_ = self.documents_.drop(columns="document")
-        # A cell's key: one more than the document's code, so that 0 is an unseen one.
-        self._keys = (cells.doc + 1) * cells.n_factors + cells.factor
+        # Of the documents that were shown, as they are found again; the cells are sorted by them.
+        self._keys = np.unique(cells.doc, return_inverse=True)[1] * cells.n_factors + cells.factor
         self._rates = np.append(rate, np.nan)
         clicks, weight = cells.by_factor(cells.clicks), cells.by_factor(cells.weight)
         table = {
@@ -159,13 +161,18 @@ class RDCTRModel(ReadsFactors, _CountingModel):
         self.examination_ = pd.DataFrame(table, index=pd.Index(log.bias_values, name="bias"))
 
     def _prior_at(self, cells, factor):
-        given = self._given_prior()
+        given = given_prior(self.prior)
         at = cells.factor == factor
         return given or empirical_beta(cells.clicks[at], cells.weight[at])
 
+    def _row_parameters(self, X, qid, doc):
+        place = self._places(X, qid, doc)
+        return {**self._parameters_at(place), "document": place}
+
     def _probability(self, parameters, position, bias, clicks):
-        factor = self._factor_codes(bias, parameters["relevance"] > 0)
-        key = parameters["document"].astype(np.int64) * len(self.prior_) + factor
+        factor = self._factors.codes(bias, parameters["relevance"] > 0)
+        # Unseen documents have the place -1, and no key below 0 was remembered.
+        key = parameters["document"] * len(self.prior_) + factor
         place = np.searchsorted(self._keys, key)
         found = self._keys[np.minimum(place, len(self._keys) - 1)] == key
         prior = self.prior_[factor, 0] / self.prior_[factor].sum(axis=-1)

@@ -49,7 +49,7 @@ class DBNModel(ChainMixin, GradientClickModel):
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input with ``solver="gradient"``; shared by all neural estimators, see
         :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -107,7 +107,7 @@ class DBNModel(ChainMixin, GradientClickModel):
 
     continuation: object = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **GradientClickModel._parameter_constraints,
         "continuation": [Interval(Real, 0, 1, closed="right"), None],
     }

@@ -10,6 +10,7 @@ from .._sklearn import Interval
 from ..exceptions import warn_user
 from ._em import fit_em_twice
 from ._model import TableClickModel
+from ._priors import PRIOR_CONSTRAINT, given_prior
 
 __all__ = ["EMClickModel"]
 
@@ -20,16 +21,19 @@ class EMClickModel(TableClickModel):
 
     Parameters
     ----------
+    prior : "empirical" or (float, float)
+        Pseudo-counts of clicks and of skips of what is estimated of a document.
     tol : float
         Least gain of the log posterior in a round, as a share of the number of impressions.
     max_iter : int
     """
 
+    prior: object = "empirical"
     tol: float = 1e-8
     max_iter: int = 1000
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
-        **TableClickModel._parameter_constraints,
+    _parameter_constraints = {
+        "prior": PRIOR_CONSTRAINT,
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
@@ -50,7 +54,7 @@ class EMClickModel(TableClickModel):
         fit : EMFit
         prior_means : dict of str to float
         """
-        priors = {**priors, **dict.fromkeys(of_documents, self._given_prior())}
+        priors = {**priors, **dict.fromkeys(of_documents, given_prior(self.prior))}
         tol = self.tol * float(log.weight[log.shown].sum())
         fit, priors = fit_em_twice(expect, start, priors, tol=tol, max_iter=self.max_iter)
         if not fit.converged:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from .._log._factors import lists_per_unit
 from .._sklearn import StrOptions
-from .._torch._joint import TowersLoss, TowersModule
+from .._torch._joint import fit_towers
 from .._torch._net import NeuralEstimator
 from ._em_model import EMClickModel
 
@@ -27,7 +26,7 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
 
     solver: str = "em"
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         **EMClickModel._parameter_constraints,
         "solver": [StrOptions({"em", "gradient"})],
@@ -60,17 +59,5 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
 
     def _train_towers(self, log, task):
         """Relevance by a network, examination by a table: as :class:`TwoTowerRanker`."""
-        training, _ = log.tempered(self.traffic_exponent)
-        with self._seeded():
-            self._train(
-                TowersModule(
-                    self._network(log.shown_features()), len(log.bias_values), trained=True
-                ),
-                TowersLoss(lists_per_unit(training, training.weight)),
-                training,
-                training.clicks,
-                click_only=False,
-                task=task,
-                param_groups=[("examination", {"lr": SHARED_LEARNING_RATE, "weight_decay": 0.0})],
-            )
+        fit_towers(self, log, task, learning_rate=SHARED_LEARNING_RATE)
         return self._network_parameters(log.features)

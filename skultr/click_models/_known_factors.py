@@ -1,42 +1,57 @@
 """Bias factors and positions that the training log showed, found again when predicting."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from .._log._cells import Cells
 from .._log._factors import known_factor_codes
 from ..exceptions import AssumptionWarning, python_value, warn_user
 
-__all__ = ["ReadsFactors", "known_codes", "warn_about_unknown"]
+__all__ = ["KnownFactors", "count_cells", "known_codes", "warn_about_unknown"]
 
 
-class ReadsFactors:
-    """Mixin of models with a number a bias factor; positions, unless the log has a ``bias``."""
+@dataclass(frozen=True, eq=False)
+class KnownFactors:
+    """The bias factors that a training log showed.
 
-    def _remember_factors(self, log):
+    Parameters
+    ----------
+    values : ndarray of shape (n_factors,)
+    are_positions : bool
+        Whether they are the positions of the log, as they are without a column ``bias``.
+    """
+
+    values: np.ndarray
+    are_positions: bool
+
+    @classmethod
+    def of_log(cls, log):
+        """Those of a log."""
         rows = log.shown_rows
-        self._bias_values = log.bias_values
-        self._factor_is_position = np.array_equal(
-            log.bias_values[log.bias[rows]], log.position[rows]
-        )
+        shown = log.bias_values[log.bias[rows]]
+        return cls(log.bias_values, np.array_equal(shown, log.position[rows]))
 
-    def _count_cells(self, log):
-        rows = log.shown_rows
-        return Cells.from_rows(
-            log.doc[rows],
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
-            len(log.features),
-            len(log.bias_values),
-        )
-
-    def _factor_codes(self, bias, inside):
+    def codes(self, bias, inside):
         """Code of each bias factor; anything where a rectangle has no row."""
-        if self._factor_is_position:
-            return known_codes(self._bias_values, bias, inside)
+        if self.are_positions:
+            return known_codes(self.values, bias, inside)
         codes = np.zeros(np.shape(bias), dtype=np.intp)
-        codes[inside] = known_factor_codes(self._bias_values, bias[inside])
+        codes[inside] = known_factor_codes(self.values, bias[inside])
         return codes
+
+
+def count_cells(log):
+    """Clicks and impressions of a log by document and bias factor."""
+    rows = log.shown_rows
+    return Cells.from_rows(
+        log.doc[rows],
+        log.bias[rows],
+        log.clicks[rows],
+        log.weight[rows],
+        len(log.features),
+        len(log.bias_values),
+    )
 
 
 def known_codes(known, values, inside=True):

@@ -1,7 +1,5 @@
 """The template of click models: ``fit`` reads the log, ``predict_click`` reads lists."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -10,7 +8,7 @@ from .._log._documents import KnownDocuments
 from .._log._pages import read_lists
 from .._log._reader import read, take_clicks
 from .._log._roles import count_rows, read_role
-from .._sklearn import StrOptions, safe_indexing
+from .._sklearn import safe_indexing
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..metrics._perplexity import perplexity_score
 from ..rankers._ranker import BaseRanker
@@ -35,8 +33,9 @@ class BaseClickModel(BaseRanker):
 
     #: Whether P(click) depends on the clicks above.
     _reads_clicks = True
+    _parameter_constraints = {}
 
-    __metadata_request__predict = {"qid": True, "doc": True}  # noqa: RUF012 - scikit-learn's protocol
+    __metadata_request__predict = {"qid": True, "doc": True}
     __metadata_request__score = dict.fromkeys(
         ("qid", "session", "doc", "position", "bias", "impressions"), True
     )
@@ -236,7 +235,7 @@ class BaseClickModel(BaseRanker):
         values = np.zeros(count_rows(X), dtype=dtype)
         for place, inside in lists:
             rows = lists.rows[place]
-            block = {name: np.where(inside, of[rows], 0.0) for name, of in parameters.items()}
+            block = {name: np.where(inside, of[rows], 0) for name, of in parameters.items()}
             values[rows[inside]] = function(block, lists, place)[inside]
         return values
 
@@ -248,35 +247,23 @@ class BaseClickModel(BaseRanker):
         ids = (read_role(X, role, value) for role, value in (("qid", qid), ("doc", doc)))
         ids = (None if values is None else values[shown] for values in ids)
         some = self._row_parameters(safe_indexing(X, shown), *ids)
-        parameters = {name: np.zeros(count_rows(X)) for name in some}
+        parameters = {}
         for name, values in some.items():
+            parameters[name] = np.zeros(count_rows(X), dtype=values.dtype)
             parameters[name][shown] = values
         return parameters
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class TableClickModel(BaseClickModel):
     """Click models with numbers of its own for each document.
 
     Subclasses call ``_remember_documents`` in ``_fit``.
-
-    Parameters
-    ----------
-    prior : "empirical" or (float, float), default="empirical"
-        Beta prior of what is estimated of a document, in pseudo-counts of successes and
-        failures.
 
     Attributes
     ----------
     documents_ : DataFrame
         What was estimated of each shown document.
     """
-
-    prior: object = "empirical"
-
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
-        "prior": [StrOptions({"empirical"}), "array-like"],
-    }
 
     @property
     def _needs_features(self):
@@ -285,21 +272,6 @@ class TableClickModel(BaseClickModel):
     def _fold(self, log):
         # Counting by document merges far more than equal lists; a network wants few lists.
         return super()._fold(log) if self._needs_features else log
-
-    def _given_prior(self):
-        """The prior as pseudo-counts, None where it is to be learned."""
-        if isinstance(self.prior, str):
-            return None
-        try:
-            prior = np.asarray(self.prior, dtype=float)
-        except (TypeError, ValueError):  # not numbers
-            prior = np.empty(0)
-        if prior.shape != (2,) or not (np.isfinite(prior).all() and (prior > 0).all()):
-            raise ValueError(
-                f"prior must be 'empirical' or two numbers above 0, pseudo-counts of clicks and "
-                f"of skips, such as (0.2, 0.8); got {self.prior!r}."
-            )
-        return tuple(prior.tolist())
 
     def _remember_documents(self, log, prior, **tables):
         """Keep estimates by document code, and the ``prior`` of each for unseen documents."""
@@ -312,6 +284,13 @@ class TableClickModel(BaseClickModel):
         self.documents_ = pd.DataFrame(columns, index=self._documents.index)
 
     def _row_parameters(self, X, qid, doc):
+        return self._parameters_at(self._places(X, qid, doc))
+
+    def _parameters_at(self, place):
+        return {name: table[place] for name, table in self._tables.items()}
+
+    def _places(self, X, qid, doc):
+        """Place of each row's document among those shown in training, -1 for an unseen one."""
         features = self._read_features(X, reset=False)
         place, names = self._documents.places(X, features, qid=qid, doc=doc)
         unseen = place < 0
@@ -323,7 +302,7 @@ class TableClickModel(BaseClickModel):
                 "mean. A model by features (solver='gradient', or a ranker) tells them apart.",
                 AssumptionWarning,
             )
-        return {name: table[place] for name, table in self._tables.items()}
+        return place
 
 
 def _check_length(X, y):

@@ -37,7 +37,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     learning_rate: float = 0.01
     batch_size: int = 256
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "relevance": [StrOptions({"embedding", "network"})],
         "state_size": [Interval(Integral, 1, None, closed="left")],
@@ -84,7 +84,6 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     def _train_on_sessions(self, module, criterion, log, impressions, task):
         """Train on all documents, and stop early by sessions that are held out."""
         module = module.to(self.device)
-        self.network_ = module.network
         codes = torch.from_numpy(log.features).to(self.device)
         held_out = self._held_out(impressions[log.offsets[:-1]])
         train = _part(log, codes, 1 - held_out)
@@ -248,7 +247,7 @@ class NCMModel(NeuralClickModel):
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network of the features and its input (not read with embeddings; a ``module`` of your
         own has ``embedding_size`` outputs); see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -318,7 +317,7 @@ class NCMModel(NeuralClickModel):
 
     embedding_size: int = 16
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralClickModel._parameter_constraints,
         "embedding_size": [Interval(Integral, 1, None, closed="left")],
     }
@@ -361,7 +360,7 @@ class CACMModel(NeuralClickModel):
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network of the features and its input (not read with embeddings; a ``module`` of your
         own has one output); see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Training.
     traffic_exponent
         How much more a frequent query counts than a rare one.

@@ -15,8 +15,9 @@ from .._models._browsing import (
 )
 from ._em import WEAK, fit_em, weak_priors
 from ._gradient import GradientClickModel
-from ._known_factors import ReadsFactors, warn_about_unknown
+from ._known_factors import KnownFactors, count_cells, warn_about_unknown
 from ._patterns import last_clicks
+from ._priors import given_prior
 from ._products import bands, expected_counts, start_tables
 
 __all__ = ["PBMModel", "UBMModel"]
@@ -73,7 +74,7 @@ class _ProductModel(GradientClickModel):
         priors = {"examination": WEAK}
         if not known:
             weak = weak_priors(expect(start)[0], ("relevance",))
-            priors["relevance"] = self._given_prior() or weak["relevance"]
+            priors["relevance"] = given_prior(self.prior) or weak["relevance"]
         fit = fit_em(
             expect,
             {name: of for name, of in start.items() if name not in known},
@@ -91,7 +92,7 @@ class _ProductModel(GradientClickModel):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PBMModel(ReadsFactors, _ProductModel):
+class PBMModel(_ProductModel):
     r"""Position-based model: clicks are examined and relevant, examination by position.
 
     .. math:: P(c = 1) = r_d \, o_k
@@ -124,7 +125,7 @@ class PBMModel(ReadsFactors, _ProductModel):
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input with ``solver="gradient"``; shared by all neural estimators, see
         :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -155,6 +156,11 @@ class PBMModel(ReadsFactors, _ProductModel):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Warns
+    -----
+    NotIdentifiableWarning
+        If the log does not determine relevance.
+
     See Also
     --------
     skultr.rankers.TwoTowerRanker : The same model as a ranker, without a prior.
@@ -184,9 +190,10 @@ class PBMModel(ReadsFactors, _ProductModel):
     _reads_clicks = False
 
     def _fit(self, log, task):
+        # A prior makes an estimate of any log, but is no evidence.
         warn_unless_identifiable(log, network=self.solver == "gradient")
-        self._remember_factors(log)
-        cells = self._count_cells(log)
+        self._factors = KnownFactors.of_log(log)
+        cells = count_cells(log)
         known = self._known_relevance(log, task)
         prior = self._rank_prior(log, cells, known)
         start = start_tables(cells)["examination"]
@@ -203,14 +210,14 @@ class PBMModel(ReadsFactors, _ProductModel):
     def _rank_prior(self, log, cells, known):
         """Pseudo-counts of each rank: where it is rare, from the ranks around it."""
         band = bands(cells.by_factor(cells.weight), _BAND)
-        if not self._factor_is_position or band[-1] == cells.n_factors - 1:
+        if not self._factors.are_positions or band[-1] == cells.n_factors - 1:
             return WEAK
         mean = np.clip(self._pooled_examination(log, cells, band, known), 1e-4, 1 - 1e-4)
         strength = np.where(np.bincount(band)[band] > 1, _CELL_STRENGTH, sum(WEAK))
         return strength * mean, strength * (1 - mean)
 
     def _probability(self, parameters, position, bias, clicks):
-        codes = self._factor_codes(bias, parameters["relevance"] > 0)
+        codes = self._factors.codes(bias, parameters["relevance"] > 0)
         examination = self.examination_["examination"].to_numpy()[codes]
         return np.minimum(pbm_click_probability(parameters["relevance"], examination), 1.0)
 
@@ -246,7 +253,7 @@ class UBMModel(_ProductModel):
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input with ``solver="gradient"``; shared by all neural estimators, see
         :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.

@@ -4,8 +4,18 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import betainc, betaln, digamma, expit, logit
 
-__all__ = ["empirical_beta", "empirical_beta_of_hidden", "posterior_mean"]
+from .._sklearn import StrOptions
 
+__all__ = [
+    "PRIOR_CONSTRAINT",
+    "empirical_beta",
+    "empirical_beta_of_hidden",
+    "given_prior",
+    "posterior_mean",
+]
+
+#: What scikit-learn may find in a parameter ``prior``.
+PRIOR_CONSTRAINT = [StrOptions({"empirical"}), "array-like"]
 #: Pseudo-impressions of a prior: fewer say nothing, and with more all documents are alike.
 _STRENGTHS = (0.5, 1e4)
 _MEANS = (1e-4, 1 - 1e-4)
@@ -14,6 +24,22 @@ _MAX_DOCS = 10_000
 #: Where its integral is cut into bins, and how wide the prior may be: no narrower than a bin.
 _LOGITS = np.linspace(-12, 12, 121)
 _VARIANCES_OF_LOGITS = (25.0, 0.04)
+
+
+def given_prior(prior):
+    """The parameter ``prior`` as pseudo-counts, None where it is to be learned."""
+    if isinstance(prior, str):
+        return None
+    try:
+        counts = np.asarray(prior, dtype=float)
+    except (TypeError, ValueError):  # not numbers
+        counts = np.empty(0)
+    if counts.shape != (2,) or not (np.isfinite(counts).all() and (counts > 0).all()):
+        raise ValueError(
+            f"prior must be 'empirical' or two numbers above 0, pseudo-counts of clicks and "
+            f"of skips, such as (0.2, 0.8); got {prior!r}."
+        )
+    return tuple(counts.tolist())
 
 
 def empirical_beta(successes, trials):

@@ -28,7 +28,8 @@ def swap_estimates(pairs, merged, relevance, examination, *, required=True):
     merged : ndarray of shape (n_factors,), int
         Codes of the factors such that the log with them is identifiable.
     relevance, examination : mapping or Series, or None
-        Given values by document id and by factor; estimated from the clicks where None.
+        Given values by document (a tuple of ``qid`` and ``doc`` where both name it) and by
+        factor; estimated from the clicks where None.
     required : bool, default=True
         Without it, estimates are NaN where there are no clicks.
 

@@ -9,7 +9,6 @@ from sklearn.utils import check_random_state
 
 from .._log._components import bipartite_components, factor_components
 from .._log._pairs import pairs_from_arrays, read_pairs
-from .._log._segments import as_array
 from ._bias_features import factor_labels
 from ._bridges import articulation_documents, n_clique_edges
 from ._resistance import weak_links
@@ -62,7 +61,8 @@ class IdentifiabilityGraph:
         ``n_factors``, ``n_documents``, ``impressions``, ``impressions_share``, ``clicks_share``
         (NaN where clicks are unknown) and ``examples``, up to three factors as text.
     pairs : Pairs
-        The distinct pairs: arrays ``doc``, ``factor``, ``impressions``, ``clicks``, ``doc_ids``.
+        The distinct pairs: arrays ``doc``, ``factor``, ``impressions``, ``clicks``, and the
+        index ``doc_ids``.
 
     See Also
     --------
@@ -97,12 +97,12 @@ class IdentifiabilityGraph:
         X : frame or SimulatedLog
             A frame of any kind that Narwhals reads (pandas, Polars, PyArrow, DuckDB, Dask,
             PySpark, ...), in memory or lazy: the engine counts, and only the distinct pairs are
-            collected. Read are ``doc``, ``position``, ``impressions`` and the columns named
-            here. A frame in memory without ``doc`` takes rows with equal features as one
-            document. Rows without a position, or with 0 ``impressions``, were never shown.
-            Note that ``doc`` names the pair of a query and a document: an id that recurs under
-            other queries counts as one document with one relevance, and links more factors
-            (:meth:`summary` says how many do, where there is a column ``qid``).
+            collected. Read are ``qid``, ``doc``, ``position``, ``impressions`` and the columns
+            named here. A document is the pair of ``qid`` and ``doc``: an id that recurs under
+            other queries is another document there, unless the column ``doc_scope`` holds
+            "global" in every row. A frame in memory without ``doc`` takes rows with equal
+            features as one document. Rows without a position, or with 0 ``impressions``, were
+            never shown.
         bias : str or list of str, default=None
             Columns whose values together are the bias factor; by default ``bias`` if there is
             one, else ``position``.
@@ -129,6 +129,7 @@ class IdentifiabilityGraph:
         >>> import pandas as pd
         >>> from skultr.identifiability import IdentifiabilityGraph
         >>> log = pd.DataFrame({
+        ...     "qid": 1,
         ...     "doc": ["a", "b", "b", "a"],
         ...     "position": [1, 2, 1, 2],
         ...     "device": ["phone", "phone", "desktop", "desktop"],
@@ -138,13 +139,6 @@ class IdentifiabilityGraph:
         >>> IdentifiabilityGraph.from_log(log, bias=["position", "device"])
         IdentifiabilityGraph(n_factors=4, n_documents=2, n_components=2)
         """
-        if not isinstance(click, str | None):
-            click = as_array(click)
-            if click.max(initial=0) > 1:
-                raise ValueError(
-                    f"click holds values up to {click.max():g}; expected clicks (0 or 1) or click "
-                    "rates of the rows. Divide counts by the impressions, or name their column."
-                )
         return cls._from_pairs(read_pairs(X, bias=bias, click=click))
 
     @classmethod
@@ -223,9 +217,10 @@ class IdentifiabilityGraph:
 
         Returns
         -------
-        bridges : pandas.DataFrame of shape (n_bridges, 4)
-            ``doc`` (``row``, the first row of the log with its features, where documents have no
-            ids), ``n_parts`` (into how many parts its component would fall), ``impressions`` and
+        bridges : pandas.DataFrame of shape (n_bridges, n_columns)
+            ``qid`` and ``doc`` (``doc`` alone where ids are global or the graph is of arrays;
+            ``row``, the first row of the log with its features, where documents have no ids),
+            ``n_parts`` (into how many parts its component would fall), ``impressions`` and
             ``clicks`` (NaN if unknown) of the document; the fewest clicks first.
 
         Notes
@@ -246,15 +241,11 @@ class IdentifiabilityGraph:
         clicks = np.full(len(documents), np.nan)
         if pairs.clicks is not None:
             clicks = np.bincount(pairs.doc, pairs.clicks)[documents]
-        name, ids = self._document_names()
-        table = {
-            name: ids[documents],
-            "n_parts": n_parts,
-            "impressions": impressions,
-            "clicks": clicks,
-        }
+        table = pairs.name_documents(documents).assign(
+            n_parts=n_parts, impressions=impressions, clicks=clicks
+        )
         keys = ["clicks", "impressions"]
-        return pd.DataFrame(table).sort_values(keys, kind="stable", ignore_index=True)
+        return table.sort_values(keys, kind="stable", ignore_index=True)
 
     def connection_probability(self, n_samples=None):
         """Chance that a random log with as many documents and factors is connected.
@@ -480,19 +471,10 @@ class IdentifiabilityGraph:
     def _repr_html_(self):
         return summary_html(self)
 
-    # Names of factors and documents ---------------------------------------------------
+    # Names of factors ---------------------------------------------------
     def _factor_names(self):
         """A Series by factor code: its value, or a tuple where it has several columns."""
         return pd.Series(factor_labels(self.factors, np.arange(self.n_factors)))
-
-    def _document_names(self):
-        """Name of the column that names documents, and the name of each."""
-        pairs = self.pairs
-        if pairs.doc_ids is not None:
-            return "doc", pairs.doc_ids
-        if pairs.doc_rows is not None:
-            return "row", pairs.doc_rows
-        return "doc", np.arange(self.n_documents)
 
     def _examples(self):
         """The first factors of each component, as text."""

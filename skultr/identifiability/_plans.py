@@ -15,6 +15,8 @@ from scipy.sparse.csgraph import (
 )
 from scipy.spatial.distance import cdist
 
+from .._log._components import weighted_graph
+
 __all__ = [
     "intervention_plan",
     "merge_plan",
@@ -279,7 +281,7 @@ def tree_diameter(n_nodes, a, b, cost):
     """
     if n_nodes < 2:
         return 0.0
-    tree = coo_array((cost, (a, b)), (n_nodes, n_nodes)).tocsr()
+    tree = weighted_graph(n_nodes, a, b, cost)
     # A node farthest from any node is one end of a longest path.
     distance = dijkstra(tree, directed=False, indices=0)
     return float(dijkstra(tree, directed=False, indices=int(distance.argmax())).max())
@@ -360,7 +362,8 @@ def _merge_on_a_line(values, labels):
     # weight is 0, which a sparse graph would not have.
     kept = np.sort(np.unique(low * n + high, return_index=True)[1])
     left, right, low, high = left[kept], right[kept], low[kept], high[kept]
-    tree = minimum_spanning_tree(coo_array((np.arange(1.0, len(kept) + 1), (low, high)), (n, n)))
+    cost = np.arange(1.0, len(kept) + 1)
+    tree = minimum_spanning_tree(weighted_graph(n, low, high, cost))
     used = tree.data.astype(np.intp) - 1
     left, right = left[used], right[used]
     nodes, parents = breadth_first_order(tree, 0, directed=False)

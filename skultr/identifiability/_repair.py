@@ -10,14 +10,12 @@ from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_is_fitted
 
+from .._log._estimator import afresh
 from .._log._frame_output import FrameOutput
 from .._log._pairs import read_pairs
+from .._log._reader import as_clicks
 from .._log._roles import ROLES, is_frame, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
@@ -73,7 +71,8 @@ class IdentifiabilityRepair(
     cost : {"variance", "random"}, default="variance"
         Cost of interventions: the variance of what they tell, or none, for comparison.
     relevance : mapping or Series, default=None
-        For interventions: probability of a click if examined, by document id. By default
+        For interventions: probability of a click if examined, by document: by the tuple
+        (qid, doc), or by doc where X has no ``qid`` or ``doc_scope`` is "global". By default
         estimated from ``y``: the likeliest position-based model of the merged factors.
     examination : mapping or Series, default=None
         For interventions: examination by bias factor, estimated as `relevance` by default. Both
@@ -95,8 +94,9 @@ class IdentifiabilityRepair(
         how examination changes with distance between the nearest factors within components.
         NaN without ``y``, or where no two factors are in one component.
     interventions_ : DataFrame
-        ``doc``, ``from``, ``to`` (factors) and ``cost``. Without a column ``doc``, a document is
-        the number of the first row of X that has its features.
+        ``qid`` and ``doc`` (``doc`` alone where ids are global), ``from``, ``to`` (factors) and
+        ``cost``. Without a column ``doc``, a document is the ``row`` of X, the first that has
+        its features.
     total_cost_ : float
         Sum of the costs; NaN for random interventions without estimates.
     error_bound_ : float
@@ -104,12 +104,12 @@ class IdentifiabilityRepair(
         two examinations grows at most by it (Proposition 4 of [1]_). 0 if nothing was merged.
     intervened_lists_ : DataFrame
         Result lists to serve, one an intervention: ``intervention`` (row of `interventions_`),
-        ``qid``, ``doc``, ``position`` and the other bias columns. The most frequent list that
-        shows the document under ``from``, with the document at the position of ``to`` in its
-        place; a bias column that is constant on the page (such as a device) takes the value of
-        ``to`` on the whole page. Give each served page a ``session`` of its own before its rows
-        are appended to the log. None if there are no interventions, or the rows of X are no
-        lists (see ``qid``, ``session`` and ``position``).
+        ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it. The
+        most frequent list that shows the document under ``from``, with the document at the
+        position of ``to`` in its place; a bias column that is constant on the page (such as a
+        device) takes the value of ``to`` on the whole page. Give each served page a ``session``
+        of its own before its rows are appended to the log. None if there are no interventions,
+        or the rows of X are no lists (see ``qid``, ``session`` and ``position``).
     n_features_in_ : int
         Number of columns of X that have no role and are no bias columns.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -161,7 +161,7 @@ class IdentifiabilityRepair(
     [0, 1, 1, 2, 0, 1, 1, 2]
     """
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "bias": [str, list, tuple, None],
         "strategy": [StrOptions({"merge", "intervene"})],
         "bias_features": [str, list, tuple, Mapping, callable, None],
@@ -194,6 +194,7 @@ class IdentifiabilityRepair(
         self.random_state = random_state
 
     @with_callbacks
+    @afresh
     def fit(self, X, y=None, sample_weight=None):
         """Read the components of the log and plan the repair.
 
@@ -224,8 +225,7 @@ class IdentifiabilityRepair(
         self._columns = self._bias_columns(X) if framed else []
         X = self._checked(X, self._columns, reset=True)
         if y is not None:
-            y = column_or_1d(y, warn=True, dtype=np.float64)
-            check_consistent_length(X, y)
+            y = as_clicks(X, y)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
         self._begin()
@@ -286,16 +286,13 @@ class IdentifiabilityRepair(
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
         names = ["from", "into", "cost", "estimated_error"]
         self.merges_ = pd.DataFrame({name: [] for name in names})
-        self.interventions_ = pd.DataFrame({name: [] for name in ("doc", "from", "to", "cost")})
+        names = ["qid", "doc", "from", "to", "cost"]
+        self.interventions_ = pd.DataFrame({name: [] for name in names})
         self.total_cost_ = self.error_bound_ = 0.0
 
     def _fit_log(self, X, y, sample_weight):
-        if sample_weight is not None:
-            weight = sample_weight
-            if "impressions" in nw.from_native(X, eager_only=True).columns:
-                weight = weight * column_values(X, "impressions").astype(float)
-            X = with_column(X, "impressions", weight)
-        graph = IdentifiabilityGraph._from_pairs(read_pairs(X, bias=self._columns, click=y))
+        pairs = read_pairs(X, bias=self._columns, click=y, sample_weight=sample_weight, called="y")
+        graph = IdentifiabilityGraph._from_pairs(pairs)
         self.graph_, self.is_identifiable_ = graph, graph.is_connected
         self._set_vectors(X, graph)
         codes = np.arange(graph.n_factors)
@@ -345,7 +342,6 @@ class IdentifiabilityRepair(
     def _intervene(self, X, graph):
         pairs = graph.pairs
         relevance, examination = self._estimates(graph)
-        ids = pairs.doc_rows if pairs.doc_ids is None else pairs.doc_ids
         lists = read_lists(X, graph, *self._shown_values(X))
         doc, factor = pairs.doc, pairs.factor
         reach = needed = None
@@ -362,17 +358,18 @@ class IdentifiabilityRepair(
             doc, start, to, cost = intervention_plan(
                 doc, factor, graph.labels, relevance, examination, reach=reach, needed=needed
             )
-        self.interventions_ = pd.DataFrame(
-            {
-                "doc": ids[doc],
-                "from": factor_labels(graph.factors, start),
-                "to": factor_labels(graph.factors, to),
-                "cost": cost,
-            }
-        )
+        table = {
+            "from": factor_labels(graph.factors, start),
+            "to": factor_labels(graph.factors, to),
+            "cost": cost,
+        }
+        self.interventions_ = pairs.name_documents(doc).assign(**table)
         self.total_cost_ = float(cost.sum())
         if lists is not None:
-            self.intervened_lists_, impossible = lists.swapped(doc, start, to, ids)
+            self.intervened_lists_, impossible = lists.swapped(doc, start, to, pairs)
+            if "doc_scope" in nw.from_native(X, eager_only=True).columns:
+                scope = column_values(X, "doc_scope")[0]
+                self.intervened_lists_ = self.intervened_lists_.assign(doc_scope=scope)
             warn_about_impossible(impossible, self.interventions_)
         _warn_until_served(graph, served=lists is not None)
 

@@ -6,7 +6,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 
-from .._log._components import factor_components
+from .._log._components import factor_components, weighted_graph
 from ..exceptions import warn_user
 
 __all__ = ["MAX_EXACT", "effective_resistance", "weak_links"]
@@ -205,7 +205,7 @@ def _resistance_of_candidates(doc, factor, conductance, rng):
         rows = slice(first, first + step)
         distance[rows] = ((place[a[rows]] - place[b[rows]]) ** 2).sum(axis=1)
     distance = np.maximum(distance, np.finfo(float).tiny)
-    return csr_array(coo_array((distance, (a, b)), (n_factors, n_factors)))
+    return weighted_graph(n_factors, a, b, distance)
 
 
 def _projected(doc, factor, conductance, rng):

@@ -50,7 +50,9 @@ def read_lists(X, graph, values, shown):
         codes, first = read_documents(frame, set(values))
         doc = pd.Index(pairs.doc_rows).get_indexer(first[codes])
     else:
-        doc = pd.Index(pairs.doc_ids).get_indexer(column_values(X, "doc"))
+        ids = [column_values(X, name) for name in pairs.doc_ids.names]
+        ids = ids[0] if len(ids) == 1 else pd.MultiIndex.from_arrays(ids)
+        doc = pairs.doc_ids.get_indexer(ids)
     return ServedLists(X, doc, factor, graph.factors)
 
 
@@ -60,8 +62,8 @@ def warn_about_impossible(impossible, interventions):
         return
     table = interventions.iloc[impossible[:MAX_NAMED]]
     named = [
-        f"{plain(doc)!r} from {plain(start)!r} to {plain(to)!r}"
-        for doc, start, to in zip(table["doc"], table["from"], table["to"], strict=True)
+        " ".join(f"{name} {plain(value)!r}" for name, value in row.items())
+        for row in table.drop(columns="cost").to_dict("records")
     ]
     more = ", ..." if len(impossible) > MAX_NAMED else ""
     warn_user(
@@ -109,13 +111,14 @@ class ServedLists:
         longest = np.maximum.reduceat(length, first)
         return longest[np.searchsorted(keys, self._keys[starts])]
 
-    def swapped(self, doc, start, to, doc_ids):
+    def swapped(self, doc, start, to, pairs):
         """The lists to serve for some interventions.
 
         Parameters
         ----------
         doc, start, to : ndarray of shape (n_interventions,), int
-        doc_ids : ndarray of shape (n_documents,)
+        pairs : Pairs
+            Of the log.
 
         Returns
         -------
@@ -130,7 +133,7 @@ class ServedLists:
             if rows is None:
                 impossible.append(number)
             else:
-                table = self._swap(rows, moved, partner, swap[2], doc_ids)
+                table = self._swap(rows, moved, partner, swap[2], pairs)
                 table.insert(0, "intervention", number)
                 lists.append(table)
         empty = ["intervention", "qid", "doc", "position", *self._other_columns()]
@@ -161,15 +164,16 @@ class ServedLists:
                 return rows, row, row
         return None, None, None
 
-    def _swap(self, rows, moved, partner, to, doc_ids):
+    def _swap(self, rows, moved, partner, to, pairs):
         log = self.log
         first, second = np.searchsorted(rows, [moved, partner])
         position = log.position[rows].copy()
         position[[first, second]] = position[[second, first]]
+        documents = pairs.name_documents(log.doc[rows] - self._shift)
         table = pd.DataFrame(
             {
                 "qid": log.query_ids[log.query[rows]],
-                "doc": doc_ids[log.doc[rows] - self._shift],
+                "doc": documents.iloc[:, -1].to_numpy(),
                 "position": position,
             }
         )

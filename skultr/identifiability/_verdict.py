@@ -37,7 +37,6 @@ def summary_lines(graph):
     return [
         *_verdict(graph, weak),
         *_components(graph),
-        *_recurring(graph),
         *_bridges(graph),
         *_links(graph, weak),
         *_remedy(graph, weak),
@@ -96,17 +95,6 @@ def _components(graph):
     return lines
 
 
-def _recurring(graph):
-    n = graph.pairs.n_recurring
-    if not n:
-        return []
-    return [
-        f"Note: {_count(n, 'document')} were shown by several queries, and count as one "
-        "relevance each. If 'doc' names",
-        "  a page and not the pair of query and page, the verdict is too good: join the two ids.",
-    ]
-
-
 def _bridges(graph):
     if not graph.is_connected or graph.n_factors == 1:
         return []
@@ -115,7 +103,10 @@ def _bridges(graph):
     bridges = graph.bridges()
     if bridges.empty:
         return []
-    ids = f"{bridges.columns[0]} {name_some(bridges.iloc[:, 0])}"
+    names = bridges[[name for name in ("qid", "doc", "row") if name in bridges]]
+    some = names.head(MAX_NAMED).itertuples(index=False, name=None)
+    some = [name[0] if len(name) == 1 else name for name in some]
+    ids = f"{' and '.join(names)} {name_some(some, len(bridges))}"
     if len(bridges) == 1:
         return [f"It is connected through one document alone ({ids}): see bridges()."]
     return [f"Each of {len(bridges):,} documents alone keeps it connected ({ids}): see bridges()."]

@@ -14,6 +14,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
+from .._log._estimator import afresh
 from .._log._frame_output import FrameOutput
 from .._log._roles import is_frame, read_role, role_columns, with_column
 from .._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
@@ -97,7 +98,7 @@ class UserClusters(
     [0, 0, 0, 0]
     """
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "propensity": [HasMethods(["fit", "predict"]), None],
         "random_state": ["random_state"],
@@ -109,6 +110,7 @@ class UserClusters(
         self.random_state = random_state
 
     @with_callbacks
+    @afresh
     def fit(self, X, y=None, sample_weight=None):
         """Estimate the users' curves and group them.
 

@@ -26,7 +26,15 @@ from .._sklearn import Interval
 from .._torch._losses import LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError
-from ._curves import CurvePropensity, Estimate
+from ._curves import (
+    Estimate,
+    curve_table,
+    estimates_of_resamples,
+    places_of,
+    warn_about_silent,
+    warn_about_unknown,
+    with_errors,
+)
 from ._propensity import LEAST, BasePropensity
 
 __all__ = ["CellLogits", "ContextualPropensity"]
@@ -56,7 +64,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training. A batch holds documents.
     traffic_exponent
         How much more a frequent query counts than a rare one: by default as its clicks do.
@@ -142,7 +150,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     n_bootstrap: int = 0
     traffic_exponent: float = 1.0
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "context": [str, Integral, "array-like", None],
         "n_bootstrap": [Interval(Integral, 0, None, closed="left")],
@@ -199,17 +207,21 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         root.call_on_fit_task_begin(estimator=self, X=X, y=y)
         task = FitTask(root, X, y)
 
-        def estimate(of_all):
-            # The log itself comes first, its resamples later.
-            again = of_all.unit_weight is not None
-            learner = clone(self) if again else self
-            drawn = cells.reweighted(of_all.unit_weight) if again else cells
-            learner._learn(drawn, contexts, self._reference, task)
+        def curve_of(learner, cells):
+            learner._learn(cells, contexts, self._reference, task)
             return Estimate(learner._relative(learner._logits(mean.astype(np.float32)))[0])
 
-        self._curve = CurvePropensity(n_bootstrap=self.n_bootstrap, random_state=self.random_state)
-        self._curve._tabulate(of_all, estimate)
-        self.examination_ = self._curve.examination_
+        def of_resample(drawn):
+            return curve_of(clone(self), cells.reweighted(drawn.unit_weight))
+
+        curve, drawn = curve_of(self, cells), None
+        if self.n_bootstrap:
+            drawn = estimates_of_resamples(
+                of_all, of_resample, self.n_bootstrap, self.random_state
+            )
+        self.examination_ = curve_table(of_all, with_errors(curve, of_all, drawn))
+        warn_about_unknown(self.examination_)
+        warn_about_silent(self.examination_)
         log_examination = self._logits(contexts)[cells.factors.user]
         self._largest = np.nanmax(log_examination[:, self._reference])
         root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: {})
@@ -233,7 +245,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         self._offset = _offsets(log, self._outputs(self.network_, contexts))
 
     def _predict(self, X, values, shown, roles):
-        code = self._curve._codes_of(values[shown])
+        curve = self.examination_["examination"]
+        code = places_of(values[shown], curve.index.to_numpy(), curve.to_numpy())
         logits = self._logits(self._read_contexts(X)[shown])
         own = np.take_along_axis(logits, code[:, None], axis=1)[:, 0]
         return np.clip(np.exp(own - self._largest), LEAST, 1.0)

@@ -18,7 +18,17 @@ from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value,
 from ._propensity import LEAST, QUANTILE, BasePropensity
 from ._shrinkage import shrink
 
-__all__ = ["CurvePropensity", "Estimate"]
+__all__ = [
+    "CurvePropensity",
+    "Estimate",
+    "curve_table",
+    "estimates_of_resamples",
+    "places_of",
+    "resamples",
+    "warn_about_silent",
+    "warn_about_unknown",
+    "with_errors",
+]
 
 #: Documents below which resamples of them show too little.
 _LEAST_UNITS = 100
@@ -54,7 +64,7 @@ class CurvePropensity(BasePropensity):
     n_bootstrap: int = 0
     random_state: object = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "user": [str, None],
         "user_shrinkage": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "n_bootstrap": [Interval(Integral, 0, None, closed="left")],
@@ -88,7 +98,7 @@ class CurvePropensity(BasePropensity):
         """Estimate, and set the tables and what ``predict`` reads."""
         of_all = exposures if self.user is None else exposures.of_all_users()
         common = self._with_errors(of_all, estimate)
-        self.examination_ = _table(of_all, common)
+        self.examination_ = curve_table(of_all, common)
         self._bias_values = of_all.factors.bias
         self._common = np.exp(common.log_examination)
         self._largest = np.nanmax(self._common)
@@ -96,44 +106,22 @@ class CurvePropensity(BasePropensity):
             own = self._levelled(self._with_errors(exposures, estimate), exposures, common)
             own = self._shrunk(exposures, own, common)
             self.average_examination_ = self.examination_
-            self.examination_ = _table(exposures, own)
+            self.examination_ = curve_table(exposures, own)
             self._remember_users(exposures, own)
-        _warn_about_unknown(self.examination_)
+        warn_about_unknown(self.examination_)
         # Users without a click somewhere are many, and pulled toward those who have one.
         pulled = self.user is not None and self.user_shrinkage != 0
-        _warn_about_silent(self.average_examination_ if pulled else self.examination_)
+        warn_about_silent(self.average_examination_ if pulled else self.examination_)
 
     def _with_errors(self, exposures, estimate):
         """The estimate on its scale, with standard errors."""
-        log_examination, error = _scaled(estimate(exposures), exposures)
-        if self.n_bootstrap > 0:
-            drawn = _spread(self._drawn(exposures, estimate))
-            error = drawn if error is None else _where_queries_tell(drawn, error, exposures)
-        if error is None:
-            error = np.full(len(exposures.factors), np.nan)
-        return Estimate(log_examination, error)
+        found = estimate(exposures)
+        drawn = self._drawn(exposures, estimate) if self.n_bootstrap > 0 else None
+        return with_errors(found, exposures, drawn)
 
     def _drawn(self, exposures, estimate):
         """Estimates of resamples, of shape (n_bootstrap, n_factors)."""
-        cluster, draws = self._resamples(exposures)
-        resampled = (exposures.reweighted(times[cluster]) for times in draws)
-        return np.array([_scaled(estimate(one), one).log_examination for one in resampled])
-
-    def _resamples(self, exposures):
-        """Cluster of each unit, and how often each cluster is drawn in each resample.
-
-        Clusters are queries; documents, where there are few queries.
-        """
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        queries, cluster = np.unique(exposures.unit_query, return_inverse=True)
-        n_clusters = len(queries)
-        if n_clusters < _LEAST_QUERIES:
-            n_clusters, cluster = exposures.n_units, np.arange(exposures.n_units)
-        draws = (
-            np.bincount(rng.integers(n_clusters, size=n_clusters), minlength=n_clusters)
-            for _ in range(self.n_bootstrap)
-        )
-        return cluster, (times.astype(float) for times in draws)
+        return estimates_of_resamples(exposures, estimate, self.n_bootstrap, self.random_state)
 
     def _levelled(self, own, exposures, common):
         """The curves of users on one level, where the log does not set it; a hook."""
@@ -158,7 +146,8 @@ class CurvePropensity(BasePropensity):
 
     def _predict(self, X, values, shown, roles):
         users = None if self.user is None else self._read_users(X, roles)[shown]
-        return self._lookup(self._codes_of(values[shown]), users)
+        place = places_of(values[shown], self._bias_values, self._common)
+        return self._lookup(place, users)
 
     # Looking up ---------------------------------------------------------------------------
     def _remember_users(self, exposures, own):
@@ -170,20 +159,6 @@ class CurvePropensity(BasePropensity):
         # A user of few clicks may seem to examine any amount: only what is sure sets the scale.
         noise = _noise(own, exposures.by_factor(exposures.clicks))
         self._largest = np.nanmax([self._largest, *np.exp(own.log_examination - QUANTILE * noise)])
-
-    def _codes_of(self, values):
-        """Place of bias factors in the table of all users."""
-        place = pd.Index(self._bias_values).get_indexer(values)
-        known = ~np.isnan(self._common)
-        unknown = (place < 0) | ~known[place]
-        if unknown.any():
-            raise ValueError(
-                f"Nothing is known of the examination of {int(unknown.sum())} rows, such as at "
-                f"position (or bias factor) {values[unknown][0]:g}; the training log determines "
-                f"{self._bias_values[known].tolist()[:20]}. Leave those rows out, or map them to "
-                "known factors with IdentifiabilityRepair."
-            )
-        return place
 
     def _lookup(self, code, users):
         """Propensities on one scale, on which the best examined factor has 1."""
@@ -204,6 +179,72 @@ class CurvePropensity(BasePropensity):
                 f"{python_value(unknown[0])!r}: they get the curve of all users together.",
                 ClickDataWarning,
             )
+
+
+def with_errors(estimate, exposures, drawn=None):
+    """An estimate relative to the first bias factor, with standard errors.
+
+    Parameters
+    ----------
+    estimate : Estimate
+    exposures : Exposures
+        What was estimated from.
+    drawn : ndarray of shape (n_bootstrap, n_factors), default=None
+        Log examination of resamples, whose spread is the error.
+    """
+    log_examination, error = _scaled(estimate, exposures)
+    if drawn is not None:
+        spread = _spread(drawn)
+        error = spread if error is None else _where_queries_tell(spread, error, exposures)
+    if error is None:
+        error = np.full(len(exposures.factors), np.nan)
+    return Estimate(log_examination, error)
+
+
+def estimates_of_resamples(exposures, estimate, n_bootstrap, random_state):
+    """Log examination of resamples, of shape (n_bootstrap, n_factors)."""
+    cluster, draws = resamples(exposures, n_bootstrap, random_state)
+    resampled = (exposures.reweighted(times[cluster]) for times in draws)
+    return np.array([_scaled(estimate(one), one).log_examination for one in resampled])
+
+
+def resamples(exposures, n_bootstrap, random_state):
+    """Cluster of each unit, and how often each cluster is drawn in each resample.
+
+    Clusters are queries; documents, where there are few queries.
+    """
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    queries, cluster = np.unique(exposures.unit_query, return_inverse=True)
+    n_clusters = len(queries)
+    if n_clusters < _LEAST_QUERIES:
+        n_clusters, cluster = exposures.n_units, np.arange(exposures.n_units)
+    draws = (
+        np.bincount(rng.integers(n_clusters, size=n_clusters), minlength=n_clusters)
+        for _ in range(n_bootstrap)
+    )
+    return cluster, (times.astype(float) for times in draws)
+
+
+def places_of(values, bias_values, examination):
+    """Place of each bias factor in a curve; an error where the curve does not know it.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+    bias_values, examination : ndarray of shape (n_factors,)
+        The curve; NaN where the log does not determine it.
+    """
+    place = pd.Index(bias_values).get_indexer(values)
+    known = ~np.isnan(examination)
+    unknown = (place < 0) | ~known[place]
+    if unknown.any():
+        raise ValueError(
+            f"Nothing is known of the examination of {int(unknown.sum())} rows, such as at "
+            f"position (or bias factor) {values[unknown][0]:g}; the training log determines "
+            f"{bias_values[known].tolist()[:20]}. Leave those rows out, or map them to "
+            "known factors with IdentifiabilityRepair."
+        )
+    return place
 
 
 def _scaled(estimate, exposures):
@@ -262,7 +303,8 @@ def _where_queries_tell(drawn, analytic, exposures):
     return np.where((seen < _LEAST_QUERIES) & np.isfinite(analytic), analytic, drawn)
 
 
-def _table(exposures, estimate):
+def curve_table(exposures, estimate):
+    """An estimate as users see it: one row per factor, with the ends of the 95 % interval."""
     log_examination, error = estimate
     unknown = np.isnan(log_examination)
     error = np.where(unknown, np.nan, error)
@@ -283,7 +325,8 @@ def _table(exposures, estimate):
         )
 
 
-def _warn_about_unknown(table):
+def warn_about_unknown(table):
+    """Warn of bias factors whose examination the log does not determine."""
     unknown = table.index[table["examination"].isna()]
     if len(unknown):
         warn_user(
@@ -294,7 +337,8 @@ def _warn_about_unknown(table):
         )
 
 
-def _warn_about_silent(table):
+def warn_about_silent(table):
+    """Warn of bias factors without a click."""
     silent = table.index[(table["clicks"] == 0) & table["examination"].notna()]
     if len(silent):
         warn_user(

@@ -12,7 +12,7 @@ from .._log._segments import encode
 from .._sklearn import StrOptions
 from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 from ._comparisons import Comparisons, solve
-from ._curves import CurvePropensity, Estimate
+from ._curves import CurvePropensity, Estimate, resamples
 from ._pooling import pooled_curves
 
 __all__ = ["InterventionHarvesting", "RandomizedPropensity"]
@@ -48,7 +48,9 @@ class _PairwisePropensity(CurvePropensity):
         comparisons = Comparisons.of(exposures, self._pair_weight())
         worth, place = comparisons.mean_worth(), comparisons.place_of_factor
         drawn = []
-        for totals in comparisons.resampled(*self._resamples(exposures)):
+        for totals in comparisons.resampled(
+            *resamples(exposures, self.n_bootstrap, self.random_state)
+        ):
             curves = solve(totals, self._method(), worth).log_examination
             drawn.append(curves.reshape(-1, worth.shape[0] * worth.shape[1])[:, place])
         return np.concatenate(drawn)
@@ -176,7 +178,7 @@ class RandomizedPropensity(_PairwisePropensity):
 
     arm: str | None = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **CurvePropensity._parameter_constraints,
         "arm": [str, None],
     }
@@ -242,7 +244,7 @@ class InterventionHarvesting(_PairwisePropensity):
         most precise. ``"pivot"`` compares each factor with the first only; ``"adjacent-chain"``
         compares neighbours, in the order of the codes of the bias factors, and multiplies the
         ratios up: errors add up with depth.
-    pair_weight : {"impressions", "equal"}, default="impressions"
+    variant : {"default", "published"}, default="default"
         How much a document counts in the comparison of two factors: n m / (n + m), with n and m
         its impressions under the two, or 1 as in the paper; see Notes.
     user : str, default=None
@@ -297,7 +299,7 @@ class InterventionHarvesting(_PairwisePropensity):
     which also counts impressions without a click, had the same errors to three decimals in our
     simulations.
 
-    With ``pair_weight="equal"``, :math:`w = 1`, a document that was shown once counts as much as
+    With ``variant="published"``, :math:`w = 1`, a document that was shown once counts as much as
     one that was shown a thousand times. Any weight that does not look at clicks is right on
     average; with :math:`w = n_{dk} n_{dl} / (n_{dk} + n_{dl})` (Mantel & Haenszel 1959) the
     error was half as large where the traffic of queries falls as 1 / rank, and the same where
@@ -348,20 +350,20 @@ class InterventionHarvesting(_PairwisePropensity):
     """
 
     method: str = "all-pairs"
-    pair_weight: str = "impressions"
+    variant: str = "default"
     n_bootstrap: int = 200
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **CurvePropensity._parameter_constraints,
         "method": [StrOptions({"all-pairs", "adjacent-chain", "pivot"})],
-        "pair_weight": [StrOptions({"impressions", "equal"})],
+        "variant": [StrOptions({"default", "published"})],
     }
 
     def _method(self):
         return self.method
 
     def _pair_weight(self):
-        return self.pair_weight
+        return "equal" if self.variant == "published" else "impressions"
 
     def _no_link(self, n_shared, exposures):
         n_factors = len(exposures.factors)

@@ -54,7 +54,7 @@ class PowerLawPropensity(BasePropensity):
 
     eta: object = 1.0
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "eta": [Interval(Real, 0, None, closed="left"), Mapping],
     }
 

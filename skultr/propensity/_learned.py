@@ -5,46 +5,38 @@ from dataclasses import dataclass, fields, replace
 import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_random_state
+from scipy.special import expit
+from sklearn.utils import check_array, check_random_state
 
 from .._log._cells import read_exposures
 from .._log._clicklog import make_click_log
 from .._log._components import factor_components
-from .._log._factors import fit_to_log
 from .._log._roles import is_frame, read_features, without_columns
 from .._log._segments import encode, rank_in_segment
-from .._models._tabular import fit_tabular, loss_of_objective
-from .._sklearn import StrOptions
+from .._models._relevance_table import LearnsRelevance
+from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
-from ..rankers._dual_learning import DLARanker
-from ..rankers._regression_em import RegressionEMRanker
 from ._curves import CurvePropensity, Estimate
 
 __all__ = ["DualLearningPropensity", "RegressionEMPropensity"]
 
 #: Clicks below which a user has no curve of their own while relevance is learned.
 _FEW_CLICKS = 100
-#: Newton steps at most; logs of thousands of users need the most.
-_MAX_ITER = 300
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _LearnedPropensity(NeuralEstimator, CurvePropensity):
-    """Examination from a model of clicks, with relevance a network or one number a document.
+class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
+    """Examination from a model of clicks, with relevance a network or one number per document.
 
-    Subclasses name the loss of their table and say in ``_network_estimate`` how a network is
-    fitted.
+    Subclasses name the published loss of the table and say in ``_network_estimate`` how a network
+    is fitted.
     """
 
-    relevance: str = "network"
-    objective: str = "auto"
-
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         **CurvePropensity._parameter_constraints,
-        "relevance": [StrOptions({"network", "embedding"})],
-        "objective": [StrOptions({"auto", "conditional", "published"})],
+        **LearnsRelevance._parameter_constraints,
     }
 
     def _fit(self, X, y, sample_weight, roles):
@@ -61,17 +53,13 @@ class _LearnedPropensity(NeuralEstimator, CurvePropensity):
 
     def _table_estimate(self, exposures):
         exposures = exposures.with_half_clicks()
-        fit = fit_tabular(
+        fit = self._fit_table(
             exposures.unit,
             exposures.factor,
             exposures.clicks,
             exposures.weight,
-            loss=loss_of_objective(
-                self.objective, self._published_loss, exposures.unit, exposures.clicks
-            ),
             n_docs=exposures.n_units,
             n_factors=len(exposures.factors),
-            max_iter=_MAX_ITER,
         )
         own = exposures.factors.user is not None
         return Estimate(
@@ -105,12 +93,12 @@ class _LearnedPropensity(NeuralEstimator, CurvePropensity):
             NotIdentifiableWarning,
         )
 
-    def _ranker(self, cls):
-        """The ranker that learns both parts, with the settings of this estimator."""
+    def _learner(self):
+        """What trains and holds the network of one fit, with the settings of this estimator."""
         settings = {field.name: getattr(self, field.name) for field in fields(NeuralEstimator)}
         # Resamples draw their own numbers only where the whole fit does.
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        return cls(**{**settings, "random_state": seed, "check_identifiability": False})
+        return NeuralEstimator(**{**settings, "random_state": seed})
 
     def _refuse_without_links(self, exposures):
         # Users who share documents tie each other, but no position to another.
@@ -160,7 +148,7 @@ class RegressionEMPropensity(_LearnedPropensity):
         A network of the features, or one number a document. The first needs no document to be
         shown at two positions, but trusts that relevance is a function of the features; the
         second trusts the log alone, takes seconds, and knows its standard errors.
-    objective : {"auto", "conditional", "published"}, default="auto"
+    variant : {"default", "published"}, default="default"
         What an embedding is fitted by; see :ref:`embedding`.
     n_bootstrap : int, default=0
         Resamples of the queries for standard errors, each a whole fit. With 0 they are those of
@@ -170,7 +158,7 @@ class RegressionEMPropensity(_LearnedPropensity):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -210,8 +198,6 @@ class RegressionEMPropensity(_LearnedPropensity):
     [1.0, 0.9, 0.7]
     """
 
-    _published_loss = "likelihood"
-
     def _network_estimate(self, X, y, sample_weight, roles, exposures, row_factor):
         # The likelihood is a sum over cells: what lists they came from does not matter to it.
         features = _features_of(X, self.columns_read(), exposures.unit_row)
@@ -224,17 +210,18 @@ class RegressionEMPropensity(_LearnedPropensity):
             list_ = rank_in_segment(unit, in_order)
             shown = exposures.weight > 0
             rate = np.divide(exposures.clicks, exposures.weight, out=in_order.copy(), where=shown)
-            ranker = self._ranker(RegressionEMRanker).fit(
-                features[unit],
-                rate,
-                qid=query,
-                session=list_,
-                doc=unit,
-                position=rank_in_segment(query * (list_.max() + 1) + list_, in_order),
-                bias=_factors_of_training(exposures)[exposures.factor],
-                impressions=exposures.weight,
-            )
-            relevance = ranker.predict(features)[unit]
+            roles = {
+                "qid": query,
+                "session": list_,
+                "doc": unit,
+                "position": rank_in_segment(query * (list_.max() + 1) + list_, in_order),
+                "bias": _factors_of_training(exposures)[exposures.factor],
+                "impressions": exposures.weight,
+            }
+            of_cells = features[unit]
+            learner = self._learner()
+            fit_towers(learner, make_click_log(of_cells, of_cells, rate, None, roles).fold())
+            relevance = expit(learner._score(features)[unit])
             # Given relevance, expected clicks are examination times what full examination gives.
             expected = exposures.by_factor(exposures.weight * relevance)
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -264,7 +251,7 @@ class DualLearningPropensity(_LearnedPropensity):
         A network of the features, or one number a document. The first needs no document to be
         shown at two positions, but trusts that relevance is a function of the features; the
         second trusts the log alone, takes seconds, and knows its standard errors.
-    objective : {"auto", "conditional", "published"}, default="auto"
+    variant : {"default", "published"}, default="default"
         What an embedding is fitted by; see :ref:`embedding`.
     n_bootstrap : int, default=0
         Resamples of the queries for standard errors, each a whole fit. With 0 they are those of
@@ -274,7 +261,7 @@ class DualLearningPropensity(_LearnedPropensity):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -327,10 +314,10 @@ class DualLearningPropensity(_LearnedPropensity):
         log = make_click_log(X, features, y, sample_weight, {**roles, "bias": bias})
 
         def estimate(exposures):
-            ranker = fit_to_log(self._ranker(DLARanker), _drawn_queries(log, exposures))
-            examination = ranker.examination_["examination"].reindex(range(len(exposures.factors)))
-            with np.errstate(divide="ignore"):
-                return Estimate(np.log(examination.to_numpy()))
+            found = fit_dual(self._learner(), _drawn_queries(log, exposures).fold())
+            log_examination = np.full(len(exposures.factors), np.nan)
+            log_examination[log.bias_values] = found
+            return Estimate(log_examination)
 
         return estimate
 
@@ -343,13 +330,14 @@ def _linked_to_first(exposures):
 
 
 def _features_of(X, not_features, rows=None):
-    """Features of some rows of X, as an array."""
+    """Features of some rows of X, checked, as an array."""
     if is_frame(X):
         frame = without_columns(nw.from_native(X, eager_only=True), not_features)
         X = (frame if rows is None else frame[rows]).to_native()
-        return read_features(X).to_numpy()
-    X = X if rows is None else X[rows]
-    return X.toarray() if sparse.issparse(X) else X
+        X = read_features(X)
+    elif rows is not None:
+        X = X[rows]
+    return check_array(X.toarray() if sparse.issparse(X) else X, dtype=np.float32, order="C")
 
 
 def _factors_of_training(exposures):

@@ -5,6 +5,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
@@ -34,6 +35,7 @@ class BasePropensity(BaseEstimator):
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
     __metadata_request__predict = dict.fromkeys(("position", "bias", "user"), True)
 
+    @afresh
     def fit(
         self,
         X,
@@ -147,7 +149,6 @@ class BasePropensity(BaseEstimator):
         names = [name for name in feature_columns(X) if name not in no_features]
         if reset and not names:
             self.n_features_in_ = 0
-            vars(self).pop("feature_names_in_", None)
         elif names:
             validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
         return X

@@ -71,14 +71,12 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         ``1 / clip`` times one where relevance matters most. What the bound takes from a click is
         filled up by the model, so that the mean label of a factor stays (Oosterhuis 2022). None
         is the published label; a factor where relevance hardly matters can then ruin training.
-    check_identifiability : bool, default=True
-        Warn where the log does not determine relevance.
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The networks and their input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Their training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -118,6 +116,8 @@ class AffineRanker(NeuralEstimator, BaseRanker):
 
     Warns
     -----
+    NotIdentifiableWarning
+        If the log does not determine relevance.
     ClickDataWarning
         If relevance moves click probabilities by less than 1 %: trust then explains all clicks,
         and scores mean nothing.
@@ -165,13 +165,11 @@ class AffineRanker(NeuralEstimator, BaseRanker):
 
     loss: str = "softmax"
     clip: float | None = 0.3
-    check_identifiability: bool = True
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "loss": [StrOptions({"softmax", "likelihood"})],
         "clip": [Interval(Real, 0, 1, closed="right"), None],
-        "check_identifiability": ["boolean"],
     }
 
     def predict_click(self, X, *, bias=None, position=None):
@@ -201,8 +199,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         return np.where(codes >= 0, chance, 0.0)
 
     def _fit(self, log, task):
-        if self.check_identifiability:
-            warn_unless_identifiable(log, network=True)
+        warn_unless_identifiable(log, network=True)
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
             self._fit_clicks(training, task)

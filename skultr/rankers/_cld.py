@@ -60,15 +60,14 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         Correlation of the errors of relevance and selection. The paper has 0.05 to 0.30.
         ``"estimate"`` takes the likeliest, with linear models, and warns where the log does not
         determine it. It seldom does: see Notes.
-    scale : float, "estimate" or "published", default="estimate"
+    scale : float or "estimate", default="estimate"
         Standard deviation :math:`\tau` of the labels given the features; read by the pointwise
-        loss. ``"published"`` is the paper's equation 9, with :math:`\tau = 1` and :math:`-e^2`
-        where the likelihood has :math:`-e^2 / 2`.
-    pair_form : {"tobit", "preference", "published"}, default="tobit"
-        How preference and selection meet in the pairwise loss; see Notes. ``"published"`` is
-        equation 12; it and ``"preference"`` do not read ``gamma``.
-    weight_pairs : bool, default=True
-        Preferences weigh as much as the two labels differ; read by the pairwise loss.
+        loss.
+    variant : {"default", "preference", "published"}, default="default"
+        ``"published"`` is the paper as it stands: with the pointwise loss equation 9, with
+        :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`; with the
+        pairwise loss equation 12, which does not read ``gamma``. ``"preference"`` is that
+        equation without its terms of pairs that nobody compared. Both end lower; see Notes.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Where the examination probabilities come from, as in :class:`IPSRanker`.
     clip : float in (0, 1], default=None
@@ -86,7 +85,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     dropout, normalization, module, scale_features
         The relevance network and the input of both; shared by all neural rankers, see
         :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Training by gradient. Two linear models with the pointwise loss need none: Newton's method
         finds the maximum.
     traffic_exponent
@@ -106,8 +105,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         The same of selection, where that model is linear.
     selection_intercept_ : float
     gamma_ : float
-        The correlation used; 0 where nothing was left out, and with a ``pair_form`` that has
-        none.
+        The correlation used; 0 where nothing was left out, and with a ``variant`` of the pairwise
+        loss.
     scale_ : float
         The standard deviation :math:`\tau` used or found; absent after the pairwise loss.
     gamma_interval_ : tuple of float
@@ -157,6 +156,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
     Notes
     -----
+    *Parameters.* There are more than 23 parameters, because two models are trained, of relevance
+    and of selection, from clicks that are debiased first.
+
     *Rows.* A (query, document) is one row, shown if any session showed it; one that was shown with
     no weight (its ``impressions`` or ``sample_weight`` are 0) counts as never shown. Its weight is
     its number of impressions, or that of its query's pages if it was never shown, however often
@@ -183,7 +185,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     For the loser that has the sign of the above. For the winner it has the opposite: candidates
     that were unlikely to be shown, and won, move :math:`f` *more*. Shown partners of
     candidates that were not shown have :math:`\log\sigma(g_i + f_i - f_j)` too, though nobody
-    preferred them. ``pair_form="published"`` is all of that, and ``"preference"`` leaves the
+    preferred them. ``variant="published"`` is all of that, and ``"preference"`` leaves the
     last out. Both end below ``gamma=0`` by rows, in worlds with selection bias and without; the
     user guide has the figures.
 
@@ -219,27 +221,23 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     loss: str = "pointwise"
     gamma: float | str = 0.2
     scale: float | str = "estimate"
-    pair_form: str = "tobit"
-    weight_pairs: bool = True
+    variant: str = "default"
     hidden_layer_sizes: tuple = ()
     selection_hidden_layer_sizes: tuple = ()
     alpha: float = 0.001
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         **PropensityRanker._parameter_constraints,
         "loss": [StrOptions({"pointwise", "pairwise"})],
         "gamma": [Interval(Real, -1, 1, closed="neither"), StrOptions({"estimate"})],
-        "scale": [
-            Interval(Real, 0, None, closed="neither"),
-            StrOptions({"estimate", "published"}),
-        ],
-        "pair_form": [StrOptions({"tobit", "preference", "published"})],
-        "weight_pairs": ["boolean"],
+        "scale": [Interval(Real, 0, None, closed="neither"), StrOptions({"estimate"})],
+        "variant": [StrOptions({"default", "preference", "published"})],
         "selection_hidden_layer_sizes": ["array-like"],
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
     _learns_from_never_shown = True
+    _sizes_of_layers = ("hidden_layer_sizes", "selection_hidden_layer_sizes")
 
     def predict_selection(self, X):
         """P(shown) of each row, by the selection model.
@@ -272,8 +270,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         return 0 if self._is_newton() else super()._n_subtasks()
 
     def _fit(self, log, task):
-        for name in _OF_AN_EARLIER_FIT:
-            vars(self).pop(name, None)
         clicks = self._debiased_clicks(log)
         self.labels_ = label_table(log, clicks)
         rows = find_candidates(log, clicks, self.traffic_exponent)
@@ -341,11 +337,13 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self.scale_ = {"estimate": found, "published": 1.0}.get(scale, scale)
 
     def _gamma(self):
-        without = self.loss == "pairwise" and self.pair_form != "tobit"
+        without = self.loss == "pairwise" and self.variant != "default"
         return 0.0 if without or not self._selects else self.gamma
 
     def _scale(self, rows):
         """The parameter; 1 where labels do not vary, whose scale would run to 0."""
+        if self.variant == "published":
+            return "published"
         varies = np.ptp(rows.label[rows.shown]) > 0
         return self.scale if varies or self.scale != "estimate" else 1.0
 
@@ -400,8 +398,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             self._fit_linear(self._selected_rows(log, rows, network[0]), self._scale(rows))
         criterion = PairLoss(
             lists_per_unit(batches, batches.weight),
-            self.pair_form,
-            self.weight_pairs,
+            self.variant,
             self._selects,
             self.gamma_,
         )
@@ -438,24 +435,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
 #: An interval as wide says nothing.
 _WIDE_INTERVAL = 1.0
-
-
-_OF_AN_EARLIER_FIT = (
-    "coef_",
-    "gamma_",
-    "gamma_interval_",
-    "gamma_profile_",
-    "history_",
-    "intercept_",
-    "likelihood_",
-    "n_iter_",
-    "net_",
-    "network_",
-    "scale_",
-    "selection_coef_",
-    "selection_intercept_",
-    "selection_network_",
-)
 
 
 def _assign(layer, coef, intercept):

@@ -153,19 +153,17 @@ class PairLoss(_TermLoss):
     ----------
     scale : float
         One constant for the whole log.
-    form : {"tobit", "preference", "published"}
+    variant : {"default", "preference", "published"}
         How preference and selection meet; see :func:`pair_terms`.
-    weighted : bool
-        Whether preferences weigh as much as the labels differ.
     selection : bool
         Whether anything was left out, so that selection can be learned.
     gamma : float in (-1, 1), default=0.0
-        Correlation of the errors; read by the form ``"tobit"``.
+        Correlation of the errors; read by the variant ``"default"``.
     """
 
-    def __init__(self, scale, form, weighted, selection=True, gamma=0.0):
+    def __init__(self, scale, variant, selection=True, gamma=0.0):
         super().__init__(scale)
-        self.form, self.weighted, self.selection, self.gamma = form, weighted, selection, gamma
+        self.variant, self.selection, self.gamma = variant, selection, gamma
 
     def terms(self, outputs, batch):
         """Sums over drawn pairs: preferences, selection where shown, where not, and without h."""
@@ -180,8 +178,7 @@ class PairLoss(_TermLoss):
             terms = pair_terms(
                 columns,
                 [values.gather(1, partner) for values in columns],
-                self.form,
-                self.weighted,
+                self.variant,
                 self.gamma,
             )
             # Each pair meets twice, once from either side.
@@ -208,15 +205,15 @@ class PairLoss(_TermLoss):
         return torch.rand(mask.shape, generator=generator).to(mask.device)
 
 
-def pair_terms(one, other, form, weighted, gamma=0.0):
+def pair_terms(one, other, variant, gamma=0.0):
     r"""Terms of pairs of rows, each given by (relevance, selection, label, shown).
 
     With :math:`\Delta` the relevance of the winner less that of the loser, a preference is
-    :math:`\log\sigma(\Delta)` and a row that was shown :math:`\log\sigma(g + h)`. In the
-    ``published`` form :math:`h = \Delta` for winner and loser, and a row that was not shown loses
-    to one that was. In that by ``preference`` it does not. In the form ``tobit``
-    :math:`h = \pm \gamma e / \sqrt 2`, with :math:`e` the expected difference of the errors given
-    who won: what the winner is, beyond its features, made its selection likely too.
+    :math:`\log\sigma(\Delta)`, times how much the labels differ, and a row that was shown
+    :math:`\log\sigma(g + h)`. In the variant ``published`` :math:`h = \Delta` for winner and
+    loser, and a row that was not shown loses to one that was. In ``preference`` it does not. By
+    default :math:`h = \pm \gamma e / \sqrt 2`, with :math:`e` the expected difference of the
+    errors given who won: what the winner is, beyond its features, made its selection likely too.
 
     Returns
     -------
@@ -229,17 +226,16 @@ def pair_terms(one, other, form, weighted, gamma=0.0):
     both = shown & other_shown
     gap = torch.where(both, label - other_label, 0.0)
     side = gap.sign()
-    if form == "published":
+    if variant == "published":
         side = side + shown.to(side) - other_shown.to(side)
     difference = side * (relevance - other_relevance)
     shift = other_shift = difference
-    if form == "tobit":
+    if variant == "default":
         shift = gamma / math.sqrt(2) * side * expected_gap(difference)
         other_shift = -shift
     # Tied rows: the paper has no such pairs. They say nothing of relevance, but were selected.
-    counts = (~both | (gap != 0)) if form == "published" else torch.ones_like(both)
-    weight = gap.abs() if weighted else 1.0
-    preference = torch.where(both & (gap != 0), weight * logsigmoid(difference), 0.0)
+    counts = (~both | (gap != 0)) if variant == "published" else torch.ones_like(both)
+    preference = torch.where(both & (gap != 0), gap.abs() * logsigmoid(difference), 0.0)
 
     def selected(shift, other_shift):
         return torch.where(shown, logsigmoid(selection + shift), 0.0) + torch.where(

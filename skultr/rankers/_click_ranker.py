@@ -5,52 +5,40 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy.special import expit, log_expit, logit
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._documents import KnownDocuments
 from .._log._factors import examination_table, factor_codes, warn_unless_identifiable
 from .._log._roles import read_role
-from .._models._tabular import fit_factors, fit_tabular, loss_of_objective
-from .._sklearn import StrOptions, safe_indexing
+from .._models._relevance_table import LearnsRelevance
+from .._models._tabular import fit_factors
+from .._sklearn import safe_indexing
 from .._torch._net import NeuralEstimator
-from ..exceptions import python_value, warn_user
+from ..exceptions import python_value
 from ._ranker import BaseRanker
 
 __all__ = ["ClickRanker"]
 
 
-#: Newton steps at most; logs of thousands of sparse factors need the most.
-_MAX_ITER = 300
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class ClickRanker(NeuralEstimator, BaseRanker):
+class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     """Relevance and examination from the same clicks; relevance a network or a table.
 
-    Subclasses write ``_fit_network(log, task)`` and say in ``_tabular_model`` how the table is
-    fitted.
+    Subclasses write ``_fit_network(log, task)`` and name the published loss of the table.
     """
 
-    relevance: str = "network"
-    objective: str = "auto"
-    check_identifiability: bool = True
-
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
-        "relevance": [StrOptions({"network", "embedding"})],
-        "objective": [StrOptions({"auto", "conditional", "published"})],
-        "check_identifiability": ["boolean"],
+        **LearnsRelevance._parameter_constraints,
     }
     #: Whether the network gives probabilities, and not only scores to compare.
     _network_gives_probabilities = True
 
-    __metadata_request__predict = {"qid": True, "doc": True}  # noqa: RUF012 - scikit-learn's protocol
+    __metadata_request__predict = {"qid": True, "doc": True}
 
     def _fit(self, log, task):
-        if self.check_identifiability:
-            warn_unless_identifiable(log, network=self.relevance == "network")
+        warn_unless_identifiable(log, network=self.relevance == "network")
         if self.relevance == "network":
             self._fit_network(log, task)
         else:
@@ -154,34 +142,18 @@ class ClickRanker(NeuralEstimator, BaseRanker):
     def _fit_embedding(self, log):
         rows = log.shown
         random = check_random_state(self.random_state)
-        fit = fit_tabular(
+        fit = self._fit_table(
             log.doc[rows],
             log.bias[rows],
             log.clicks[rows],
             log.weight[rows],
-            **self._tabular_settings(log),
             start=self._random_examination(random, len(log.bias_values)),
             n_docs=len(log.features),
             n_factors=len(log.bias_values),
-            max_iter=_MAX_ITER,
         )
-        if not fit.converged:
-            warn_user(
-                f"The embedding did not converge in {fit.n_iter} steps: a log of few impressions "
-                "a document and bias factor hardly determines them. Merge factors with "
-                "IdentifiabilityRepair, or use relevance='network'.",
-                ConvergenceWarning,
-            )
         self.n_iter_ = fit.n_iter
         self._remember_documents(log, fit.relevance)
         self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
-
-    def _tabular_settings(self, log):
-        model = self._tabular_model()
-        if "link" in model:  # the additive link has no conditional form
-            return model
-        loss = loss_of_objective(self.objective, model["loss"], log.doc, log.clicks)
-        return {**model, "loss": loss}
 
     def _random_examination(self, random, n_factors):
         """Where the table begins; it decides the answer where the log does not."""

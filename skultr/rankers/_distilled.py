@@ -8,10 +8,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
-from .._log._factors import fit_to_log
 from .._sklearn import HasMethods, seeded_clone
 from ._dual_learning import DLARanker
-from ._ranker import BaseRanker
+from ._ranker import BaseRanker, fit_to_log
 
 __all__ = ["DistilledRanker"]
 
@@ -71,7 +70,7 @@ class DistilledRanker(BaseRanker):
     student: object = None
     random_state: object = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "teacher": [HasMethods(["fit", "predict", "rank"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
         "random_state": ["random_state"],

@@ -6,14 +6,10 @@ from numbers import Real
 import numpy as np
 from scipy.special import expit
 
-from .._log._factors import examination_table, lists_per_unit
+from .._log._factors import examination_table
 from .._models._tabular import fit_factors
 from .._sklearn import Interval
-from .._torch._joint import (
-    DualLoss,
-    DualModule,
-    likeliest_examination,
-)
+from .._torch._joint import fit_dual
 from ..exceptions import ClickDataWarning, warn_user
 from ._click_ranker import ClickRanker
 
@@ -47,16 +43,13 @@ class DLARanker(ClickRanker):
     ----------
     relevance : {"network", "embedding"}, default="network"
         A network of the features, or one number a document, which needs neither features nor
-        epochs: the fixed point of alternating least squares,
+        epochs: the optimum of a likelihood, found by Newton's method. With
+        ``variant="published"`` the fixed point of alternating least squares,
         :math:`r_d \leftarrow \sum c\,o / \sum o^2` and :math:`o_t \leftarrow \sum c\,r / \sum
-        r^2` over impressions, found by Newton's method.
-    objective : {"auto", "conditional", "published"}, default="auto"
-        What an embedding is fitted by: the likelihood of where the clicks of each document fell,
-        given their number (the same for all rankers), or the published objective, which is biased
-        where documents have few clicks; by default the first below 30 clicks a document, on
-        average (see :ref:`embedding`).
-    check_identifiability : bool, default=True
-        Warn where the log does not determine relevance.
+        r^2` over impressions.
+    variant : {"default", "published"}, default="default"
+        What an embedding is fitted by: a likelihood, the same for all rankers, or the published
+        least squares, which are biased where documents have few clicks (see :ref:`embedding`).
     examination_learning_rate : float, default=0.05
         Step size of the examination logits.
     max_weight : float, default=None
@@ -66,7 +59,7 @@ class DLARanker(ClickRanker):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -98,6 +91,11 @@ class DLARanker(ClickRanker):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Warns
+    -----
+    NotIdentifiableWarning
+        If the log does not determine relevance.
+
     References
     ----------
     Ai, Bi, Luo, Guo & Croft (2018). Unbiased learning to rank with unbiased propensity
@@ -123,43 +121,27 @@ class DLARanker(ClickRanker):
     examination_learning_rate: float = 0.05
     max_weight: float | None = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **ClickRanker._parameter_constraints,
         "examination_learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_weight": [Interval(Real, 1, None, closed="left"), None],
     }
 
+    _published_loss = "squares"
     # Its two parts are relative, each to a constant of its own.
     _network_gives_probabilities = False
 
-    def _tabular_model(self):
-        return {"loss": "squares"}
-
     def _fit_network(self, log, task):
-        rows = log.shown
-        impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
-        training, _ = log.tempered(self.traffic_exponent)
-        with self._seeded():
-            network = self._network(log.shown_features())
-            module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
-            self._train(
-                module,
-                DualLoss(lists_per_unit(training, training.clicks), self.max_weight),
-                training,
-                training.clicks,
-                click_only=True,
-                task=task,
-                # A logit a factor needs steps of its own size, and no pull toward zero.
-                param_groups=[
-                    ("examination", {"lr": self.examination_learning_rate, "weight_decay": 0.0})
-                ],
-            )
-        relevance = self._score(log.features)[log.doc]
-        start = module.examination.detach().double().cpu().numpy()
-        logits = likeliest_examination(training, relevance, start - start.mean())
+        logits = fit_dual(
+            self,
+            log,
+            task,
+            learning_rate=self.examination_learning_rate,
+            max_weight=self.max_weight,
+        )
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
-        self._remember_level(log, relevance)
+        self._remember_level(log, self._score(log.features)[log.doc])
 
     def _remember_level(self, log, scores):
         """A constant a factor that brings scores to the level of the clicks."""

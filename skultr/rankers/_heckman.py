@@ -125,7 +125,7 @@ class HeckmanRanker(PropensityRanker):
     traffic_exponent: float = 0.5
     scale_features: bool = True
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **PropensityRanker._parameter_constraints,
         "debias": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -152,12 +152,8 @@ class HeckmanRanker(PropensityRanker):
         features = self._scaled(self._read_features(X, reset=False))
         return ndtr(features @ self.selection_coef_ + self.selection_intercept_)
 
-    def _complete_roles(self, X, y, sample_weight, roles):
-        if self.debias:
-            return super()._complete_roles(X, y, sample_weight, roles)
-        for name in _OF_DEBIASING:
-            vars(self).pop(name, None)  # of an earlier fit
-        return roles
+    def _fit_propensity(self, X, y, sample_weight, roles):
+        return super()._fit_propensity(X, y, sample_weight, roles) if self.debias else roles
 
     def _fit(self, log, task):
         clicks = self._debiased_clicks(log) if self.debias else log.clicks
@@ -205,15 +201,6 @@ class HeckmanRanker(PropensityRanker):
     def _scaled(self, features):
         with torch.inference_mode():
             return self._scaling(torch.tensor(features, dtype=torch.float64)).numpy()
-
-
-_OF_DEBIASING = (
-    "clipped_share_",
-    "effective_sample_size_",
-    "examination_",
-    "largest_weight_",
-    "propensity_",
-)
 
 
 def _least_squares(design, label, weight, alpha):

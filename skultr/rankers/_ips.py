@@ -22,7 +22,7 @@ class _WeightedRanker(LearnerRanker):
 
     loss: str = "softmax"
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **LearnerRanker._parameter_constraints,
         "loss": [StrOptions(set(LOSSES))],
     }
@@ -71,7 +71,7 @@ class NaiveRanker(_WeightedRanker):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -151,7 +151,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -226,7 +226,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
 
     normalize: bool = False
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **_WeightedRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
         "normalize": ["boolean"],
@@ -280,7 +280,7 @@ class UserAwareIPSRanker(IPSRanker):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one; the paper has 0.

@@ -178,7 +178,7 @@ class LambdaMARTRanker(PropensityRanker):
     n_jobs: int | None = None
     random_state: object = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **PropensityRanker._parameter_constraints,
         "debiasing": [StrOptions({"user-aware", "ips", "lightgbm", "none"})],
         "loss": [StrOptions({"softmax", "lambda"})],
@@ -211,10 +211,10 @@ class LambdaMARTRanker(PropensityRanker):
     def _n_subtasks(self):
         return self.n_estimators
 
-    def _complete_roles(self, X, y, sample_weight, roles):
-        if self._uses_propensities:
-            return super()._complete_roles(X, y, sample_weight, roles)
-        return roles
+    def _fit_propensity(self, X, y, sample_weight, roles):
+        if not self._uses_propensities:
+            return roles
+        return super()._fit_propensity(X, y, sample_weight, roles)
 
     def _before_folding(self, log):
         if not self._uses_propensities:
@@ -253,7 +253,6 @@ class LambdaMARTRanker(PropensityRanker):
     def _remember(self, booster, losses=None):
         self.booster_ = booster  # of early stopping only the best trees are left
         self.best_iteration_ = self.n_iter_ = booster.current_iteration()
-        vars(self).pop("history_", None)
         if losses is not None:
             self.n_iter_ = len(losses)
             index = pd.RangeIndex(1, self.n_iter_ + 1, name="round")

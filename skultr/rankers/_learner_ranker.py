@@ -22,14 +22,12 @@ class LearnerRanker(NeuralEstimator, BaseRanker):
 
     estimator: object = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict"]), None],
     }
 
     def _fit(self, log, task):
-        for name in ("estimator_", "network_", "net_", "history_", "n_iter_"):
-            vars(self).pop(name, None)  # of an earlier fit with another learner
         if self.estimator is None:
             self._fit_network(log, task)
         else:

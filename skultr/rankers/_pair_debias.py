@@ -52,14 +52,12 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     p : float, default=2.0
         Regularisation: the larger, the closer all ratios are to 1. Published implementations take
         0, with which the two ratios can run apart.
-    check_identifiability : bool, default=True
-        Warn where the log does not determine relevance.
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -126,17 +124,14 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     """
 
     p: float = 2.0
-    check_identifiability: bool = True
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "p": [Interval(Real, 0, None, closed="left")],
-        "check_identifiability": ["boolean"],
     }
 
     def _fit(self, log, task):
-        if self.check_identifiability:
-            warn_unless_identifiable(log, network=True)
+        warn_unless_identifiable(log, network=True)
         rows = log.shown
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
         training, _ = log.tempered(self.traffic_exponent)

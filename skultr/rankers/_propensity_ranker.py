@@ -26,7 +26,7 @@ class PropensityRanker(BaseRanker):
     propensity: object = None
     clip: float | None = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "propensity": PROPENSITY_CONSTRAINT,
         "clip": [Interval(Real, 0, 1, closed="right"), None],
     }
@@ -37,7 +37,7 @@ class PropensityRanker(BaseRanker):
             X = without_columns(nw.from_native(X, eager_only=True), read).to_native()
         return super()._read_features(X, reset=reset)
 
-    def _complete_roles(self, X, y, sample_weight, roles):
+    def _fit_propensity(self, X, y, sample_weight, roles):
         roles = _with_positions(X, roles)
         propensity, estimator = row_propensities(
             self.propensity,
@@ -48,7 +48,6 @@ class PropensityRanker(BaseRanker):
             default=_assumed_curve,
             random_state=self.random_state,
         )
-        vars(self).pop("propensity_", None)
         if estimator is not None:
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}

@@ -50,7 +50,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -109,7 +109,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     (1000,)
     """
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **LearnerRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
     }

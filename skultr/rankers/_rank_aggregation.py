@@ -7,13 +7,12 @@ import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._log._factors import fit_to_log
 from .._log._segments import encode
 from .._sklearn import BaseComposition, seeded_clone
 from ..propensity._source import columns_of_source
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
-from ._ranker import BaseRanker
+from ._ranker import BaseRanker, fit_to_log
 
 __all__ = ["RankAggRanker"]
 
@@ -76,12 +75,12 @@ class RankAggRanker(BaseRanker, BaseComposition):
     weights: object = None
     random_state: object = None
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         "estimators": [list, None],
         "weights": ["array-like", None],
         "random_state": ["random_state"],
     }
-    __metadata_request__predict = {"qid": True}  # noqa: RUF012 - scikit-learn's protocol
+    __metadata_request__predict = {"qid": True}
     _reads_users = True  # members may
 
     @property

@@ -8,7 +8,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
-from .._log._estimator import FitTask
+from .._log._estimator import FitTask, afresh
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
@@ -25,14 +25,14 @@ from .._sklearn import check_sample_weight
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 
-__all__ = ["BaseRanker"]
+__all__ = ["BaseRanker", "fit_to_log"]
 
 
 class BaseRanker(CallbackSupportMixin, BaseEstimator):
     """Rankers of documents, learned from a click log.
 
-    Subclasses write ``_fit(log, task)`` and ``_score(features)``, and may add roles that they
-    work out themselves in ``_complete_roles``.
+    Subclasses write ``_fit(log, task)`` and ``_score(features)``; those that debias by
+    propensities find them in ``_fit_propensity``.
     """
 
     #: Whether lists served to different users must stay apart.
@@ -45,9 +45,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
 
     # Requested by default: GridSearchCV routes the roles of arrays with no set_fit_request.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
-    __metadata_request__score = {"qid": True}  # noqa: RUF012 - scikit-learn's protocol
+    __metadata_request__score = {"qid": True}
 
     @with_callbacks
+    @afresh
     def fit(
         self,
         X,
@@ -203,8 +204,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         """Steps of ``_fit`` that are reported to callbacks; None where not known."""
         return 0
 
-    def _complete_roles(self, X, y, sample_weight, roles):
-        """Roles with those that the ranker works out itself; a hook for subclasses."""
+    def _fit_propensity(self, X, y, sample_weight, roles):
+        """The roles, with the role ``propensity`` where it must be estimated; a hook."""
         return roles
 
     def _before_folding(self, log):
@@ -231,7 +232,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             )
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         warn_about_names(X, names, roles)
-        roles = self._complete_roles(X, y, sample_weight, roles)
+        roles = self._fit_propensity(X, y, sample_weight, roles)
         rows = read(X, y, sample_weight, roles)
         rows.warn_about_features(features, names)
         log = self._before_folding(sort_into_lists(rows, features))
@@ -244,7 +245,6 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         if bare and (reset or not self.n_features_in_):
             if reset:
                 self.n_features_in_ = 0
-                vars(self).pop("feature_names_in_", None)
             return np.empty((X.shape[0], 0), dtype=np.float32)
         features = validate_data(
             self,
@@ -273,6 +273,22 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             )
             qid = np.zeros(count_rows(X), dtype=int)
         return qid
+
+
+def fit_to_log(ranker, log):
+    """Fit a ranker to a log that was read already, with its codes for ids."""
+    return ranker.fit(
+        log.features[log.doc],
+        log.click_rate,
+        qid=log.query,
+        session=log.list_,
+        doc=log.doc,
+        position=np.where(log.shown, log.position, np.nan),
+        bias=np.where(log.shown, log.bias_values[log.bias], np.nan),
+        user=log.user,
+        propensity=log.propensity,
+        impressions=log.weight,
+    )
 
 
 def _warn_about_clicks_as_relevance(X, y):

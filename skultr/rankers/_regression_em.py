@@ -2,12 +2,7 @@
 
 from dataclasses import dataclass
 
-from .._log._factors import lists_per_unit
-from .._torch._joint import (
-    ExaminationStep,
-    TowersLoss,
-    TowersModule,
-)
+from .._torch._joint import fit_towers
 from ._click_ranker import ClickRanker
 
 __all__ = ["RegressionEMRanker"]
@@ -36,21 +31,18 @@ class RegressionEMRanker(ClickRanker):
     ----------
     relevance : {"network", "embedding"}, default="network"
         A network of the features, or one number a document, which needs neither features nor
-        epochs: the fixed point of EM is the optimum of the binomial likelihood, which is convex
-        in the logarithms and found by Newton's method.
-    objective : {"auto", "conditional", "published"}, default="auto"
-        What an embedding is fitted by: the likelihood of where the clicks of each document fell,
-        given their number (the same for all rankers), or the published objective, which is biased
-        where documents have few clicks; by default the first below 30 clicks a document, on
-        average (see :ref:`embedding`).
-    check_identifiability : bool, default=True
-        Warn where the log does not determine relevance.
+        epochs: the optimum of a likelihood, found by Newton's method. The fixed point of EM is
+        that of the binomial likelihood, which is convex in the logarithms.
+    variant : {"default", "published"}, default="default"
+        What an embedding is fitted by: the conditional likelihood where documents have few clicks,
+        else the binomial; or the published binomial likelihood, which is biased where they have
+        few (see :ref:`embedding`).
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -82,6 +74,11 @@ class RegressionEMRanker(ClickRanker):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Warns
+    -----
+    NotIdentifiableWarning
+        If the log does not determine relevance.
+
     References
     ----------
     Wang, Golbandi, Bendersky, Metzler & Najork (2018). Position bias estimation for unbiased
@@ -94,27 +91,10 @@ class RegressionEMRanker(ClickRanker):
     >>> from skultr.simulation import make_disconnected_log
     >>> log, clicks, truth = make_disconnected_log(1, random_state=0)
     >>> ranker = RegressionEMRanker(relevance="embedding").fit(log, clicks)
-    >>> ranker.examination_["examination"].head(3).round(2).tolist()
-    [1.0, 0.9, 0.71]
+    >>> ranker.examination_["examination"].head(3).tolist()
+    [1.00, 0.90, 0.71]
     """
 
-    def _tabular_model(self):
-        return {"loss": "likelihood"}
-
     def _fit_network(self, log, task):
-        training, _ = log.tempered(self.traffic_exponent)
-        with self._seeded():
-            network = self._network(log.shown_features())
-            module = TowersModule(network, len(log.bias_values), trained=False)
-            self._train(
-                module,
-                TowersLoss(lists_per_unit(training, training.weight)),
-                training,
-                training.clicks,
-                click_only=False,
-                task=task,
-                # The gradient of the expected likelihood at the current expectations is that of
-                # the likelihood itself (Fisher's identity), so that no E-step is written out.
-                callbacks=[("examination", ExaminationStep())],
-            )
+        fit_towers(self, log, task)
         self._fit_factors_again(log)

@@ -5,9 +5,8 @@ from numbers import Real
 
 from scipy.special import expit
 
-from .._log._factors import lists_per_unit
 from .._sklearn import Interval, StrOptions
-from .._torch._joint import TowersLoss, TowersModule
+from .._torch._joint import fit_towers
 from ._click_ranker import ClickRanker
 
 __all__ = ["TwoTowerRanker"]
@@ -32,22 +31,19 @@ class TwoTowerRanker(ClickRanker):
         How the towers meet.
     relevance : {"network", "embedding"}, default="network"
         A network of the features, or one number a document, which needs neither features nor
-        epochs: the optimum of the binomial likelihood, found by Newton's method.
+        epochs: the optimum of a likelihood, found by Newton's method.
     examination_learning_rate : float, default=0.05
         Step size of the examination logits.
-    objective : {"auto", "conditional", "published"}, default="auto"
-        What an embedding is fitted by: the likelihood of where the clicks of each document fell,
-        given their number (the same for all rankers), or the published objective, which is biased
-        where documents have few clicks; by default the first below 30 clicks a document, on
-        average (see :ref:`embedding`).
-    check_identifiability : bool, default=True
-        Warn where the log does not determine relevance.
+    variant : {"default", "published"}, default="default"
+        What an embedding is fitted by: the conditional likelihood where documents have few clicks,
+        else the binomial; or the published binomial likelihood, which is biased where they have
+        few (see :ref:`embedding`). Additive towers have the binomial likelihood only.
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
         How much more a frequent query counts than a rare one.
@@ -78,6 +74,11 @@ class TwoTowerRanker(ClickRanker):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Warns
+    -----
+    NotIdentifiableWarning
+        If the log does not determine relevance.
+
     References
     ----------
     Guo, Yu, Liu, Tang & Zhang (2019). PAL: a position-bias aware learning framework for CTR
@@ -98,33 +99,19 @@ class TwoTowerRanker(ClickRanker):
     link: str = "product"
     examination_learning_rate: float = 0.05
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **ClickRanker._parameter_constraints,
         "link": [StrOptions({"product", "additive"})],
         "examination_learning_rate": [Interval(Real, 0, None, closed="neither")],
     }
 
-    def _tabular_model(self):
-        model = {"loss": "likelihood"}
-        return model if self.link == "product" else {**model, "link": self.link}
+    @property
+    def _table_link(self):
+        return self.link
 
     def _random_examination(self, random, n_factors):
         return expit(random.normal(size=n_factors))  # random logits, as gradient descent begins
 
     def _fit_network(self, log, task):
-        training, _ = log.tempered(self.traffic_exponent)
-        with self._seeded():
-            network = self._network(log.shown_features())
-            self._train(
-                TowersModule(network, len(log.bias_values), trained=True),
-                TowersLoss(lists_per_unit(training, training.weight), self.link),
-                training,
-                training.clicks,
-                click_only=False,
-                task=task,
-                # A logit a factor needs steps of its own size, and no pull toward zero.
-                param_groups=[
-                    ("examination", {"lr": self.examination_learning_rate, "weight_decay": 0.0})
-                ],
-            )
+        fit_towers(self, log, task, link=self.link, learning_rate=self.examination_learning_rate)
         self._fit_factors_again(log, self.link)

@@ -68,34 +68,22 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         is misspecified for it. "probability": the click rate itself, fitted by least squares;
         position bias is d = 1 and trust bias d = 2, but rates of a thousandth, as deep positions
         have them, hardly count.
-    frozen_epochs : int, default=5
-        Epochs during which the observation embeddings stay at their start, a vector of ones,
-        while the network learns; at most half of ``max_epochs``. Early stopping begins after.
     observation_learning_rate : float, default=0.02
         Step size of the observation embeddings.
-    base_hidden_layer_sizes : tuple of int, default=(32,)
-        Hidden layers of the network of base vectors, which has no dropout and no normalisation.
-    base_weight_decay : float, default=0.001
-        Its penalty on squared weights.
-    base_max_epochs : int, default=20
-        Its epochs at most; it trains after the first network, on one row a document, whatever
-        ``net_params`` say.
     bounded_base : bool, default=True
         Keep the variances within the range that training showed, and pull the base vector into
         the convex hull of the observation embeddings. With False eq. 8 as it stands: there a few
         candidates unlike all that was shown can take over the base vector of their query. The
         facets of a hull grow fast with its dimension: use False for more than 8 components.
-    check_identifiability : bool, default=True
-        Warn where the log does not determine relevance.
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
         ``module`` gives ``n_components`` numbers a document.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, max_grad_norm, net_params
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training. Of these the network of base vectors shares ``learning_rate``,
-        ``batch_size``, ``optimizer`` and ``max_grad_norm``.
+        ``batch_size`` and ``optimizer``; it trains after the first, with one hidden layer of 32.
     traffic_exponent
         How much more a frequent query counts than a rare one, for the relevance embeddings.
     early_stopping, validation_fraction, n_iter_no_change
@@ -150,27 +138,27 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     n_components: int = 2
     link: str = "logit"
-    frozen_epochs: int = 5
     observation_learning_rate: float = 0.02
-    base_hidden_layer_sizes: tuple = (32,)
-    base_weight_decay: float = 0.001
-    base_max_epochs: int = 20
     bounded_base: bool = True
-    check_identifiability: bool = True
 
-    _parameter_constraints = {  # noqa: RUF012 - scikit-learn's protocol
+    _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "link": [StrOptions(set(_LOSSES))],
-        "frozen_epochs": [Interval(Integral, 0, None, closed="left")],
         "observation_learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "base_hidden_layer_sizes": ["array-like"],
-        "base_weight_decay": [Interval(Real, 0, None, closed="left")],
-        "base_max_epochs": [Interval(Integral, 1, None, closed="left")],
         "bounded_base": ["boolean"],
-        "check_identifiability": ["boolean"],
     }
-    __metadata_request__predict = {"qid": True}  # noqa: RUF012 - scikit-learn's protocol
+    #: Epochs during which the observation embeddings stay at their start, a vector of ones, while
+    #: the network learns; at most half of ``max_epochs``. Early stopping begins after.
+    _frozen_epochs = 5
+    #: What the network of base vectors has for itself; it has neither dropout nor normalisation,
+    #: and trains on one row per document, whatever ``net_params`` say.
+    _base_settings = {
+        "hidden_layer_sizes": (32,),
+        "weight_decay": 0.001,
+        "max_epochs": 20,
+    }
+    __metadata_request__predict = {"qid": True}
 
     def predict(self, X, *, qid=None):
         """Relevance scores: higher is more relevant, comparable within a query.
@@ -268,8 +256,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         return np.einsum("ij,ij->i", relevance, vectors[codes])
 
     def _fit(self, log, task):
-        if self.check_identifiability:
-            warn_unless_identifiable(log, network=True)
+        warn_unless_identifiable(log, network=True)
         self._warn_about_rank(len(log.bias_values))
         self._factors = pd.Index(log.bias_values, name="bias")
         training, _ = log.tempered(self.traffic_exponent)
@@ -324,16 +311,14 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
                 ("observation", {"lr": self.observation_learning_rate, "weight_decay": 0.0})
             ],
             callbacks=[
-                ("freeze", FreezeObservation(min(self.frozen_epochs, self._n_subtasks() // 2)))
+                ("freeze", FreezeObservation(min(self._frozen_epochs, self._n_subtasks() // 2)))
             ],
         )
 
     def _fit_base(self, log, observation):
         """The network of base vectors, trained on embeddings that are learned and stay."""
         base = BaseModel(
-            hidden_layer_sizes=self.base_hidden_layer_sizes,
-            weight_decay=self.base_weight_decay,
-            max_epochs=self.base_max_epochs,
+            **self._base_settings,
             batch_size=_DOCUMENTS_A_LIST * self.batch_size,
             # Where the first network found no queries to hold out, there are none.
             early_stopping="valid_loss" in self.history_,
@@ -342,7 +327,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
                 for name in (
                     "learning_rate",
                     "optimizer",
-                    "max_grad_norm",
                     "validation_fraction",
                     "n_iter_no_change",
                     "device",

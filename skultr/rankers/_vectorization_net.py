@@ -117,7 +117,6 @@ class BaseModel(NeuralEstimator):
             for part in self._split_queries(log, log.weight)
         ]
         self._train_on(*datasets, _BatchInputs(network), _GaussianLoss(), None, (), ())
-        self.network_ = network
 
 
 class _BatchInputs(nn.Module):

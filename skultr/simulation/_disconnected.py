@@ -102,10 +102,11 @@ default='eye-tracking'
 
     Returns
     -------
-    X : pandas.DataFrame of shape (n_queries * n_positions, 5)
+    X : pandas.DataFrame of shape (n_queries * n_positions, 6)
         The log, one row per document on a page, sorted by query and position: ``qid``, ``doc``,
-        ``position`` (from 1), ``impressions`` and ``relevance`` (the grade, which no model reads
-        in ``fit``). There are no features.
+        ``position`` (from 1), ``impressions``, ``doc_scope`` ("global": an id names the same
+        document under all queries) and ``relevance`` (the grade, which no model reads in
+        ``fit``). There are no features.
     clicks : ndarray of shape (n_queries * n_positions,)
         Click rate of each row.
     truth : Bunch
@@ -136,7 +137,7 @@ default='eye-tracking'
     >>> truth.components
     ((1, 2, 3, 4), (5, 6, 7, 8, 9, 10))
     >>> X.columns.tolist(), len(X), X["doc"].nunique()
-    (['qid', 'doc', 'position', 'impressions', 'relevance'], 11500, 10000)
+    (['qid', 'doc', 'position', 'impressions', 'doc_scope', 'relevance'], 11500, 10000)
 
     No document was shown in both components:
 
@@ -177,6 +178,7 @@ def _log_frame(doc: Ints, grade: Ints, n_impressions: int) -> pd.DataFrame:
             "doc": doc.ravel(),
             "position": np.tile(np.arange(1, n_positions + 1), n_queries),
             "impressions": n_impressions,
+            "doc_scope": "global",
             "relevance": grade[doc.ravel()],
         }
     )

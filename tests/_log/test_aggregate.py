@@ -1,7 +1,11 @@
 """aggregate_clicks against an oracle of dictionaries, in every engine."""
 
+import subprocess
+import sys
 import warnings
 from collections import defaultdict
+from itertools import permutations
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -9,7 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from skultr import aggregate_clicks
@@ -45,6 +49,7 @@ ENGINES = {
     "dask": to_dask,
 }
 EAGER = ("pandas", "polars", "pyarrow")
+_ROOT = Path(__file__).parents[2]
 
 
 def is_number(series):
@@ -256,20 +261,97 @@ def test_boolean_clicks_under_another_name():
     assert_same(as_oracle(*result), oracle(log))
 
 
-def test_parts_of_an_eager_log_and_lazy_filters(monkeypatch):
-    log = LOGS["bias-user"]
-    for name in ("_CHUNK", "_MAX_NAMED"):
-        monkeypatch.setattr(f"skultr._log._aggregate.{name}", 20)
-        for engine in ("pandas", "pyarrow", "duckdb"):
-            assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
-
-
 def test_few_queries_with_several_lists():
     """Only those are spread, by a filter."""
     swapped = make_log(lists="arms").query("qid == 'q1'")
     log = pd.concat([make_log(lists="deterministic").query("qid != 'q1'"), swapped])
     for engine in ENGINES:
         assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
+
+
+def long_log(n_sessions=300, length=2_000):
+    """Short lists of many queries, and a query with two orders of one long list."""
+    short = make_log(n_sessions=n_sessions, never=False)
+    docs = np.arange(length)
+    long = pd.DataFrame(
+        {
+            "qid": "long",
+            "session": np.repeat([n_sessions, n_sessions + 1], length),
+            "doc": np.concatenate([docs, docs[::-1]]).astype(str),
+            "position": np.tile(docs + 1.0, 2),
+            "click": 0,
+        }
+    )
+    return pd.concat([short, long], ignore_index=True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_long_list_beside_short_ones(engine):
+    log = long_log()
+    assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
+
+
+_PEAK = """
+import resource, sys
+from tests._log.test_aggregate import ENGINES, aggregate_clicks, long_log
+
+aggregate_clicks(ENGINES[sys.argv[1]](long_log(length=2)))
+log = ENGINES[sys.argv[1]](long_log())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+aggregate_clicks(log)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory in kB")
+@pytest.mark.parametrize("engine", ["pandas", "polars-lazy", "pyarrow", "duckdb"])
+def test_memory_does_not_grow_with_the_longest_list(engine):
+    """5,000 rows; a column per position would be 2,000 columns of the sessions."""
+    command = [sys.executable, "-c", _PEAK, engine]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, cwd=_ROOT)
+    assert int(out.stdout) < 50 * 1024
+
+
+def test_columns_of_differing_dictionaries():
+    """As PyArrow reads them from several row groups."""
+    log = LOGS["random"]
+    parts = [log[:50], log[50:60], log[60:]]
+    kinds = {"qid": "category", "doc": "category"}
+    table = pa.concat_tables([to_arrow(part.astype(kinds)) for part in parts])
+    assert table["doc"].num_chunks == 3
+    for frame in (table, duckdb.from_arrow(table), pl.from_arrow(table)):
+        assert_same(as_oracle(*aggregate_clicks(frame)), oracle(log))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_scope_of_documents_is_passed_on(engine):
+    log = LOGS["random"].assign(doc_scope="global")
+    X, _ = aggregate_clicks(ENGINES[engine](log))
+    X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
+    assert (X["doc_scope"] == "global").all()
+    bare = aggregate_clicks(LOGS["random"])[0]
+    assert X.drop(columns="doc_scope").astype(bare.dtypes).equals(bare)
+
+
+@pytest.mark.parametrize("engine", ["pandas", "polars", "duckdb", "dask"])
+def test_all_orders_of_a_list_are_told_apart(engine):
+    """The sums of hashes of 5,040 lists of the same seven documents all differ."""
+    orders = np.array(list(permutations(range(7))))
+    n, length = orders.shape
+    log = pd.DataFrame(
+        {
+            "qid": 1,
+            "session": np.repeat(np.arange(n), length),
+            "doc": orders.ravel(),
+            "position": np.tile(np.arange(1, length + 1), n),
+            "click": 1,
+        }
+    )
+    X, _ = aggregate_clicks(ENGINES[engine](log))
+    assert len(X) == len(log)
+    X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
+    found = X.sort_values(["session", "position"])["doc"].to_numpy().reshape(n, length)
+    assert set(map(tuple, found.tolist())) == set(map(tuple, orders.tolist()))
 
 
 @st.composite
@@ -297,6 +379,7 @@ def small_logs(draw):
 @settings(max_examples=60, deadline=None)
 @given(small_logs())
 def test_small_random_logs(log):
+    assume(log["click"].any())  # of rows that were shown
     expected = oracle(log)
     for engine in ("pandas", "polars"):
         assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), expected)
@@ -399,30 +482,33 @@ FAULTS = {
     "no-doc": (lambda log: log.drop(columns="doc"), r"lacks the columns \['doc'\]"),
     "no-click": (lambda log: log.drop(columns="click"), r"lacks the columns \['click'\]"),
     "propensity": (lambda log: log.assign(propensity=0.5), "cannot be added up"),
-    "text": (lambda log: log.assign(position="1"), "holds strings"),
+    "text": (lambda log: log.assign(position="1"), "'position' must hold numbers"),
     "empty": (lambda log: log[:0], "no rows"),
-    "null-click": (lambda log: put(log, "click", np.nan), "In 1 rows .*'click' is missing"),
-    "large-click": (lambda log: put(log, "click", 2), "'click' is missing or outside of 0 to 1"),
-    "negative-click": (lambda log: put(log, "click", -1), "outside of 0 to 1"),
-    "more-clicks": (lambda log: log.assign(click=3, impressions=2), "0 to 'impressions'"),
+    "null-click": (
+        lambda log: put(log, "click", np.nan),
+        "Input 'click' contains NaN or infinity: found .* in 1 row, such as in qid 'q",
+    ),
+    "negative-click": (lambda log: put(log, "click", -1), "'click' holds negative values"),
+    "more-clicks": (lambda log: log.assign(click=3, impressions=2), "0 and 'impressions'"),
     "null-weight": (
         lambda log: put(log.assign(impressions=1.0), "impressions", np.nan),
-        "'impressions' is missing",
+        "impressions must be finite and at least 0",
     ),
-    "negative-weight": (lambda log: log.assign(impressions=-1), "'impressions' is missing, neg"),
+    "negative-weight": (lambda log: log.assign(impressions=-1), "impressions must be finite"),
     "from-0": (lambda log: log.assign(position=log["position"] - 1), "counts from 0, add 1"),
-    "half": (lambda log: log.assign(position=log["position"] / 2), "no whole number from 1"),
-    "null-qid": (lambda log: put(log, "qid", None), "In 1 rows .*'qid' is missing"),
-    "null-doc": (lambda log: put(log, "doc", None), "In 1 rows .*'doc' is missing"),
-    "null-session": (lambda log: put(log, "session", np.nan), "In 1 rows .*'session' is missing"),
-    "null-user": (
-        lambda log: put(with_user(log), "user", np.nan),
-        "In 1 rows .*'user' is missing",
-    ),
-    "null-bias": (lambda log: put(log.assign(bias=1), "bias", np.nan), "'bias' is missing"),
+    "half": (lambda log: log.assign(position=log["position"] / 2), "a whole number from 1"),
+    "infinite": (lambda log: put(log, "position", np.inf), "a whole number from 1"),
+    "null-qid": (lambda log: put(log, "qid", None), "'qid' is missing in 1 row, such as in"),
+    "null-doc": (lambda log: put(log, "doc", None), "'doc' is missing in 1 row"),
+    "null-session": (lambda log: put(log, "session", np.nan), "'session' is missing in 1 row"),
+    "null-user": (lambda log: put(with_user(log), "user", np.nan), "'user' is missing in 1 row"),
+    "null-bias": (lambda log: put(log.assign(bias=1), "bias", np.nan), "bias is missing in 1 row"),
+    "half-bias": (lambda log: put(log.assign(bias=1), "bias", 0.5), "found 0.5 in 1 row"),
     "one-place": (lambda log: log.assign(position=1), "Two rows of one list stand at position 1"),
-    "twice": (lambda log: pd.concat([log, log]), "Each \\(qid, session\\) must be one"),
+    "twice": (lambda log: pd.concat([log, log]), "Two rows of one list stand at position"),
     "no-session": (lambda log: log.drop(columns="session"), "in a column 'session'"),
+    "not-shown": (lambda log: log.assign(position=np.nan, click=0), "No row was shown"),
+    "scope": (lambda log: log.assign(doc_scope="page"), "doc_scope holds"),
     "users": (
         lambda log: log.assign(user=log["position"].astype(int)),
         "sessions have rows of several users",
@@ -455,7 +541,7 @@ def test_a_document_missing_in_one_session_and_twice_in_another():
             "session": [1, 1, 2, 2],
             "doc": ["a", "a", "b", "b"],
             "position": [1, 1, 2, 2],
-            "click": 0,
+            "click": 1,
         }
     )
     with pytest.raises(ValueError, match="Two rows of one list"):
@@ -471,8 +557,11 @@ def test_repeated_rows_without_session_are_impressions():
 
 def test_clicks_that_look_wrong_are_warned_about():
     log = LOGS["deterministic"]
-    with pytest.warns(ClickDataWarning, match="without a position"):
+    with pytest.warns(ClickDataWarning, match="have a click but no position"):
         aggregate_clicks(log.assign(click=1))
+    with pytest.warns(ClickDataWarning, match="read as graded relevance"):
+        graded = aggregate_clicks(log.assign(click=2 * log["click"]))
+    assert_same(as_oracle(*graded), oracle(log))
     rates = log.assign(impressions=10, click=np.where(log["position"].notna(), 0.3, 0))
     with pytest.warns(ClickDataWarning, match="looks like a click rate"):
         aggregate_clicks(rates)

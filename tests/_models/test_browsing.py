@@ -8,6 +8,7 @@ from skultr._models._browsing import (
     TIANGONG_CLICK_MATRIX,
     chain_click_probability,
     chain_conditional_click_probability,
+    contextual_examination,
     draw_chain_clicks,
     draw_ubm_clicks,
     matrix_click_probability,
@@ -250,3 +251,9 @@ def _compare(clicks, patterns, probability, user):
     drawn = np.bincount(clicks @ code, minlength=16)[patterns @ code] / len(clicks)
     error = 4.5 * np.sqrt(probability * (1 - probability) / len(clicks)) + 1e-12
     assert (np.abs(drawn - probability) <= error).all(), user
+
+
+def test_position_that_nobody_examines_stays_so_in_any_context():
+    """Also where everything else is examined, although 0^0 is 1."""
+    examination = contextual_examination(np.array([0.8, 0.0]), np.array([0.0, 1.0, -1.0]))
+    np.testing.assert_allclose(examination, [[0.8, 0.0], [0.64, 0.0], [1.0, 0.0]])

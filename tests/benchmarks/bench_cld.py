@@ -94,9 +94,9 @@ def rankers(curve, *, networks=True, forms=False):
     yield "linear", "CLD, gamma 0", CLDRanker(**ips, gamma=0.0)
     if forms:
         for form in ("preference", "published"):
-            pair = {"loss": "pairwise", "pair_form": form}
+            pair = {"loss": "pairwise", "variant": form}
             yield "linear", f"CLD-pair, {form}", CLDRanker(**ips, **pair, **LINEAR)
-        yield "linear", "CLD, equation 9", CLDRanker(**ips, scale="published")
+        yield "linear", "CLD, equation 9", CLDRanker(**ips, variant="published")
         yield "linear", "CLD, gamma estimated", CLDRanker(**ips, gamma="estimate")
     if networks:
         layers = {"hidden_layer_sizes": (64, 32), **NEURAL}

@@ -2,12 +2,15 @@
 
     python tests/benchmarks/bench_identifiability.py log [--millions 100] [--documents 2]
     python tests/benchmarks/bench_identifiability.py pairs [--millions 10]
+    python tests/benchmarks/bench_identifiability.py ids [--millions 10]
 
 ``log``: a Parquet file of that many impressions (10 positions x 3 devices, rankings that swap
 neighbours), read through each engine in a process of its own, whose peak memory is printed.
 ``pairs``: random distinct (document, factor) pairs in arrays, for 10, 5,000 and 50,000 factors,
 and a chain, the deepest graph there is. Both print the ratio to brute force (the clique graph in
 networkx) in rows a second, on a case small enough for it, in the same run.
+``ids``: as many distinct pairs as impressions, of documents whose ids are integers or text; the
+ratio is to a bare group-by of Polars over the same cells, in processor seconds of one thread.
 """
 
 import argparse
@@ -46,6 +49,7 @@ def write_log(path, n_rows, n_queries):
         device = devices[np.repeat(rng.integers(0, 3, n_sessions), LENGTH)]
         table = pa.table(
             {
+                "qid": np.repeat(query, LENGTH),
                 "doc": (query[:, None] * LENGTH + rank).ravel(),
                 "position": np.tile(np.arange(1, LENGTH + 1, dtype=np.int8), n_sessions),
                 "device": pa.array(device).dictionary_encode(),
@@ -135,6 +139,38 @@ def run_pairs(shape, n_pairs):
     print(*times, memory, peak(), graph.n_pairs, graph.n_components, *results)
 
 
+def run_ids(what, n_rows, text):
+    """Print processor seconds and peak memory in GB, of the graph or a bare group-by."""
+    import polars as pl
+
+    from skultr.identifiability import IdentifiabilityGraph
+
+    rng = np.random.default_rng(0)
+    n_docs = max(1, n_rows // 10)
+    doc = pl.Series("doc", rng.integers(0, n_docs, n_rows))
+    log = pl.DataFrame(
+        {
+            "qid": doc % max(1, n_docs // 10),
+            "doc": doc,
+            "position": rng.integers(1, 51, n_rows),
+            "device": rng.integers(0, 100, n_rows),
+            "click": (rng.random(n_rows) < 0.1).astype(np.int8),
+        }
+    )
+    if text:
+        url = pl.format("https://example.org/document/{}", "doc")
+        log = log.with_columns(url.alias("doc"))
+    bias = ["position", "device"]
+    IdentifiabilityGraph.from_log(log.head(100).lazy(), bias=bias)  # imports
+    start = time.process_time()
+    if what == "graph":
+        IdentifiabilityGraph.from_log(log.lazy(), bias=bias)
+    else:
+        cells = log.lazy().group_by("qid", "doc", *bias)
+        cells.agg(pl.len(), pl.col("click").sum()).collect(engine="streaming")
+    print(time.process_time() - start, peak())
+
+
 def peak():
     """Peak memory of this process in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -198,19 +234,35 @@ def bench_pairs(n_pairs):
         )
 
 
+def bench_ids(n_rows):
+    """The graph beside a bare group-by, by the type of ids."""
+    print("ids       graph s  bare s  ratio  graph GB  bare GB")
+    for text in (0, 1):
+        bare, graph = (child("ids", what, n_rows, text) for what in ("bare", "graph"))
+        print(
+            f"{'text' if text else 'integers':<8} {graph[0]:8.2f} {bare[0]:7.2f} "
+            f"{graph[0] / bare[0]:6.2f} {graph[1]:9.2f} {bare[1]:8.2f}",
+            flush=True,
+        )
+
+
 def main():
     """Choose the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("log", "pairs"))
+    parser.add_argument("what", nargs="?", choices=("log", "pairs", "ids"))
     parser.add_argument("--millions", type=float)
     parser.add_argument("--documents", type=float, default=2, help="millions of documents")
-    parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--run", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.run:
-        what, which, size = args.run
+        what, which, size, *rest = args.run
+        if what == "ids":
+            return run_ids(which, int(size), int(*rest))
         return run_log(which, size) if what == "log" else run_pairs(which, int(size))
     if args.what in (None, "pairs"):
         bench_pairs(int((args.millions or 10) * 1e6))
+    if args.what in (None, "ids"):
+        bench_ids(int((args.millions or 10) * 1e6))
     if args.what in (None, "log"):
         bench_log(int((args.millions or 100) * 1e6), int(args.documents * 1e6) // LENGTH)
 

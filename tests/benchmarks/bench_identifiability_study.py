@@ -62,7 +62,7 @@ def plan_swaps(X, clicks, cost, seed):
 # What is measured -------------------------------------------------------------------------
 def fit(name, log, clicks, seed):
     # Not the seed of the log: the start must know nothing of the grades.
-    ranker = METHODS[name](relevance="embedding", random_state=1_000 + seed)
+    ranker = METHODS[name](relevance="embedding", variant="published", random_state=1_000 + seed)
     start = time.perf_counter()
     ranker.fit(log, clicks)
     return ranker, time.perf_counter() - start

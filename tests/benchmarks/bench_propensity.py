@@ -62,7 +62,7 @@ UNSURE = {
     "dual learning, network": (RANKERS, DualLearningPropensity(random_state=0)),
     "dual learning, per document": (
         RANKERS,
-        DualLearningPropensity(relevance="embedding", objective="published"),
+        DualLearningPropensity(relevance="embedding", variant="published"),
     ),
 }
 #: Of the README of the data: a position-based model fitted by EM.
@@ -189,8 +189,8 @@ def weights(n_seeds=20):
     traffic = {"even": np.ones(500), "1 / rank": 1 / np.arange(1, 501)}
     rows = {}
     for traffic_name, query_weights in traffic.items():
-        for pair_weight in ("equal", "impressions"):
-            estimator = InterventionHarvesting(pair_weight=pair_weight, n_bootstrap=0)
+        for variant in ("published", "default"):
+            estimator = InterventionHarvesting(variant=variant, n_bootstrap=0)
             errors = []
             for seed in range(n_seeds):
                 X, clicks, _ = simulate(
@@ -198,7 +198,7 @@ def weights(n_seeds=20):
                 )
                 curve = estimator.fit(X, clicks).examination_["examination"]
                 errors.append(np.log(curve / CURVE)[1:])
-            rows[traffic_name, pair_weight] = {"rmse": np.sqrt(np.mean(np.square(errors)))}
+            rows[traffic_name, variant] = {"rmse": np.sqrt(np.mean(np.square(errors)))}
     print(pd.DataFrame(rows).T.round(4).to_string())
 
 

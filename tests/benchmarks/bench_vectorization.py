@@ -124,7 +124,8 @@ def dims(n_seeds):
 def starts(n_seeds):
     rankers = {"default": VectorizationRanker()}
     for epochs in (0, 10):
-        rankers[f"frozen_epochs={epochs}"] = VectorizationRanker(frozen_epochs=epochs)
+        frozen = type("Frozen", (VectorizationRanker,), {"_frozen_epochs": epochs})
+        rankers[f"{epochs} frozen epochs"] = frozen()
     for rate in (0.005, 0.05):
         rankers[f"rate={rate}"] = VectorizationRanker(observation_learning_rate=rate)
     published = {"optimizer": "adagrad", "learning_rate": 0.05, "observation_learning_rate": 0.05}
@@ -206,8 +207,11 @@ def speed(_):
 
 def _seconds_of_fit(ranker, X, rate, epochs):
     """Processor time, best of two; two epochs of the base model for three of the first network."""
-    base = {"base_max_epochs": epochs * 2 // 3} if "base_max_epochs" in ranker.get_params() else {}
-    ranker.set_params(max_epochs=epochs, **base)
+    if isinstance(ranker, VectorizationRanker):
+        base = {**VectorizationRanker._base_settings, "max_epochs": epochs * 2 // 3}
+        timed = type("Timed", (VectorizationRanker,), {"_base_settings": base})
+        ranker = timed(**ranker.get_params())
+    ranker.set_params(max_epochs=epochs)
     found = []
     for _ in range(2):
         start = time.process_time()

@@ -85,6 +85,7 @@ def test_never_shown_candidates_are_no_shared_document():
     # A padding document without a position would join all queries.
     log = pd.DataFrame(
         {
+            "qid": 1,
             "doc": ["a", "pad", "b", "pad", "pad"],
             "position": [1, np.nan, 2, np.nan, 1],
             "impressions": [1, 1, 1, 1, 0],
@@ -133,13 +134,14 @@ def make_log(seed=0, n_rows=300):
     device = rng.choice(["desktop", "phone", "tablet"], n_rows)
     log = pd.DataFrame(
         {
+            "qid": "q",
             "doc": [f"d{i}" for i in rng.integers(60, size=n_rows)],
             "position": position,
             "device": device,
             "phone": device == "phone",
             "slot": rng.choice([0.5, 1.5], n_rows),
             "impressions": impressions,
-            "click": rng.binomial(impressions, 0.3),
+            "click": rng.binomial(impressions, 0.3) * ~np.isnan(position),
         }
     )
     return log.sample(frac=1, random_state=seed)  # row labels that are not 0, 1, 2, ...
@@ -162,7 +164,8 @@ def test_engines_agree(engine, bias):
     np.testing.assert_array_equal(pairs.impressions, counts["impressions"])
     np.testing.assert_array_equal(pairs.clicks, counts["click"])
     values = counts.index.to_frame(index=False)
-    assert pairs.doc_ids[pairs.doc].tolist() == values["doc"].tolist()
+    assert pairs.doc_ids.names == ["qid", "doc"]
+    assert pairs.doc_ids.get_level_values("doc")[pairs.doc].tolist() == values["doc"].tolist()
     for name in columns:
         assert pairs.factors[name].iloc[pairs.factor].tolist() == values[name].tolist()
     assert pairs.factors.equals(pairs.factors.sort_values(columns))
@@ -204,9 +207,11 @@ def test_clicks_as_an_array_are_rates(engine):
     for values in (rate, rate.to_numpy(), rate.tolist(), pl.Series(rate.to_numpy())):
         np.testing.assert_allclose(read_pairs(frame, click=values).clicks, expected.clicks)
     assert read_pairs(frame).clicks is None
-    thirds = read_pairs(frame, click=np.full(len(log), 1 / 3))
+    shown = log["position"].notna() & (log["impressions"] > 0)
+    thirds = read_pairs(frame, click=np.where(shown, 1 / 3, 0))
     np.testing.assert_allclose(thirds.clicks, expected.impressions / 3)
-    grades = read_pairs(frame, click=4 * rate)  # as of fit: graded relevance over its maximum
+    with pytest.warns(ClickDataWarning, match="read as graded relevance"):
+        grades = read_pairs(frame, click=4 * rate)
     np.testing.assert_allclose(grades.clicks, expected.clicks / rate.max())
 
 
@@ -223,7 +228,7 @@ def test_equal_features_are_one_document(engine):
     # Documents are numbered by hash; through their rows they are those of the ids.
     ids = log["doc"].to_numpy()[pairs.doc_rows]
     found = set(zip(ids[pairs.doc], pairs.factor, pairs.clicks, strict=True))
-    wanted = expected.doc_ids[expected.doc]
+    wanted = expected.doc_ids.get_level_values("doc")[expected.doc]
     assert found == set(zip(wanted, expected.factor, expected.clicks, strict=True))
     graph = IdentifiabilityGraph.from_log(frame, bias=["position", "device"])
     assert graph.bridges().columns[0] == "row"
@@ -274,7 +279,7 @@ def test_an_aggregated_log_has_the_same_graph():
 
 
 def test_bias_column_comes_before_position():
-    log = pd.DataFrame({"doc": ["a", "a", "b"], "position": [1, 2, 3], "bias": [7, 7, 9]})
+    log = pd.DataFrame({"qid": 1, "doc": list("aab"), "position": [1, 2, 3], "bias": [7, 7, 9]})
     assert IdentifiabilityGraph.from_log(log).factors["bias"].tolist() == [7, 9]
     assert IdentifiabilityGraph.from_log(log, bias="position").n_factors == 3
 
@@ -496,18 +501,18 @@ def test_pickle():
         ({}, {"bias": ["device", "device"]}, "different names"),
         ({}, {"bias": "doc"}, "its own bias factor"),
         ({}, {"click": "clicked"}, "lacks the column of clicks 'clicked'"),
-        ({}, {"click": "device"}, "'device' holds strings"),
-        ({"position": "1"}, {}, "'position' holds strings"),
-        ({"position": np.nan}, {}, "No row of X was shown"),
-        ({"impressions": 0}, {}, "No row of X was shown"),
-        ({"impressions": np.nan}, {}, "impressions that are missing"),
-        ({"impressions": -1}, {}, "impressions that are missing, negative"),
-        ({"impressions": np.inf}, {}, "impressions that are missing, negative"),
-        ({"click": 2}, {}, "outside of 0 to the impressions"),
-        ({"click": -1}, {}, "outside of 0"),
-        ({"click": np.nan}, {}, "missing or outside of 0"),
-        ({"device": None}, {"bias": "device"}, "'device' is missing in shown rows"),
-        ({"doc": None}, {}, "'doc' is missing in shown rows"),
+        ({}, {"click": "device"}, "'device' must hold numbers"),
+        ({"position": "1"}, {}, "'position' must hold numbers"),
+        ({"position": np.nan, "click": 0}, {}, "No row was shown"),
+        ({"impressions": 0, "click": 0}, {}, "No row was shown"),
+        ({"impressions": np.nan}, {}, "impressions must be finite"),
+        ({"impressions": -1}, {}, "impressions must be finite"),
+        ({"impressions": np.inf}, {}, "impressions must be finite"),
+        ({"click": 2}, {}, "is not between 0 and 'impressions'"),
+        ({"click": -1}, {}, "'click' holds negative values"),
+        ({"click": np.nan}, {}, "'click' contains NaN"),
+        ({"device": None}, {"bias": "device"}, "'device' is missing in 1 row"),
+        ({"doc": None}, {}, "'doc' is missing in 1 row"),
         ({"position": 0}, {}, "whole number from 1"),
         ({"position": 1.5}, {}, "whole number from 1"),
         ({"position": np.inf}, {}, "whole number from 1"),
@@ -517,6 +522,7 @@ def test_pickle():
 def test_bad_columns(engine, change, arguments, message):
     log = pd.DataFrame(
         {
+            "qid": 1,
             "doc": ["a", "b"],
             "position": [1, 2],
             "device": ["x", "y"],
@@ -541,36 +547,36 @@ def test_bad_logs():
     log["doc"] = ["a", "b"]
     with pytest.raises(ValueError, match="click is an array and X is a lazy frame"):
         read_pairs(pl.from_pandas(log).lazy(), click=[0, 1])
-    with pytest.raises(ValueError, match=r"click has shape \(3,\)"):
+    with pytest.raises(ValueError, match="X has 2 rows and y has 3"):
         read_pairs(log, click=[0, 1, 1])
-    with pytest.raises(ValueError, match="got -1 in row 1"):
+    with pytest.raises(ValueError, match="click holds negative values: found -1 in 1 row"):
         read_pairs(log, click=[0, -1])
     with pytest.raises(ValueError, match=r"lacks the bias columns \['position'\]"):
-        read_pairs(log[["doc"]])
-    with pytest.raises(ValueError, match="No row of X was shown"):
+        read_pairs(log[["qid", "doc"]])
+    with pytest.raises(ValueError, match="X has no rows"):
         read_pairs(log.iloc[:0])
     with pytest.raises(TypeError, match="expected a frame"):
         read_pairs(np.zeros((2, 2)))
-    with pytest.warns(ClickDataWarning, match="look like click rates"):
+    with pytest.warns(ClickDataWarning, match="looks like a click rate"):
         read_pairs(log.assign(impressions=10, click=0.5))
 
 
 @pytest.mark.parametrize(
     ("doc", "bias", "counts", "message"),
     [
-        ([], [], {}, "no row that was shown"),
-        (["a"], [1], {"impressions": [0]}, "no row that was shown"),
+        ([], [], {}, "No row was shown"),
+        (["a"], [1], {"impressions": [0]}, "No row was shown"),
         (["a", "b"], [1], {}, "bias has 1 rows and doc has 2"),
-        (["a", None], [1, 2], {}, "doc is missing in 1 rows"),
-        (["a", "b"], [1, np.nan], {}, "bias is missing in 1 rows, first in row 1"),
+        (["a", None], [1, 2], {}, "'doc' is missing in 1 row"),
+        (["a", "b"], [1, np.nan], {}, "bias is missing in 1 row, first in row 1"),
         ([["a"]], [1], {}, r"doc has shape"),
         (["a"], np.zeros((1, 1, 1)), {}, r"bias has shape \(1, 1, 1\)"),
         (["a"], np.zeros((1, 0)), {}, r"bias has shape \(1, 0\)"),
         (["a"], [1], {"impressions": [-1]}, "impressions must be finite"),
         (["a"], [1], {"impressions": [np.inf]}, "impressions must be finite"),
         (["a"], [1], {"impressions": [1, 2]}, r"impressions has shape \(2,\)"),
-        (["a"], [1], {"clicks": [2]}, "clicks must be finite numbers between 0"),
-        (["a"], [1], {"clicks": [np.nan]}, "clicks must be finite numbers between 0"),
+        (["a"], [1], {"clicks": [2]}, "clicks is missing, or is not between 0"),
+        (["a"], [1], {"clicks": [np.nan]}, "clicks is missing, or is not between 0"),
     ],
 )
 def test_bad_arrays(doc, bias, counts, message):
@@ -589,26 +595,71 @@ def test_every_document_its_own_component():
     assert "50,000 components" in graph.summary()
 
 
-@pytest.mark.parametrize(
-    "convert", [lambda log: log, pl.from_pandas, lambda log: pl.from_pandas(log).lazy()]
-)
 @pytest.mark.parametrize("name", [int, str])
-def test_documents_of_several_queries_are_noted(convert, name):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_id_under_another_query_is_another_document(engine, name):
     log = pd.DataFrame({"qid": [1, 1, 2, 2], "doc": list("uvvu"), "position": [1, 2, 1, 2]})
-    log["qid"] = log["qid"].map(name)
-    graph = IdentifiabilityGraph.from_log(convert(log))
-    assert graph.is_connected
-    assert "2 documents were shown by several queries" in graph.summary()
-    log["doc"] = log["qid"].astype(str) + "/" + log["doc"]
-    graph = IdentifiabilityGraph.from_log(convert(log))
-    assert graph.n_components == 2
-    assert "several queries" not in graph.summary()
+    log["qid"], log["device"] = log["qid"].map(name), "phone"
+    graph = IdentifiabilityGraph.from_log(ENGINES[engine](log))
+    assert (graph.n_documents, graph.n_components) == (4, 2)
+    wanted = [(name(1), "u"), (name(1), "v"), (name(2), "u"), (name(2), "v")]
+    assert graph.pairs.doc_ids.tolist() == wanted
+    shared = IdentifiabilityGraph.from_log(ENGINES[engine](log.assign(doc_scope="global")))
+    assert (shared.n_documents, shared.n_components) == (2, 1)
+    assert shared.pairs.doc_ids.names == ["doc"]
+    assert shared.bridges()["doc"].tolist() == []
+    with pytest.raises(ValueError, match="doc_scope holds"):
+        read_pairs(ENGINES[engine](log.assign(doc_scope=["global", "query"] * 2)))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_local_ids_that_recur_under_all_queries_link_nothing(engine):
+    """Ids 0 to 9 under each query, each query under a factor of its own."""
+    n_queries = 6
+    log = pd.DataFrame(
+        {
+            "qid": np.repeat(np.arange(n_queries), 10),
+            "doc": np.tile(np.arange(10), n_queries),
+            "position": np.repeat(np.arange(n_queries), 10) + 1,
+            "device": "phone",
+        }
+    )
+    graph = IdentifiabilityGraph.from_log(ENGINES[engine](log))
+    assert (graph.n_documents, graph.n_components) == (10 * n_queries, n_queries)
+    assert graph.summary().startswith("NOT identifiable")
+    shared = IdentifiabilityGraph.from_log(ENGINES[engine](log.assign(doc_scope="global")))
+    assert (shared.n_documents, shared.n_components) == (10, 1)
+
+
+def test_bridges_name_query_and_document():
+    log = pd.DataFrame(
+        {"qid": list("qqqqrr"), "doc": list("aabbbb"), "position": [1, 2, 1, 2, 2, 3]}
+    )
+    graph = IdentifiabilityGraph.from_log(log)
+    assert graph.bridges()[["qid", "doc"]].values.tolist() == [["r", "b"]]
+    assert "one document alone (qid and doc (r, b))" in graph.summary()
+
+
+def test_columns_of_differing_dictionaries():
+    """As PyArrow reads them from several row groups."""
+    log = make_log()
+    parts = [log[:100], log[100:120], log[120:]]
+    tables = [to_arrow(part.astype({"doc": "category", "device": "category"})) for part in parts]
+    table = pa.concat_tables(
+        [to_arrow(part).cast(each.schema) for part, each in zip(parts, tables, strict=True)]
+    )
+    assert table["doc"].num_chunks == 3
+    for frame in (table, duckdb.from_arrow(table), pl.from_arrow(table)):
+        found = read_pairs(frame, bias=["position", "device"])
+        assert_same_pairs(found, read_pairs(log, bias=["position", "device"]))
 
 
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series])
 def test_clicks_may_be_any_column_of_values(kind):
     log = pd.DataFrame({"doc": [0, 0, 1, 1], "position": [1, 2, 1, 2], "impressions": 10})
+    log["qid"] = 1
     graph = IdentifiabilityGraph.from_log(log, click=kind([0.5, 0.1, 0.0, 1.0]))
     assert graph.pairs.clicks.tolist() == [5.0, 1.0, 0.0, 10.0]
-    with pytest.raises(ValueError, match="click holds values up to 5"):
-        IdentifiabilityGraph.from_log(log, click=kind([5, 1, 0, 3]))
+    with pytest.warns(ClickDataWarning, match="click has values above 1"):
+        graph = IdentifiabilityGraph.from_log(log, click=kind([5, 1, 0, 3]))
+    assert graph.pairs.clicks.tolist() == [10.0, 2.0, 0.0, 6.0]

@@ -45,6 +45,7 @@ def world(parts=((1, 4), (5, 10)), n_queries=60, n_impressions=1000, seed=0):
     docs = X["doc"].unique()
     relevance = pd.Series(rng.choice([0.1, 0.16, 0.28, 0.52, 1.0], len(docs)), docs)
     X["impressions"] = n_impressions
+    X["doc_scope"] = "global"  # pages recur under several queries
     clicks = relevance[X["doc"]].to_numpy() * EXAMINATION[X["position"] - 1]
     return X, clicks, relevance
 
@@ -116,7 +117,7 @@ def test_tree_of_merges_and_its_diameter():
 
 
 def test_every_document_its_own_component():
-    X = pd.DataFrame({"doc": list("abcd"), "position": [1, 2, 3, 4]})
+    X = pd.DataFrame({"qid": 1, "doc": list("abcd"), "position": [1, 2, 3, 4]})
     with pytest.warns(NotIdentifiableWarning, match="1 examination parameter for 4 bias factors"):
         repair = IdentifiabilityRepair().fit(X, [1, 0, 0, 1])
     assert repair.transform(X)["bias"].tolist() == [0] * 4
@@ -125,7 +126,7 @@ def test_every_document_its_own_component():
 
 
 def test_one_factor_and_one_row():
-    X = pd.DataFrame({"doc": ["a"], "position": [1]})
+    X = pd.DataFrame({"qid": [1], "doc": ["a"], "position": [1]})
     for strategy in ("merge", "intervene"):
         repair = IdentifiabilityRepair(strategy=strategy).fit(X, [1])
         assert repair.is_identifiable_
@@ -142,6 +143,7 @@ def devices():
             "doc": ["a", "b", "c", "b", "a", "c", "d", "e", "f", "e", "d", "f"],
             "position": [1, 2, 3] * 4,
             "device": ["phone"] * 6 + ["desktop"] * 6,
+            "doc_scope": "global",
             "age": 0.5,
         }
     )
@@ -161,7 +163,7 @@ def test_several_columns(devices, kind):
     }
     assert frozenset([(3, "phone"), (3, "desktop")]) in pairs
     out = to_pandas(repair.transform(X))
-    assert list(out.columns) == ["qid", "doc", "position", "age", "bias"]
+    assert list(out.columns) == ["qid", "doc", "position", "doc_scope", "age", "bias"]
     assert IdentifiabilityGraph.from_log(out).is_connected
     assert repair.feature_names_in_.tolist() == repair.get_feature_names_out().tolist() == ["age"]
 
@@ -175,6 +177,7 @@ def test_weight_of_position(devices):
 def test_default_features_of_other_types():
     X = pd.DataFrame(
         {
+            "qid": 1,
             "doc": list("abcdef"),
             "user": [100, 100, 5, 5, 900, 900],
             "dark": [True, False] * 3,
@@ -191,7 +194,7 @@ def test_default_features_of_other_types():
 
 
 def test_too_many_categories_ask_for_features():
-    X = pd.DataFrame({"doc": range(300), "vertical": [f"v{i}" for i in range(300)]})
+    X = pd.DataFrame({"qid": 1, "doc": range(300), "vertical": [f"v{i}" for i in range(300)]})
     with pytest.raises(ValueError, match=r"300 or more different values.*bias_features="):
         IdentifiabilityRepair("vertical").fit(X)
     mapping = {f"v{i}": [i] for i in range(300)}
@@ -257,12 +260,12 @@ def test_missing_values(devices):
     X, _ = devices
     broken = X.copy()
     broken.loc[3, "device"] = None
-    with pytest.raises(ValueError, match="'device' is missing in shown rows"):
+    with pytest.raises(ValueError, match="'device' is missing in 1 row, such as in"):
         IdentifiabilityRepair(["position", "device"]).fit(broken)
     repair = IdentifiabilityRepair(["position", "device"]).fit(X)
     with pytest.raises(ValueError, match="'device' is missing in 1 shown rows, first in row 3"):
         repair.transform(broken)
-    with pytest.raises(ValueError, match=r"clicks or click rates .* got nan in row 2"):
+    with pytest.raises(ValueError, match="Input y contains NaN"):
         IdentifiabilityRepair().fit(X, [0, 0, np.nan] * 4)
 
 
@@ -287,7 +290,7 @@ def test_never_shown_rows_have_no_bias(kind):
     X, clicks, _ = world()
     X["position"] = X["position"].astype(float)
     X.loc[[3, 7], "position"] = np.nan
-    clicks[[3, 7]] = 0.0
+    clicks[[3, 5, 7]] = 0.0
     X.loc[5, "impressions"] = 0
     X = CONVERT[kind](X)
     out = to_pandas(IdentifiabilityRepair().fit(X, clicks).transform(X))
@@ -354,9 +357,9 @@ def test_types_of_bias_columns(kind, values):
     rows = [0, 1, 0, 2, 1]
     X = pd.DataFrame(
         {"doc": [0, 0, 1, 2, 3], "position": [1, 1, 2, None, 2], "kind": pd.Series(values)[rows]}
-    )
+    ).assign(qid=1)
     X = CONVERT[kind](X.reset_index(drop=True))
-    repair = IdentifiabilityRepair("kind").fit(X, np.zeros(5))
+    repair = IdentifiabilityRepair("kind").fit(X)
     assert repair.is_identifiable_
     bias = to_pandas(repair.transform(X))["bias"]
     np.testing.assert_array_equal(bias.to_numpy(dtype=float), [0, 1, 0, np.nan, 1])
@@ -374,7 +377,7 @@ def test_documents_without_ids_are_equal_features():
         if strategy == "intervene":
             with pytest.warns(NotIdentifiableWarning):
                 without.fit(plain, clicks)
-            rows = without.interventions_["doc"]
+            rows = without.interventions_["row"]
             assert (plain["position"][rows] > 0).all()
             assert len(without.intervened_lists_) == 10
         else:
@@ -413,7 +416,7 @@ def test_set_output(devices, kind):
     repair.set_output(transform="pandas")
     out = repair.transform(CONVERT[kind](X))
     assert isinstance(out, pd.DataFrame)
-    assert list(out.columns) == ["qid", "doc", "position", "age", "bias"]
+    assert list(out.columns) == ["qid", "doc", "position", "doc_scope", "age", "bias"]
 
 
 def test_row_order_and_repeats_do_not_matter():
@@ -440,7 +443,7 @@ def test_interventions_connect_the_log(kind):
     assert repair.error_bound_ == 0.0
     assert to_pandas(repair.transform(frame))["bias"].tolist() == (X["position"] - 1).tolist()
     lists = repair.intervened_lists_
-    assert list(lists.columns) == ["intervention", "qid", "doc", "position"]
+    assert list(lists.columns) == ["intervention", "qid", "doc", "position", "doc_scope"]
     for number, swap in repair.interventions_.iterrows():
         page = lists[lists["intervention"] == number]
         assert page["position"].tolist() == list(range(1, 11))
@@ -558,7 +561,7 @@ def test_a_lucky_click_is_no_relevance():
     lucky = pd.DataFrame(
         {"qid": 0, "session": "x", "doc": "lucky", "position": [1], "impressions": 1}
     )
-    log = pd.concat([X.assign(session="s"), lucky], ignore_index=True)
+    log = pd.concat([X.assign(session="s"), lucky], ignore_index=True).assign(doc_scope="global")
     repair = IdentifiabilityRepair(strategy="intervene").fit(log, np.append(clicks, 1.0))
     assert repair.interventions_["doc"].item() != "lucky"
 
@@ -571,7 +574,7 @@ def test_swaps_prefer_lists_that_are_long_enough():
         {"qid": 99, "doc": ["p", "q", "r", "s"], "position": [1, 2, 3, 4], "impressions": 1000}
     )
     again = short.assign(qid=98, position=[2, 1, 3, 4])
-    log = pd.concat([X, short, again], ignore_index=True)
+    log = pd.concat([X, short, again], ignore_index=True).assign(doc_scope="global")
     clicks = np.concatenate([clicks * 0.5, np.tile([0.9] * 4, 2)])
     repair = IdentifiabilityRepair(strategy="intervene").fit(log, clicks)
     assert repair.interventions_["doc"].item() not in list("pqrs")
@@ -588,7 +591,9 @@ def test_swaps_that_no_list_can_carry_out_are_named():
     )
     with pytest.warns(ClickDataWarning, match=r"1 of 1 interventions .*'b' from 7 to 1"):
         repair = IdentifiabilityRepair(
-            strategy="intervene", relevance={"a": 1.0, "b": 0.1}, examination={1: 1.0, 7: 0.5}
+            strategy="intervene",
+            relevance={(0, "a"): 1.0, (1, "b"): 0.1},
+            examination={1: 1.0, 7: 0.5},
         ).fit(X)
     assert repair.intervened_lists_.empty
     assert list(repair.intervened_lists_.columns) == ["intervention", "qid", "doc", "position"]
@@ -599,7 +604,7 @@ def test_contexts_of_pages_and_of_documents(devices):
     X, clicks = devices
     repair = IdentifiabilityRepair(["position", "device"], strategy="intervene").fit(X, clicks)
     lists = repair.intervened_lists_
-    assert list(lists.columns) == ["intervention", "qid", "doc", "position", "device"]
+    assert list(lists.columns) == ["intervention", "qid", "doc", "position", "device", "doc_scope"]
     for number, swap in repair.interventions_.iterrows():
         page = lists[lists["intervention"] == number]
         assert page["device"].nunique() == 1

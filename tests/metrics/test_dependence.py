@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import kstest
 
 from skultr.exceptions import ClickDataWarning
-from skultr.metrics import CMIPResult, cmip_score
+from skultr.metrics import CMIPResult, _dependence, cmip_score
 from skultr.metrics._dependence import _groups_of_grades
 from skultr.metrics._information import knn_information
 
@@ -223,6 +223,19 @@ def test_standard_error_covers_the_truth(rho):
     errors = np.array([result.standard_error for result in results])
     assert np.mean(abs(values - truth(rho)) <= 1.96 * errors) >= 0.9
     assert 0.8 < errors.mean() / values.std(ddof=1) < 1.7
+
+
+def test_standard_error_by_hand(monkeypatch):
+    """Documents of information 0.1, 0.2, 0.6: their mean 0.3, the variance of which is
+    ((0.2)^2 + (0.1)^2 + (0.3)^2) / 2 / 3.
+    """
+    monkeypatch.setattr(_dependence, "knn_information", lambda *_: np.array([0.1, 0.2, 0.6]))
+    result = cmip_score(
+        [1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [1, 1, 1], estimator="knn", return_result=True
+    )
+    assert result.value == pytest.approx(0.3)
+    factor = _dependence.KNN_ERROR_FACTOR
+    assert result.standard_error == pytest.approx(factor * np.sqrt(0.14 / 2 / 3))
 
 
 def test_result():

@@ -90,6 +90,7 @@ def test_factors_of_several_columns():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(
         {
+            "qid": 1,
             "doc": rng.integers(20, size=300),
             "position": rng.integers(1, 5, size=300),
             "device": rng.choice(["phone", "a rather long name of a device"], size=300),

@@ -82,7 +82,7 @@ def test_truth_is_scaled_by_one_number(kind):
 
 def test_scale_of_the_truth_is_that_of_the_mean_user_by_clicks():
     estimate = table([1.0, 1.0])
-    estimate.loc[0] *= 2
+    estimate.loc[[0]] *= 2
     estimate["clicks"] = np.repeat([300.0, 100.0], 5)
     display = ExaminationDisplay.from_estimator(estimate, truth=np.tile(1 / POSITIONS, (2, 1)))
     for path in display.truth_line_.get_segments():

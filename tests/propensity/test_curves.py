@@ -10,7 +10,7 @@ from skultr._log._cells import read_exposures
 from skultr._log._roles import read_column
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
 from skultr.propensity import InterventionHarvesting
-from skultr.propensity._curves import CurvePropensity, Estimate
+from skultr.propensity._curves import CurvePropensity, Estimate, resamples
 from skultr.propensity._shrinkage import shrink
 
 CURVE = np.array([1.0, 0.5, 0.25, 0.2])
@@ -172,12 +172,11 @@ def test_resamples_have_a_seed_and_agree_with_the_formula():
 
 def test_resamples_draw_queries_but_documents_where_queries_are_few():
     X, clicks = _log(300, n_queries=40)
-    estimator = InterventionHarvesting(n_bootstrap=3, random_state=0)
-    cluster, draws = estimator._resamples(read_exposures(X, clicks)[0])
+    cluster, draws = resamples(read_exposures(X, clicks)[0], 3, 0)
     assert len(np.unique(cluster)) == 40
     assert [times.sum() for times in draws] == [40, 40, 40]
     X, clicks = _log(300, n_queries=10)
-    cluster, draws = estimator._resamples(read_exposures(X, clicks)[0])
+    cluster, draws = resamples(read_exposures(X, clicks)[0], 3, 0)
     assert [len(times) for times in draws] == [30, 30, 30]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
+from scipy.stats import binom
 
 from skultr._log._cells import read_exposures
 from skultr._models._tabular import fit_tabular
@@ -214,6 +215,40 @@ def test_fair_experiments_of_any_size_are_not_suspicious():
     assert n_warned == 0
 
 
+def _warns_at(n_sessions, n_moved):
+    """Whether one pair that changed places in ``n_moved`` of its sessions looks suspicious."""
+    kept = n_sessions - n_moved
+    X = pd.DataFrame(
+        {
+            "qid": 1,
+            "session": [0, 0, 1, 1],
+            "doc": ["a", "b", "b", "a"],
+            "position": [1, 2, 1, 2],
+            "impressions": [kept, kept, n_moved, n_moved],
+        }
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        RandomizedPropensity().fit(X, [0.5, 0.2, 0.4, 0.3])
+    return any(issubclass(each.category, AssumptionWarning) for each in caught)
+
+
+def test_a_fair_coin_is_suspicious_in_one_of_five_hundred_experiments():
+    """The warning comes six standard errors above the mean of a fair coin.
+
+    Where m of n impressions moved, 2 (m (m - 1) + (n - m) (n - m - 1)) pairs of impressions are
+    at one place. A fair coin makes n (n - 1) of them, with the standard error sqrt(2 n (n - 1)).
+    """
+    n = 400
+    moved = np.arange(n // 2)
+    pairs = 2 * (moved * (moved - 1) + (n - moved) * (n - moved - 1))
+    most = int(np.flatnonzero(pairs - n * (n - 1) > 6 * np.sqrt(2 * n * (n - 1)))[-1])
+    assert _warns_at(n, most)
+    assert not _warns_at(n, most + 1)
+    assert 0.001 < 2 * binom.cdf(most, n, 0.5) < 0.003
+    assert binom.cdf(most, n, 0.4) > 0.8
+
+
 def test_lists_of_different_lengths_are_not_suspicious():
     rng = np.random.default_rng(0)
     shown = [(s, d, k + 1) for s in range(400) for k, d in enumerate(rng.permutation(2 + s % 2))]
@@ -233,40 +268,40 @@ def test_arms_that_follow_the_position_are_suspicious():
 
 # Harvesting -----------------------------------------------------------------------------
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("pair_weight", ["impressions", "equal"])
-def test_expected_clicks_give_the_truth(method, pair_weight):
+@pytest.mark.parametrize("variant", ["default", "published"])
+def test_expected_clicks_give_the_truth(method, variant):
     X, rate = _cells(exact=True)
-    harvesting = InterventionHarvesting(method=method, pair_weight=pair_weight, n_bootstrap=0)
+    harvesting = InterventionHarvesting(method=method, variant=variant, n_bootstrap=0)
     np.testing.assert_allclose(harvesting.fit(X, rate).examination_["examination"], CURVE[:5])
 
 
-def _weighted_rates(X, rate, first, second, pair_weight):
+def _weighted_rates(X, rate, first, second, variant):
     """Sums of weighted click rates at two positions, over documents shown at both."""
     at_first, at_second = (
         X.assign(rate=rate)[X["position"] == place].set_index("doc") for place in (first, second)
     )
     docs = at_first.index.intersection(at_second.index)
     n, m = at_first.loc[docs, "impressions"], at_second.loc[docs, "impressions"]
-    weight = 1.0 if pair_weight == "equal" else n * m / (n + m)
+    weight = 1.0 if variant == "published" else n * m / (n + m)
     return (weight * at_first.loc[docs, "rate"]).sum(), (
         weight * at_second.loc[docs, "rate"]
     ).sum()
 
 
-@pytest.mark.parametrize("pair_weight", ["impressions", "equal"])
-def test_pivot_and_chain_are_ratios_of_weighted_rates(pair_weight):
+@pytest.mark.parametrize("variant", ["default", "published"])
+def test_pivot_and_chain_are_ratios_of_weighted_rates(variant):
     X, rate = _cells()
     pivot, chain = (
-        InterventionHarvesting(method=method, pair_weight=pair_weight, n_bootstrap=0)
+        InterventionHarvesting(method=method, variant=variant, n_bootstrap=0)
         .fit(X, rate)
         .examination_["examination"]
         for method in ("pivot", "adjacent-chain")
     )
     product = 1.0
     for k in range(2, 6):
-        own, first = _weighted_rates(X, rate, k, 1, pair_weight)
+        own, first = _weighted_rates(X, rate, k, 1, variant)
         assert pivot[k] == pytest.approx(own / first)
-        own, before = _weighted_rates(X, rate, k, k - 1, pair_weight)
+        own, before = _weighted_rates(X, rate, k, k - 1, variant)
         product *= own / before
         assert chain[k] == pytest.approx(product)
 
@@ -275,13 +310,13 @@ def test_all_pairs_maximise_the_likelihood_of_where_clicks_fell():
     X, rate = _cells()
     won = np.zeros((5, 5))
     for k, m in zip(*np.triu_indices(5, 1), strict=True):
-        won[k, m], won[m, k] = _weighted_rates(X, rate, k + 1, m + 1, "equal")
+        won[k, m], won[m, k] = _weighted_rates(X, rate, k + 1, m + 1, "published")
 
     def loss(theta):
         return (won * np.logaddexp(0, theta[None, :] - theta[:, None])).sum()
 
     best = minimize(loss, np.zeros(5), method="BFGS", options={"gtol": 1e-9}).x
-    harvesting = InterventionHarvesting(pair_weight="equal", n_bootstrap=0).fit(X, rate)
+    harvesting = InterventionHarvesting(variant="published", n_bootstrap=0).fit(X, rate)
     found = np.log(harvesting.examination_["examination"])
     np.testing.assert_allclose(found, best - best[0], atol=1e-6)
 
@@ -293,10 +328,10 @@ def test_the_binomial_likelihood_of_the_paper_says_nearly_the_same():
         shared = np.intersect1d(X["doc"][X["position"] == k + 1], X["doc"][X["position"] == m + 1])
         doc += [pair, pair]
         factor += [k, m]
-        clicks += _weighted_rates(X, rate, k + 1, m + 1, "equal")
+        clicks += _weighted_rates(X, rate, k + 1, m + 1, "published")
         weight += [len(shared), len(shared)]
     fit = fit_tabular(*map(np.array, (doc, factor, clicks, weight)))
-    harvesting = InterventionHarvesting(pair_weight="equal", n_bootstrap=0).fit(X, rate)
+    harvesting = InterventionHarvesting(variant="published", n_bootstrap=0).fit(X, rate)
     relative = fit.examination / fit.examination[0]
     np.testing.assert_allclose(harvesting.examination_["examination"], relative, atol=0.005)
 
@@ -328,16 +363,16 @@ def test_single_impressions_do_not_bias():
 
 
 def test_uneven_traffic_is_what_the_weight_is_for(world):
-    errors = {"equal": [], "impressions": []}
+    errors = {"published": [], "default": []}
     for seed in range(5):
         X, clicks = _simulate(
             world, MixturePolicy(), 10_000, seed, query_weights=1 / np.arange(1, 201) ** 1.2
         )
-        for pair_weight, found in errors.items():
-            harvesting = InterventionHarvesting(pair_weight=pair_weight, n_bootstrap=0)
+        for variant, found in errors.items():
+            harvesting = InterventionHarvesting(variant=variant, n_bootstrap=0)
             curve = harvesting.fit(X, clicks).examination_["examination"]
             found.append(np.log(curve / CURVE)[1:] ** 2)
-    assert np.mean(errors["impressions"]) < 0.5 * np.mean(errors["equal"])
+    assert np.mean(errors["default"]) < 0.5 * np.mean(errors["published"])
 
 
 @pytest.mark.parametrize(

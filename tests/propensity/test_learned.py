@@ -52,13 +52,13 @@ def personal():
 
 # ------------------------------------------------------------------------------ the truth
 @pytest.mark.parametrize("cls", LEARNED)
-@pytest.mark.parametrize("objective", ["published", "conditional"])
-def test_embedding_finds_the_curve(cls, objective, swapped):
+@pytest.mark.parametrize("variant", ["published", "default"])
+def test_embedding_finds_the_curve(cls, variant, swapped):
     X, clicks, _ = swapped
-    table = cls(relevance="embedding", objective=objective).fit(X, clicks).examination_
+    table = cls(relevance="embedding", variant=variant).fit(X, clicks).examination_
     np.testing.assert_allclose(table["examination"], 1 / np.arange(1, 6), atol=0.03)
     assert table["component"].nunique() == 1
-    if objective == "published":  # has no standard errors with so few clicks a document
+    if variant == "published":  # has no standard errors with so few clicks a document
         return
     gap = np.log(table["examination"]) - np.log(1 / np.arange(1, 6))
     assert (np.abs(gap) <= 4 * table["standard_error"] + 1e-9).all()

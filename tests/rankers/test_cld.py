@@ -134,7 +134,7 @@ def test_likelihood_by_epoch():
 
 def test_published_scale():
     _, log, clicks, curve = top_k_log(n_queries=60)
-    ranker = CLDRanker(scale="published", propensity=curve).fit(log, clicks)
+    ranker = CLDRanker(variant="published", propensity=curve).fit(log, clicks)
     assert ranker.scale_ == 1.0
     fixed = CLDRanker(scale=0.5, propensity=curve).fit(log, clicks)
     assert fixed.scale_ == pytest.approx(0.5)
@@ -162,14 +162,12 @@ def test_hidden_signal_world():
 
 
 # ------------------------------------------------------------------------ pairwise
-@pytest.mark.parametrize("form", ["tobit", "preference", "published"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_pairwise_learns(form, weighted):
+@pytest.mark.parametrize("variant", ["default", "preference", "published"])
+def test_pairwise_learns(variant):
     documents, log, clicks, curve = top_k_log(strength=0.0)
     ranker = CLDRanker(
         loss="pairwise",
-        pair_form=form,
-        weight_pairs=weighted,
+        variant=variant,
         propensity=curve,
         learning_rate=0.01,
         max_epochs=30,
@@ -184,26 +182,26 @@ def test_pairwise_learns(form, weighted):
     assert chance[shown].mean() > chance[~shown].mean() + 0.03
 
 
-def test_forms_differ_only_where_they_should():
+def test_variants_differ_only_where_they_should():
     _, log, clicks, curve = top_k_log(n_queries=40)
     settings = {"loss": "pairwise", "propensity": curve, "max_epochs": 3, "random_state": 0}
     scores = {
-        (form, gamma): CLDRanker(pair_form=form, gamma=gamma, **settings)
+        (form, gamma): CLDRanker(variant=form, gamma=gamma, **settings)
         .fit(log, clicks)
         .predict(log)
-        for form in ("tobit", "published")
+        for form in ("default", "published")
         for gamma in (0.1, 0.5)
     }
     np.testing.assert_array_equal(scores["published", 0.1], scores["published", 0.5])
-    assert not np.allclose(scores["tobit", 0.1], scores["tobit", 0.5])
+    assert not np.allclose(scores["default", 0.1], scores["default", 0.5])
 
 
 @pytest.mark.parametrize("form", ["preference", "published"])
 @pytest.mark.parametrize("gamma", [0.3, "estimate"])
-def test_forms_without_gamma_say_so(form, gamma):
+def test_variants_without_gamma_say_so(form, gamma):
     _, log, clicks, curve = top_k_log(n_queries=20)
     settings = {"loss": "pairwise", "propensity": curve, "max_epochs": 2, "random_state": 0}
-    ranker = CLDRanker(pair_form=form, gamma=gamma, **settings).fit(log, clicks)
+    ranker = CLDRanker(variant=form, gamma=gamma, **settings).fit(log, clicks)
     assert ranker.gamma_ == 0.0
     assert not hasattr(ranker, "gamma_interval_")
 
@@ -285,7 +283,7 @@ def test_estimated_gamma_without_candidates_is_zero():
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"loss": "pairwise"}, {"hidden_layer_sizes": (4,)}, {"scale": "published"}],
+    [{}, {"loss": "pairwise"}, {"hidden_layer_sizes": (4,)}, {"variant": "published"}],
     ids=str,
 )
 def test_nothing_clicked(settings):

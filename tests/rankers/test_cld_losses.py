@@ -91,7 +91,7 @@ def test_tobit_is_stable_far_out(index):
 
 
 # ------------------------------------------------------------------------ pairwise
-def all_pairs(scores, batch, form, weighted):
+def all_pairs(scores, batch, variant):
     """The sum over all pairs, in plain loops, divided by the number of other rows."""
     shown = batch.mask & (batch.pad(batch.bias) == 0)
     total = torch.zeros(3, dtype=torch.float64)
@@ -100,13 +100,13 @@ def all_pairs(scores, batch, form, weighted):
         f, g, s, y = scores[0, k], scores[1, k], shown[k], batch.clicks[k]
         for i in range(n_rows):
             for j in range(i):
-                terms = one_pair(f, g, s, y, *((i, j) if y[i] > y[j] else (j, i)), form)
-                weight = abs(y[i] - y[j]) if weighted else 1.0
-                total += torch.stack([terms[0] * weight, terms[1], terms[2]]) / (n_rows - 1)
+                terms = one_pair(f, g, s, y, *((i, j) if y[i] > y[j] else (j, i)), variant)
+                preference = terms[0] * abs(y[i] - y[j])
+                total += torch.stack([preference, terms[1], terms[2]]) / (n_rows - 1)
     return total
 
 
-def one_pair(f, g, s, y, i, j, form):
+def one_pair(f, g, s, y, i, j, variant):
     """Equation 12 for rows with y[i] >= y[j], as it stands in the paper, or in another form."""
     zero = torch.zeros((), dtype=torch.float64)
     if s[j] and not s[i]:
@@ -114,38 +114,37 @@ def one_pair(f, g, s, y, i, j, form):
     difference = f[i] - f[j]
     if s[i] and s[j]:
         if y[i] == y[j]:
-            if form == "published":
+            if variant == "published":
                 return zero, zero, zero
             return zero, logsigmoid(g[i]) + logsigmoid(g[j]), zero
         up = down = difference
-        if form == "tobit":
+        if variant == "default":
             up = 0.4 / np.sqrt(2) * expected_gap(difference)
             down = -up
         both = logsigmoid(g[i] + up) + logsigmoid(g[j] + down)
         return logsigmoid(difference), both, zero
     if s[i]:
-        shift = difference if form == "published" else 0.0
+        shift = difference if variant == "published" else 0.0
         return zero, logsigmoid(g[i] + shift), logsigmoid(-g[j])
     return zero, zero, logsigmoid(-g[i]) + logsigmoid(-g[j])
 
 
-@pytest.mark.parametrize("form", ["tobit", "preference", "published"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_drawn_pairs_are_unbiased(form, weighted):
+@pytest.mark.parametrize("variant", ["default", "preference", "published"])
+def test_drawn_pairs_are_unbiased(variant):
     """Means over 1,000 draws against all pairs; the bound is five standard errors."""
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, form, weighted, gamma=0.4)
+    loss = PairLoss(1.0, variant, gamma=0.4)
     torch.manual_seed(0)
     outputs = (scores[0], scores[1], None)
     drawn = torch.stack([loss.terms(outputs, batch)[:3] for _ in range(1_000)])
     error = drawn.std(dim=0) / np.sqrt(len(drawn))
-    expected = all_pairs(scores, batch, form, weighted)
+    expected = all_pairs(scores, batch, variant)
     assert ((drawn.mean(dim=0) - expected).abs() <= 5 * error + 1e-12).all()
 
 
-@pytest.mark.parametrize("form", ["tobit", "preference", "published"])
-def test_pair_gradients_against_finite_differences(form):
+@pytest.mark.parametrize("variant", ["default", "preference", "published"])
+def test_pair_gradients_against_finite_differences(variant):
     label = torch.tensor([0.5, 0.2, 0.2, 0.0], dtype=torch.float64)
     shown = torch.tensor([True, True, True, False])
     other = torch.tensor([1, 2, 3, 0])
@@ -154,7 +153,7 @@ def test_pair_gradients_against_finite_differences(form):
     def value(scores):
         columns = [scores[0], scores[1], label, shown]
         partners = [values[other] for values in columns]
-        return sum(term.sum() for term in pair_terms(columns, partners, form, True, 0.4))
+        return sum(term.sum() for term in pair_terms(columns, partners, variant, 0.4))
 
     assert torch.autograd.gradcheck(value, (scores,))
 
@@ -194,7 +193,7 @@ def test_tobit_shift_is_that_of_drawn_errors():
 def test_partners_are_others_of_the_right_kind():
     batch = batch_of(LISTS)
     shown = batch.mask & (batch.pad(batch.bias) == 0)
-    loss = PairLoss(1.0, "tobit", True)
+    loss = PairLoss(1.0, "default")
     n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
     for _ in range(50):
         for kind, (partner, count) in enumerate(loss._partners(batch.mask, n_shown, n_rows)):
@@ -208,7 +207,7 @@ def test_partners_are_others_of_the_right_kind():
 def test_validation_draws_the_same_pairs_each_time():
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, "tobit", True).eval()
+    loss = PairLoss(1.0, "default").eval()
     first = loss((scores[0], scores[1], None), batch)
     torch.rand(7)
     assert loss((scores[0], scores[1], None), batch) == first

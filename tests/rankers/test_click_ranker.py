@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from skultr.exceptions import NotIdentifiableWarning
 from skultr.identifiability import IdentifiabilityRepair
 from skultr.metrics import RankingScorer
+from skultr.propensity import DualLearningPropensity, RegressionEMPropensity
 from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker, TwoTowerRanker
 from skultr.simulation import PlackettLucePolicy, make_disconnected_log, simulate_clicks
 
@@ -252,7 +253,7 @@ def test_network_learns_the_probabilities_of_clicks(ranker):
 # Identifiability ------------------------------------------------------------------------
 @pytest.mark.parametrize("relevance", ["network", "embedding"])
 @pytest.mark.parametrize("cls", [DLARanker, RegressionEMRanker, TwoTowerRanker])
-def test_log_that_does_not_determine_relevance_warns_and_can_be_told_not_to(cls, relevance):
+def test_log_that_does_not_determine_relevance_warns(cls, relevance):
     log, clicks = small_log()
     ranker = cls(relevance=relevance, max_epochs=1, random_state=0)
     with pytest.warns(NotIdentifiableWarning, match="4 bias factors fall into 4 comp") as caught:
@@ -261,7 +262,6 @@ def test_log_that_does_not_determine_relevance_warns_and_can_be_told_not_to(cls,
     text = str(caught[0].message)
     assert ("only the network" in text) == (relevance == "network")
     assert "IdentifiabilityRepair" in text
-    ranker.set_params(check_identifiability=False).fit(log, clicks)  # warnings are errors here
 
 
 def test_never_shown_candidates_connect_nothing():
@@ -340,8 +340,8 @@ def test_weights_that_are_zero_leave_rows_out(ranker):
 
 @embeddings
 def test_scale_of_impressions_does_not_matter(ranker):
-    # By the number of clicks, "auto" would choose.
-    ranker = clone(ranker).set_params(objective="published")
+    # By the number of clicks, the default would choose.
+    ranker = clone(ranker).set_params(variant="published")
     log, clicks = random_lists()
     expected = clone(ranker).fit(log, clicks).predict_click(log)
     for scale in (1e-6, 2.0**40):
@@ -349,24 +349,41 @@ def test_scale_of_impressions_does_not_matter(ranker):
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("n_impressions", [5, 400])
-def test_objective_is_chosen_by_clicks_a_document(n_impressions):
-    """Below 30 clicks a document the published objective would be biased."""
+def _log_of_impressions(n_impressions):
+    """8,000 clicks or none, ``n_impressions`` of each document; examination is 1 / k."""
     rng = np.random.default_rng(0)
     n_docs = 8_000 // n_impressions
     log = pd.DataFrame({"doc": np.repeat(np.arange(n_docs), n_impressions)})
     log = log.assign(qid=0, session=np.arange(len(log)), position=rng.integers(1, 5, len(log)))
     chance = rng.beta(2, 4, n_docs)[log["doc"]] / log["position"]
-    clicks = (rng.random(len(log)) < chance).astype(float)
+    return log, (rng.random(len(log)) < chance).astype(float)
 
-    def curve(objective):
-        ranker = DLARanker(relevance="embedding", objective=objective, random_state=0)
-        return ranker.fit(log, clicks).examination_["examination"].to_numpy()
 
-    chosen = "conditional" if n_impressions == 5 else "published"
-    np.testing.assert_array_equal(curve("auto"), curve(chosen))
-    if n_impressions == 5:
-        np.testing.assert_allclose(curve("auto"), 1 / np.arange(1, 5), atol=0.12)
+def _curve(estimator, log, clicks):
+    return estimator.fit(log, clicks).examination_["examination"].to_numpy()
+
+
+@pytest.mark.parametrize("n_impressions", [5, 400])
+def test_likelihood_is_chosen_by_clicks_per_document(n_impressions):
+    """Below 30 clicks per document the published objective would be biased."""
+    log, clicks = _log_of_impressions(n_impressions)
+    default = _curve(RegressionEMRanker(relevance="embedding", random_state=0), log, clicks)
+    binomial = RegressionEMRanker(relevance="embedding", variant="published", random_state=0)
+    binomial = _curve(binomial, log, clicks)
+    if n_impressions == 400:
+        np.testing.assert_array_equal(default, binomial)
+    else:
+        np.testing.assert_allclose(default, 1 / np.arange(1, 5), atol=0.12)
+        assert np.abs(default - binomial).max() > 1e-3
+
+
+@pytest.mark.parametrize("n_impressions", [5, 400])
+def test_tables_of_all_estimators_are_one(n_impressions):
+    log, clicks = _log_of_impressions(n_impressions)
+    expected = _curve(RegressionEMRanker(relevance="embedding", random_state=0), log, clicks)
+    for cls in (DLARanker, TwoTowerRanker, DualLearningPropensity, RegressionEMPropensity):
+        found = _curve(cls(relevance="embedding", random_state=1), log, clicks)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @embeddings

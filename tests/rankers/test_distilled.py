@@ -172,8 +172,6 @@ def test_warning_of_the_teacher_points_at_the_user():
     with pytest.warns(NotIdentifiableWarning, match="4 components") as caught:
         ranker.fit(log, clicks)
     assert [warning.filename for warning in caught] == [__file__]
-    quiet = DLARanker(relevance="embedding", check_identifiability=False)
-    DistilledRanker(quiet, LinearRegression()).fit(log, clicks)  # warnings are errors here
 
 
 def test_what_cannot_teach_or_learn_says_so():

@@ -169,7 +169,7 @@ def test_embedding_is_the_fixed_point_of_alternating_least_squares(examination):
     rng = np.random.default_rng(0)
     chance = rng.uniform(0.3, 0.9, 12)[log["doc"]] * np.take(examination, log["position"] - 1)
     clicks = (rng.random(len(log)) < chance).astype(float)
-    ranker = DLARanker(relevance="embedding", objective="published", random_state=0)
+    ranker = DLARanker(relevance="embedding", variant="published", random_state=0)
     ranker.fit(log, clicks)
     o = ranker.examination_["examination"].to_numpy()[log["position"] - 1]
     r = ranker.predict(log)

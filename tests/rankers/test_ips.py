@@ -282,7 +282,7 @@ def test_global_random_streams_are_left_alone():
         {"normalization": "layer", "dropout": 0.2},
         {"normalization": "batch"},
         {"optimizer": "adagrad", "weight_decay": 0.01},
-        {"optimizer": torch.optim.SGD, "max_grad_norm": None},
+        {"optimizer": torch.optim.SGD, "net_params": {"callbacks__clip": None}},
         {"scale_features": False},
         {"module": torch.nn.Linear(3, 1)},
         {"module": lambda n_features: torch.nn.Linear(n_features, 1)},
@@ -362,7 +362,9 @@ def test_divergence_is_an_error():
     log, clicks = random_lists()
     wild = log.assign(f0=log["f0"] * 1e30)
     with pytest.raises(ValueError, match=r"Training diverged.*scale"):
-        NaiveRanker(scale_features=False, loss="mse", max_grad_norm=None, **FAST).fit(wild, clicks)
+        NaiveRanker(
+            scale_features=False, loss="mse", net_params={"callbacks__clip": None}, **FAST
+        ).fit(wild, clicks)
     huge = log.assign(f0=log["f0"] * 1e4)
     ranker = DLARanker(scale_features=False, **{**FAST, "max_epochs": 20}).fit(huge, clicks)
     assert np.isfinite(ranker.predict(huge)).all()

@@ -327,12 +327,12 @@ class Record(Callback):
     ("frozen_epochs", "expected"),
     [(0, [False] * 4), (1, [True, False, False, False]), (9, [True, True, False, False])],
 )
-def test_observation_embeddings_stay_while_frozen(frozen_epochs, expected):
+def test_observation_embeddings_stay_while_frozen(frozen_epochs, expected, monkeypatch):
     """For at most half of the epochs."""
     log, clicks = random_lists()
     still = []
+    monkeypatch.setattr(VectorizationRanker, "_frozen_epochs", frozen_epochs)
     ranker = VectorizationRanker(
-        frozen_epochs=frozen_epochs,
         max_epochs=4,
         early_stopping=False,
         net_params={"callbacks": [("record", Record(still))]},
@@ -359,10 +359,11 @@ def test_weights_that_the_user_froze_stay():
     np.testing.assert_allclose(bias.detach().cpu(), [0.3, -0.4])
 
 
-def test_early_stopping_begins_when_the_embeddings_are_free(world):
+def test_early_stopping_begins_when_the_embeddings_are_free(world, monkeypatch):
     _, _, log, clicks = world
+    monkeypatch.setattr(VectorizationRanker, "_frozen_epochs", 8)
     ranker = VectorizationRanker(
-        frozen_epochs=8, n_iter_no_change=2, learning_rate=0.05, max_epochs=20, random_state=0
+        n_iter_no_change=2, learning_rate=0.05, max_epochs=20, random_state=0
     )
     ranker.fit(log, clicks)
     assert ranker.n_iter_ >= 10

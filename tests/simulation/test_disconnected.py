@@ -41,7 +41,10 @@ def test_the_study_of_the_paper(n_components, expected):
     assert truth.components == expected
     assert components_of(X) == sorted(expected)
     assert len(X) == len(clicks) == 11_500
-    assert list(X.columns) == ["qid", "doc", "position", "impressions", "relevance"]
+    assert list(X.columns) == [
+        *("qid", "doc", "position", "impressions", "doc_scope", "relevance")
+    ]
+    assert (X["doc_scope"] == "global").all()
     assert set(X["doc"]) == set(range(10_000))  # each document was shown
     assert (X["impressions"] == 1_000_000).all()
     assert (X.groupby("qid")["position"].agg(list).map(tuple) == tuple(range(1, 11))).all()
@@ -134,7 +137,7 @@ def test_smallest_worlds():
     X, _, _truth = make_disconnected_log(
         1, n_positions=1, n_documents=1, n_queries=1, n_impressions=1, random_state=0
     )
-    assert X.drop(columns="relevance").to_numpy().tolist() == [[0, 0, 1, 1]]
+    assert X[["qid", "doc", "position", "impressions"]].to_numpy().tolist() == [[0, 0, 1, 1]]
     # Pages of 4 and 6 documents from decks of 6 and 8: most pages span two decks.
     X, _, _ = make_disconnected_log(2, n_documents=14, n_queries=500, random_state=0)
     assert X["doc"].nunique() == 14

@@ -42,7 +42,7 @@ class RanksAtRandom(NaiveRanker):
 
 
 class CountsNeverShown(NaiveRanker):
-    def _complete_roles(self, X, y, sample_weight, roles):
+    def _fit_propensity(self, X, y, sample_weight, roles):
         if hasattr(X, "columns") and "position" in X.columns and roles["position"] is None:
             position = np.array(X["position"], dtype=float)
             roles = {**roles, "position": np.where(np.isnan(position), 99, position)}

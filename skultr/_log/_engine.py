@@ -1,0 +1,328 @@
+"""Logs in the engine that holds them: faults, ids as integers, hashes, and what is collected."""
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+
+from ..exceptions import ClickDataWarning, python_value, warn_user
+from ._faults import GRADES, IDS, NO_ROWS, Expressions, find_faults
+from ._hashing import hash_columns
+from ._roles import read_scope
+from ._segments import encode, sorting_order
+
+__all__ = [
+    "check_numbers",
+    "check_rows",
+    "code_ids",
+    "collect",
+    "encode_ids",
+    "fault_columns",
+    "scope_of",
+    "warn_about_rates",
+    "with_hashes",
+]
+
+#: Bits that a hash of a row has: sums over half a million rows fit into 64 bits in every engine.
+_HASH_BITS = 44
+
+
+def collect(frame):
+    """A frame in memory; Polars streams, which needs less memory and no more time."""
+    if not isinstance(frame, nw.LazyFrame):
+        return frame
+    return (
+        frame.collect(engine="streaming") if frame.implementation.is_polars() else frame.collect()
+    )
+
+
+def scope_of(frame):
+    """Whether ids of documents are told apart by query ("query") or are "global"."""
+    if "doc_scope" not in frame.collect_schema():
+        return "query"
+    found = collect(frame.select("doc_scope").unique())["doc_scope"]
+    return read_scope(None, found.to_numpy()) if len(found) else "query"
+
+
+# Faults -------------------------------------------------------------------------------
+def check_numbers(schema, names):
+    """Refuse columns of text that must hold numbers."""
+    for name in names:
+        dtype = schema.get(name)
+        if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
+            raise ValueError(
+                f"The role {name!r} must hold numbers, got {dtype} values. Convert the column, "
+                f"or rename it if it is not a {name!r}."
+            )
+
+
+def fault_columns(schema, reads, click=None, sample_weight=None, *, rates=False):
+    """The columns that predicates of faults read, as expressions.
+
+    Parameters
+    ----------
+    schema : narwhals.Schema
+    reads : iterable of str
+        Names of roles; those that the schema lacks are skipped.
+    click : narwhals.Expr, default=None
+        Number of clicks, between 0 and ``impressions``.
+    sample_weight : narwhals.Expr, default=None
+    rates : bool, default=False
+        Whether ``click`` is a click rate instead.
+
+    Returns
+    -------
+    columns : dict of str to narwhals.Expr
+        The roles, ``impressions`` (1 by default), ``shown``, ``served``, ``click``, and
+        ``n_clicks`` unless they are rates.
+    """
+    columns = {name: _column(name, schema[name]) for name in reads if name in schema}
+    columns.setdefault("impressions", nw.lit(1.0))
+    shown = (columns["impressions"] > 0).fill_null(False)
+    if "position" in columns:
+        shown = shown & ~columns["position"].is_null()
+    columns |= {"shown": shown, "served": shown}
+    if sample_weight is not None:  # a weight of 0 leaves rows out on purpose
+        columns |= {"sample_weight": sample_weight, "shown": shown & (sample_weight > 0)}
+    if click is not None:
+        columns |= {"click": click, "n_clicks": click}
+        if rates:
+            del columns["n_clicks"]
+    return columns
+
+
+def _column(name, dtype):
+    column = nw.col(name)
+    if name in ("position", "bias", "impressions") and not dtype.is_integer():
+        return column.cast(nw.Float64).fill_nan(None)
+    return column.fill_nan(None) if dtype.is_float() else column
+
+
+def check_rows(frame, columns, schema, called, more=()):
+    """Raise the first error of a log, warn of what is suspicious, with the number of rows.
+
+    Parameters
+    ----------
+    frame : narwhals.DataFrame or narwhals.LazyFrame
+    columns : dict of str to narwhals.Expr
+        As of :func:`fault_columns`.
+    schema : narwhals.Schema
+    called : dict of str to str
+        What the user calls a column, where it is not its name.
+    more : iterable of Fault, default=()
+
+    Returns
+    -------
+    scale : float
+        What click rates are to be divided by: 1, unless they are graded relevance.
+    """
+    faults = [*_faults(columns, schema), *more]
+    wrong = [fault.wrong(Expressions(columns)).fill_null(False) for fault in faults]
+    counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
+    rates = "click" in columns and "n_clicks" not in columns
+    largest = columns["click"].max() if rates else nw.len()
+    counts = frame.select(nw.len().alias("n"), largest.alias("largest"), *counts)
+    n_rows, largest, *counts = collect(counts).row(0)
+    if not n_rows:
+        NO_ROWS.report(0, None, None)
+    ids = [name for name in ("qid", "doc") if name in schema]
+    for fault, rows, count in zip(faults, wrong, counts, strict=True):
+        if not count:
+            continue
+        value = columns[fault.reads[0]].alias("_value")
+        row = collect(frame.filter(rows).select(*ids, value).head(1)).row(0)
+        *found, value = map(python_value, row)
+        where = ", ".join(f"{name} {each!r}" for name, each in zip(ids, found, strict=True))
+        where = f"such as in {where}" if ids else ""
+        fault.report(int(count), value, where, called.get(fault.reads[0]))
+    if not rates or largest <= 1:
+        return 1.0
+    GRADES.report(0, float(largest), None, called.get("click"))
+    return float(largest)
+
+
+def _faults(columns, schema):
+    absent = {"impressions"} - set(schema)
+    numeric = {name for name in columns if name not in IDS or _may_be_negative(schema[name])}
+    return [
+        fault
+        for fault in find_faults(columns)
+        if not absent.issuperset(fault.reads)
+        and (numeric.issuperset(fault.reads) or not fault.name.endswith("is -1"))
+    ]
+
+
+def _may_be_negative(dtype):
+    return dtype.is_signed_integer() or dtype.is_float()
+
+
+def warn_about_rates(weight, clicks, called):
+    """Warn where clicks of whole numbers of impressions are no whole numbers."""
+    rounded = np.rint(clicks)
+    if (rounded == clicks).all() or weight.max() <= 1 or (weight % 1).any():
+        return
+    # A count that was a rate times impressions is whole but for rounding.
+    if (np.abs(clicks - rounded) > 1e-6 * np.maximum(clicks, 1.0)).any():
+        warn_user(
+            f"impressions are whole numbers and {called} is not: it looks like a click rate. "
+            "Expected the number of clicks; multiply the rate by the impressions.",
+            ClickDataWarning,
+        )
+
+
+# Ids ----------------------------------------------------------------------------------
+def encode_ids(series):
+    """Ids as integers, without making Python objects of text.
+
+    Parameters
+    ----------
+    series : narwhals.Series
+
+    Returns
+    -------
+    codes : ndarray of shape (n_rows,), int
+        In the order of the ids; -1 where an id is missing.
+    ids : narwhals.Series of shape (n_ids,)
+        The distinct ids, sorted.
+    """
+    kind, dtype = series.implementation, series.dtype
+    if dtype.is_integer() and not series.is_null().any():
+        codes, ids = encode(series.to_numpy())
+        return codes, nw.new_series(series.name, ids, backend=kind)
+    text = isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
+    if kind.is_polars() and text:
+        codes, ids = _encode_polars(series.to_native())
+    elif kind.is_pyarrow() and text:
+        codes, ids = _encode_arrow(series.to_native())
+    else:
+        codes, ids = _encode_pandas(series.to_native() if kind.is_pandas() else series.to_pandas())
+        if not kind.is_pandas():
+            ids = nw.new_series(series.name, ids.to_numpy(), backend=kind).to_native()
+    return codes, nw.from_native(ids, series_only=True)
+
+
+def code_ids(frame, names):
+    """A frame in memory with codes in place of some columns, and the ids that they stand for."""
+    coded = {name: encode_ids(frame[name]) for name in names}
+    columns = {name: frame[name].to_numpy() for name in frame.columns if name not in coded}
+    columns |= {name: codes for name, (codes, _) in coded.items()}
+    frame = nw.from_dict(columns, backend=frame.implementation)
+    return frame, {name: ids for name, (_, ids) in coded.items()}
+
+
+def _encode_polars(series):
+    import polars as pl
+
+    series = series.cast(pl.String)
+    codes = series.cast(pl.Categorical).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    # Categories count those of other columns too.
+    first = np.full(codes.max(initial=-1) + 1, -1)
+    first[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
+    used = np.flatnonzero(first >= 0)
+    ids = series.gather(first[used])
+    order = ids.arg_sort().to_numpy()
+    return _renumber(codes, used[order]), ids.gather(order)
+
+
+def _encode_arrow(column):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):  # whose dictionaries may differ by chunk
+        column = column.cast(column.type.value_type)
+    coded = column.combine_chunks().dictionary_encode()
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    order = pc.sort_indices(coded.dictionary)
+    return _renumber(codes, order.to_numpy()), pa.chunked_array([coded.dictionary.take(order)])
+
+
+def _encode_pandas(series):
+    codes, ids = pd.factorize(series)
+    order = sorting_order(np.asarray(ids))
+    return _renumber(codes, order), pd.Series(ids.take(order), name=series.name)
+
+
+def _renumber(codes, order):
+    """Codes in another order; the last place stays for -1."""
+    if not len(order):
+        return codes.astype(np.int64)
+    new_code = np.full(max(int(codes.max()), int(order.max())) + 2, -1)
+    new_code[order] = np.arange(len(order))
+    return new_code[codes]
+
+
+# Hashes of rows -----------------------------------------------------------------------
+def with_hashes(frame, names):
+    """A frame with two hashes of some of its columns, ``_hash0`` and ``_hash1``.
+
+    Each engine hashes in its own way, once and for all in one run. A hash has 44 bits, so that
+    its sum over half a million rows overflows nowhere (where it does, most engines wrap).
+
+    Parameters
+    ----------
+    frame : narwhals.DataFrame of integers, or narwhals.LazyFrame
+    names : list of str
+    """
+    kind, native = frame.implementation, frame.to_native()
+    if kind.is_polars():
+        return nw.from_native(native.with_columns(*_hashes_polars(names)))
+    if kind.is_duckdb():
+        return nw.from_native(native.project(", ".join(["*", *_hashes_sql(names)])))
+    if kind.is_spark_like():
+        return nw.from_native(native.selectExpr("*", *_hashes_spark(names)))
+    if kind.is_dask():
+        meta = native._meta.assign(_hash0=np.int64(0), _hash1=np.int64(0))
+        return nw.from_native(native.map_partitions(_hashes_pandas, names, meta=meta))
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(
+            f"A log of several lists in a {type(native).__module__}.{type(native).__name__} "
+            "cannot be hashed; expected a frame in memory, or one of Polars, DuckDB, Dask or "
+            "PySpark. Collect it first."
+        )
+    columns = [frame[name].to_numpy() for name in names]
+    return frame.with_columns(
+        *(
+            nw.new_series(f"_hash{i}", values, backend=kind)
+            for i, values in enumerate(_shifted(columns))
+        )
+    )
+
+
+def _shifted(columns):
+    shift = np.uint64(64 - _HASH_BITS)
+    salts = (np.full(len(columns[0]), salt) for salt in range(2))
+    return [(hash_columns([salt, *columns]) >> shift).view(np.int64) for salt in salts]
+
+
+def _hashes_polars(names):
+    import polars as pl
+
+    # Twice: Polars combines the hashes of the columns of a struct by shifts and exclusive or.
+    hashes = (pl.struct(names).hash(salt).hash(salt) for salt in range(2))
+    return [
+        (h // 2 ** (64 - _HASH_BITS)).cast(pl.Int64).alias(f"_hash{i}")
+        for i, h in enumerate(hashes)
+    ]
+
+
+def _hashes_sql(names):
+    orders = ", ".join(names), ", ".join(["1", *names[::-1]])
+    return [
+        f"CAST(hash(hash({columns})) >> {64 - _HASH_BITS} AS BIGINT) AS _hash{i}"
+        for i, columns in enumerate(orders)
+    ]
+
+
+def _hashes_spark(names):
+    columns, shift = ", ".join(names), 64 - _HASH_BITS
+    return [
+        f"shiftrightunsigned(xxhash64({salt}, {columns}), {shift}) AS _hash{salt}"
+        for salt in range(2)
+    ]
+
+
+def _hashes_pandas(frame, names):
+    columns = [
+        pd.util.hash_pandas_object(frame[name], index=False).to_numpy().view(np.int64)
+        for name in names
+    ]
+    return frame.assign(**{f"_hash{i}": values for i, values in enumerate(_shifted(columns))})
