@@ -69,7 +69,7 @@ class IdentifiabilityRepair(
     ----------
     bias : str or list of str, default=None
         Columns whose values together are the bias factor; by default ``bias`` if X has it, else
-        ``position``. Columns without a role (such as ``"device"``) are never features:
+        ``position``. Bias columns without a role (such as ``"device"``) are no features:
         :meth:`transform` drops them.
     strategy : {"merge", "intervene"}, default="merge"
         With ``"intervene"`` nothing is merged; the plan is in `interventions_` and
