@@ -8,10 +8,10 @@ identifiable, and a wrong examination curve comes out with narrow intervals and 
 With pairs, the same log is not identifiable, and ``fit`` says so. Where ids really are global, the
 declaration is what makes the log identifiable, and the curve is right.
 
-**Limit.** The pages are made, and every query always shows its pages in one, correct order: no pair
-of query and page moves, so that only recurring ids can link positions. In a log whose order varies,
-links that exist and links that do not exist are mixed, and the error is smaller. The check at the
-end needs many impressions per row.
+**Limit.** The pages are simulated, and every query always shows its pages in one, correct order:
+no pair of query and page moves, so that only recurring ids can link positions. In a log whose
+order varies, true and false links are mixed, and the error is smaller. The check at the end needs
+many impressions per row.
 """
 
 # %%
@@ -74,8 +74,8 @@ for scope in ("query", "global"):
 # ---------
 #
 # Dual learning with one relevance per document, from four random starts. Where nothing links the
-# positions, every start gives another curve, each fit warns, and the standard error (of the logarithm)
-# is infinite.
+# positions, every start gives another curve, each fit warns, and the standard error of log
+# examination is infinite.
 SEEDS = range(4)
 
 
@@ -102,9 +102,9 @@ for world, (log, click_rate) in WORLDS.items():
 # The figure
 # ----------
 #
-# On the left the declaration is false: the curve looks smooth and is the same from every start, but
-# it falls too steeply. Where a page stands lower, it is also less relevant *to that query*, and the
-# model takes that for less attention.
+# On the left the declaration is false: the curve looks smooth and is the same from every start,
+# but it falls too steeply. Where a page stands lower, it is also less relevant *to that query*,
+# and the model takes this for less examination.
 PAIRS, GLOBAL = "#9aa0a6", "#d1495b"
 figure, panels = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
 for axes, world in zip(panels, WORLDS, strict=True):
@@ -112,7 +112,9 @@ for axes, world in zip(panels, WORLDS, strict=True):
         style = {"color": PAIRS, "lw": 1, "label": None if seed else "pairs: four starts, warned"}
         axes.plot(POSITIONS, curves[world, "query"][seed], **style)
     axes.plot(POSITIONS, TRUE, "o-", color="black", label="truth")
-    axes.plot(POSITIONS, curves[world, "global"][0], "s--", color=GLOBAL, label="ids declared global")
+    axes.plot(
+        POSITIONS, curves[world, "global"][0], "s--", color=GLOBAL, label="ids declared global"
+    )
     axes.set(title=world, xlabel="position", xticks=POSITIONS, ylim=(0, 1.05))
     axes.spines[["top", "right"]].set_visible(False)
 panels[0].set_ylabel("examination, relative to position 1")
@@ -123,9 +125,9 @@ plt.show()
 # Which world is mine?
 # --------------------
 #
-# If ids are global, a page at one position has one click probability under all queries: click rates
-# differ by chance alone, and the variance between queries is that of the binomial distribution
-# (ratio 1). Ask this before you declare.
+# If ids are global, a page at one position has one click probability under all queries: click
+# rates differ by chance alone, and the variance between queries is that of the binomial
+# distribution (ratio 1). Check this before you declare ids global.
 for world, (log, click_rate) in WORLDS.items():
     rates = click_rate.groupby([log["doc"], log["position"]])
     chance = rates.mean() * (1 - rates.mean()) / N_IMPRESSIONS

@@ -3,14 +3,14 @@ How many bias factors does a real log support?
 ==============================================
 
 **Claim.** Position alone is identifiable on the logs of two web search engines: they varied their
-results enough. With what else is said to bias clicks, some models stay in one piece and some fall
-into thousands. The number of factors does not decide. What was clicked above changes from one
-visit to the next, so the same document is seen in many such contexts; a class of queries, however
-coarse, stays with the document and tears the log.
+results enough. With further columns that may bias clicks, some models stay in one component and
+some fall into thousands. The number of factors does not decide. What was clicked above changes
+from one visit to the next, so the same document is seen in many such contexts; a class of queries,
+however coarse, is fixed for each document and splits the log.
 
-**Limit.** No one knows the truth of these logs. What is shown is what they could determine if
-clicks were relevance times examination, not that they are. And one piece is not yet a firm one:
-the verdict says "barely" where the examination of some factors hangs on a few clicks.
+**Limit.** No one knows the truth of these logs. The example shows what they could determine if
+clicks were relevance times examination, not that they are. And one component may still be weakly
+linked: the verdict says "barely" where the examination of some factors depends on a few clicks.
 """
 
 # %%
@@ -18,9 +18,10 @@ the verdict says "barely" where the examination of some factors hangs on a few c
 # --------
 #
 # Result pages of Yandex (the relevance prediction challenge, sessions of 20 frequent queries) and
-# Sogou, one row a shown document, in the folder named by the environment variable ``SKULTR_DATA``.
-# Where it is absent, a made log of the same shape stands in. The id of a document is unique within
-# its query only: relevance belongs to the pair of both.
+# Sogou, one row per shown document, in the folder named by the environment variable
+# ``SKULTR_DATA``. Where it is absent, a simulated log of the same shape replaces it. Ids of
+# documents recur under other queries and mean other documents there, which is the default of every
+# reader (see :ref:`documents`).
 import os
 from pathlib import Path
 
@@ -113,7 +114,7 @@ print(table.round(3).to_string(index=False))
 # The figure
 # ----------
 #
-# On the left the number of pieces; on the right what the largest of them holds.
+# On the left the number of components; on the right the share of the largest.
 COLORS = {"Yandex": "#d1495b", "Sogou": "#2e86ab", "made": "#1b998b"}
 figure, (pieces, largest) = plt.subplots(
     1, 2, figsize=(11, 4.2), sharey=True, layout="constrained"
@@ -143,7 +144,7 @@ plt.show()
 # In full
 # -------
 #
-# What the summary says of a log in one piece, and of one in many.
+# The summary of a log with one component, and of one with many.
 for key, graph in graphs.items():
     if key[1] in ("clicks above", "result above"):
         print(f"--- {key[0]}, position × {key[1]}\n{graph.summary()}\n")
