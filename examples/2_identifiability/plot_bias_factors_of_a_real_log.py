@@ -69,14 +69,14 @@ def read_logs():
 def with_contexts(log):
     """The log with a column for each context."""
     log = log.sort_values(["session", "qid", "position"], ignore_index=True)
-    log["doc"] = log.groupby(["qid", "doc"]).ngroup()
     pages = ["session", "qid"]
     log["clicks above"] = log.groupby(pages)["click"].cumsum() - log["click"]
     log["clicked above"] = log["clicks above"] > 0
     log["last click"] = log["position"].where(log["click"] > 0)
     log["last click"] = log.groupby(pages)["last click"].ffill()
     log["last click"] = log.groupby(pages)["last click"].shift().fillna(0).astype(int)
-    log["result above"] = log.groupby(pages)["doc"].shift(fill_value=-1)
+    log["result above"] = log.groupby(["qid", "doc"]).ngroup()
+    log["result above"] = log.groupby(pages)["result above"].shift(fill_value=-1)
     share = log["qid"].map(log["qid"].value_counts(normalize=True))
     log["query frequency"] = np.ceil(np.log10(share)).astype(int)
     return log.assign(query=log["qid"])

@@ -77,10 +77,11 @@ def split_sessions(log):
     test = log["session"].isin(held_out)
     train = log["session"].isin(sessions) & ~test
     # For documents that training did not show, every model predicts the mean.
-    known = log["doc"].isin(log.loc[train, "doc"])
+    document = log.groupby(["qid", "doc"]).ngroup()
+    known = document.isin(document[train])
     print(
         f"{len(held_out):,} sessions held out; training shows a document "
-        f"{train.sum() / log.loc[train, 'doc'].nunique():.0f} times on average, and "
+        f"{train.sum() / document[train].nunique():.0f} times on average, and "
         f"{known[test].mean():.1%} of the held-out rows a document that it shows"
     )
     return log[train], log[test]
