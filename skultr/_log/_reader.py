@@ -130,7 +130,8 @@ def take_clicks(X, y, door):
             "or click rates of the rows."
         )
     if isinstance(y, str):
-        return without_column(X, y), as_clicks(X, read_column(X, y)), y
+        clicks = read_column(X, y)  # first: it says what X lacks
+        return without_column(X, y), as_clicks(X, clicks), y
     return X, as_clicks(X, y), None
 
 
@@ -235,7 +236,7 @@ class Rows:
     def _check_one_row_per_position(self):
         rows = np.flatnonzero(self.shown)
         list_, position = self.list_[rows], self.position[rows]
-        deepest = int(position.max())
+        deepest = int(position.max(initial=0))
         place = pd.Series(list_ * (deepest + 1) + position) if deepest < 2**20 else None
         if place is None:
             place = pd.DataFrame({"list": list_, "position": position})
@@ -249,8 +250,8 @@ class Rows:
 
     def _check_propensity(self):
         propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
-        largest = float(propensity.max())
-        if largest >= _LEAST_EXAMINATION or position.max() == 1:
+        largest = float(propensity.max(initial=0.0))
+        if largest >= _LEAST_EXAMINATION or position.min(initial=1) == position.max(initial=1):
             return
         constant = propensity.min() == largest
         if constant or abs(spearmanr(propensity, position).statistic) < _UNRELATED:

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from skultr import _browsing, click_models
+from skultr import click_models
+from skultr._models import _browsing
 
 N_POSITIONS = 10
 MODELS = {
