@@ -47,7 +47,7 @@ def read_logs():
         if path.exists()
     }
     if not logs:
-        print("SKULTR_DATA names no folder with the real logs: a made one stands in")
+        print("SKULTR_DATA names no folder with the real logs: a simulated one replaces them")
         documents = make_ltr(n_queries=200, n_documents=15, n_features=10, random_state=0)
         X, clicks, _ = simulate_clicks(
             documents,

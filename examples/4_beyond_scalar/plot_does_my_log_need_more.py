@@ -62,7 +62,7 @@ def make_log(user, n_sessions):
 # --------
 #
 # Here each row of the matrix is a grade. ``rank`` is the smallest number of products of document
-# and position that the test does not reject; ``summary()`` says what to do.
+# and position that the test does not reject; ``summary()`` recommends what to do.
 logs = {name: make_log(user, n_sessions=40_000) for name, user in USERS.items()}
 results = {
     name: factor_rank(X, clicks, rows="relevance", random_state=0)
