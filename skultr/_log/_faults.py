@@ -232,7 +232,7 @@ NO_CLICKS = Fault(
     "no clicks",
     (),
     ClickDataWarning,
-    "The log has no click, so that whatever is learned from it is arbitrary. Check that y holds "
+    "The log has no click: whatever is learned from it is arbitrary. Check that y holds "
     "the clicks.",
     None,
 )

@@ -30,7 +30,7 @@ from ._engine import (
 )
 from ._faults import NO_ROW_SHOWN, Fault, check, count_of
 from ._hashing import equal_rows
-from ._reader import as_clicks, warn_without_queries
+from ._reader import as_clicks, pairs_of_codes, warn_without_queries
 from ._roles import ROLES, is_frame, read_features, without_columns
 from ._segments import as_array, encode
 
@@ -441,15 +441,7 @@ def _documents(coded):
     if "qid" not in coded:
         return doc, {"doc": (np.arange(len(ids)), ids)}
     query, queries = coded["qid"]
-    of_id = np.empty(len(ids), dtype=query.dtype)
-    of_id[doc] = query
-    if (of_id[doc] == query).all():  # each id has one query: much faster than pairs of codes
-        own = np.argsort(of_id, kind="stable")
-        number = np.empty(len(own), dtype=np.intp)
-        number[own] = np.arange(len(own))
-        return number[doc], {"qid": (of_id[own], queries), "doc": (own, ids)}
-    doc, both = encode(query * len(ids) + doc)
-    query, own = np.divmod(both, len(ids))
+    doc, query, own = pairs_of_codes(query, doc, len(ids))
     return doc, {"qid": (query, queries), "doc": (own, ids)}
 
 

@@ -350,7 +350,7 @@ def test_logs_that_are_none(change, message):
 def test_no_clicks_and_no_y():
     X, _ = world()
     scorer = IPSScorer(propensity=EXAMINATION)
-    with pytest.warns(ClickDataWarning, match="The log has no click: there is nothing to learn"):
+    with pytest.warns(ClickDataWarning, match="The log has no click: whatever is learned"):
         estimate = scorer.estimate(Linear(), X, np.zeros(len(X)))
     assert np.isnan(estimate.value)
     assert estimate.n_clicks == 0
