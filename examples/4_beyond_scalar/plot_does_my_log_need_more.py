@@ -89,11 +89,7 @@ plt.show()
 # -------------------------------------
 #
 # Few logs have grades. Then documents are compared with themselves at other positions, in groups
-<<<<<<< HEAD
-# of similar attractiveness. What a log cannot tell, it says: ``is_conclusive``.
-=======
-# of similar attractiveness. If a log is too small for an answer, ``is_telling`` is false.
->>>>>>> main
+# of similar attractiveness. If a log is too small for an answer, ``is_conclusive`` is false.
 rows = []
 for name, user in USERS.items():
     for n_sessions in (2_000, 40_000):

@@ -337,7 +337,7 @@ class Rows:
 
     @cached_property
     def place(self) -> Ints:
-        """One number per row, ascending by list, then position; rows not shown are last in a list."""
+        """Key of each row that sorts by list, then position; rows not shown are last in a list."""
         position = self.position
         if position.max(initial=0) >= 2**20:  # or the number could overflow
             position = encode(position)[0]
