@@ -44,7 +44,7 @@ def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
     if n_components == 1:
         return
     consequence = (
-        "Only the network connects them, because it gives similar features similar relevance; "
+        "What connects them is only the network, which gives similar features similar relevance; "
         "the log cannot confirm this."
         if network
         else "The relevance of documents in different components cannot be compared: it depends "
