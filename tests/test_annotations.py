@@ -12,7 +12,6 @@ TO_DO = {
     "click_models",
     "identifiability",
     "propensity",
-    "rankers",
 }
 
 

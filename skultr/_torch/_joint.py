@@ -1,5 +1,9 @@
 """Joint engines: relevance and examination learned together from the same clicks."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
 import numpy as np
 import torch
 from scipy.optimize import minimize
@@ -10,8 +14,17 @@ from torch.nn.functional import logsigmoid
 from .._log._factors import lists_per_unit
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_factors
+from .._typing import Floats
 from ._losses import list_log_softmax
 from ._networks import ListScores
+
+if TYPE_CHECKING:
+    from skorch import NeuralNet
+
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+    from ._lists import ListBatch, ListDataset
+    from ._net import NeuralEstimator
 
 __all__ = [
     "DualLoss",
@@ -29,7 +42,14 @@ _MAX_LOG_RATIO = 12.0
 _MAX_LOG_WEIGHT = 30.0
 
 
-def fit_dual(learner, log, task=None, *, learning_rate=0.05, max_weight=None):
+def fit_dual(
+    learner: NeuralEstimator,
+    log: ClickLog,
+    task: FitTask | None = None,
+    *,
+    learning_rate: float = 0.05,
+    max_weight: float | None = None,
+) -> Floats:
     """Dual learning (Ai et al. 2018): a network of relevance, and examination by bias factor.
 
     Parameters
@@ -70,7 +90,14 @@ def fit_dual(learner, log, task=None, *, learning_rate=0.05, max_weight=None):
     return likeliest_examination(training, relevance, start - start.mean())
 
 
-def fit_towers(learner, log, task=None, *, link="product", learning_rate=None):
+def fit_towers(
+    learner: NeuralEstimator,
+    log: ClickLog,
+    task: FitTask | None = None,
+    *,
+    link: Literal["product", "additive"] = "product",
+    learning_rate: float | None = None,
+) -> None:
     """A network of relevance and a table of examination, by the cross-entropy of all clicks.
 
     Parameters
@@ -120,12 +147,12 @@ class DualModule(ListScores):
         Code of the factor that examination is relative to.
     """
 
-    def __init__(self, network, n_factors, reference):
+    def __init__(self, network: nn.Sequential, n_factors: int, reference: int) -> None:
         super().__init__(network)
         self.reference = reference
         self.examination = nn.Parameter(torch.zeros(n_factors))
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Relevance and (relative) examination logits, each of shape (n_lists, width)."""
         relative = self.examination - self.examination[self.reference]
         return super().forward(batch), batch.pad(relative[batch.bias])
@@ -153,12 +180,12 @@ class DualLoss(nn.Module):
         Cap on both weights.
     """
 
-    def __init__(self, scale, max_weight=None):
+    def __init__(self, scale: float, max_weight: float | None = None) -> None:
         super().__init__()
         self.scale = scale
         self.max_weight = max_weight
 
-    def forward(self, outputs, batch):
+    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance, examination) logits of shape (n_lists, width)."""
         relevance, examination = outputs
         if not self.training:
@@ -191,11 +218,11 @@ class TowersModule(ListScores):
         If False, the table is set by ``ExaminationStep``.
     """
 
-    def __init__(self, network, n_factors, trained):
+    def __init__(self, network: nn.Sequential, n_factors: int, trained: bool) -> None:
         super().__init__(network)
         self.examination = nn.Parameter(torch.zeros(n_factors), requires_grad=trained)
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Relevance and examination logits, each of shape (n_lists, width)."""
         return super().forward(batch), batch.pad(self.examination[batch.bias])
 
@@ -214,12 +241,12 @@ class TowersLoss(nn.Module):
     link : {"product", "additive"}
     """
 
-    def __init__(self, scale, link="product"):
+    def __init__(self, scale: float, link: Literal["product", "additive"] = "product") -> None:
         super().__init__()
         self.scale = scale
         self.link = link
 
-    def forward(self, outputs, batch):
+    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance, examination) logits of shape (n_lists, width)."""
         relevance, examination = outputs
         if self.link == "additive":
@@ -244,7 +271,9 @@ def _log_of_neither(g, h):
 class ExaminationStep(Callback):
     """Before every epoch, examination at its best given relevance: an M-step in closed form."""
 
-    def on_epoch_begin(self, net, dataset_train=None, **kwargs):
+    def on_epoch_begin(
+        self, net: NeuralNet, dataset_train: ListDataset | None = None, **kwargs: Any
+    ) -> None:
         data, module = dataset_train, net.module_
         module.eval()
         with torch.inference_mode():
@@ -263,7 +292,7 @@ class ExaminationStep(Callback):
             module.examination.copy_(torch.where(best.isnan(), module.examination, best))
 
 
-def likeliest_examination(log, relevance, start):
+def likeliest_examination(log: ClickLog, relevance: Floats, start: Floats) -> Floats:
     r"""Log examination by bias factor of the greatest click likelihood, given relevance.
 
     Maximises :math:`\sum_i c_i \log \mathrm{softmax}(g + h)_i` in :math:`h`. Training leaves its

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from skorch import NeuralNet
@@ -21,7 +22,7 @@ from skorch.helper import predefined_split
 from torch import nn
 
 from .._sklearn import HasMethods, Interval, StrOptions
-from .._typing import RandomState
+from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
 from ._networks import ScaleFeatures, scoring_network
@@ -94,7 +95,7 @@ class NeuralEstimator(BaseEstimator):
         "verbose": ["verbose"],
     }
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return {"max_epochs": self.max_epochs, **(self.net_params or {})}["max_epochs"]
 
     def _network(self, features, n_out=1):
@@ -282,7 +283,7 @@ class NeuralEstimator(BaseEstimator):
         """What predicting needs, in the middle of a training: for scikit-learn's callbacks."""
         return {"network_": copy.deepcopy(module.network)}
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         """Scores of unscaled features by the trained network, shape (n_rows,)."""
         return self._outputs(self.network_, features)[:, 0]
 

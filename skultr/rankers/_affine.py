@@ -1,11 +1,15 @@
 """Trust bias: click probabilities that are an affine function of relevance."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 from skorch.callbacks import Callback
@@ -23,8 +27,16 @@ from .._sklearn import Interval, StrOptions
 from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
+from .._typing import Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._ranker import BaseRanker
+
+if TYPE_CHECKING:
+    from skorch import NeuralNet
+
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+    from .._torch._lists import ListBatch, ListDataset
 
 __all__ = ["AffineLoss", "AffineModule", "AffineRanker", "TrustStep", "fit_trust"]
 
@@ -163,7 +175,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     ['alpha', 'beta', 'impressions', 'clicks']
     """
 
-    loss: str = "softmax"
+    loss: Literal["softmax", "likelihood"] = "softmax"
     clip: float | None = 0.3
 
     _parameter_constraints = {
@@ -172,7 +184,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         "clip": [Interval(Real, 0, 1, closed="right"), None],
     }
 
-    def predict_click(self, X, *, bias=None, position=None):
+    def predict_click(
+        self, X: Table, *, bias: Column | None = None, position: Column | None = None
+    ) -> Floats:
         """P(click) of each row, shown under its bias factor.
 
         Parameters
@@ -198,7 +212,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         chance = self._click_chance(relevance, codes)
         return np.where(codes >= 0, chance, 0.0)
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
@@ -207,10 +221,10 @@ class AffineRanker(NeuralEstimator, BaseRanker):
             if self.loss == "softmax":
                 self._fit_ranking(training, task)
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return super()._n_subtasks() * (2 if self.loss == "softmax" else 1)
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         scores = super()._score(features)
         return expit(scores) if self.loss == "likelihood" else scores
 
@@ -307,12 +321,12 @@ class AffineModule(ListScores):
     n_factors : int
     """
 
-    def __init__(self, network, n_factors):
+    def __init__(self, network: nn.Sequential, n_factors: int) -> None:
         super().__init__(network)
         self.register_buffer("low", torch.full((n_factors,), 0.01))
         self.register_buffer("high", torch.full((n_factors,), 0.5))
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Relevance logits, P(click | irrelevant), P(click | relevant): each (n_lists, width)."""
         return (
             super().forward(batch),
@@ -332,11 +346,11 @@ class AffineLoss(nn.Module):
         One constant for the whole log.
     """
 
-    def __init__(self, scale):
+    def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
-    def forward(self, outputs, batch):
+    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance logits, low, high), each of shape (n_lists, width)."""
         # The rows alone: at padding both probabilities are 0.
         logits, low, high = (values[batch.mask] for values in outputs)
@@ -354,7 +368,9 @@ def _log_mixture(logits, low, high):
 class TrustStep(Callback):
     """Before every epoch, the table at its best given relevance."""
 
-    def on_epoch_begin(self, net, dataset_train=None, **kwargs):
+    def on_epoch_begin(
+        self, net: NeuralNet, dataset_train: ListDataset | None = None, **kwargs: Any
+    ) -> None:
         data, module = dataset_train, net.module_
         rows = [
             values.cpu().numpy()
@@ -388,7 +404,9 @@ def _cautious_start(factor, clicks, weight, *, n_factors):
     return np.stack([(1 - _START) * rate, (1 + _START) * rate])
 
 
-def fit_trust(relevance, factor, clicks, weight, *, n_factors):
+def fit_trust(
+    relevance: Floats, factor: Ints, clicks: Floats, weight: Floats, *, n_factors: int
+) -> Floats:
     r"""The likeliest click probabilities of irrelevant and relevant documents, by bias factor.
 
     Maximises the concave :math:`\sum c \log p + (w - c) \log(1 - p)` with

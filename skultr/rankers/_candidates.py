@@ -1,11 +1,17 @@
 """All documents that a query could have shown, whether it did or not: one row a candidate."""
 
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .._log._segments import TINY, encode, offsets_from_sorted
+from .._typing import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
 
 __all__ = ["Candidates", "find_candidates"]
 
@@ -26,13 +32,13 @@ class Candidates(NamedTuple):
         each of which could have shown it.
     """
 
-    query: np.ndarray
-    doc: np.ndarray
-    shown: np.ndarray
-    label: np.ndarray
-    weight: np.ndarray
+    query: Ints
+    doc: Ints
+    shown: Bools
+    label: Floats
+    weight: Floats
 
-    def as_log(self, log):
+    def as_log(self, log: ClickLog) -> ClickLog:
         """The candidates of each query as one list of a click log, for training in batches.
 
         Every row counts as shown, with its label for the click rate; ``bias`` is 0 where it
@@ -56,7 +62,7 @@ class Candidates(NamedTuple):
         )
 
 
-def find_candidates(log, clicks, traffic_exponent=1.0):
+def find_candidates(log: ClickLog, clicks: Floats, traffic_exponent: float = 1.0) -> Candidates:
     """The candidates of the queries that were served at all.
 
     Parameters

@@ -1,12 +1,17 @@
 """Position bias and selection bias removed together: causal likelihood decomposition."""
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -16,6 +21,7 @@ from .._log._factors import lists_per_unit
 from .._sklearn import Interval, StrOptions
 from .._torch._net import NeuralEstimator
 from .._torch._networks import scoring_network
+from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._weights import label_table
 from ._candidates import find_candidates
@@ -218,12 +224,12 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     True
     """
 
-    loss: str = "pointwise"
-    gamma: float | str = 0.2
-    scale: float | str = "estimate"
-    variant: str = "default"
-    hidden_layer_sizes: tuple = ()
-    selection_hidden_layer_sizes: tuple = ()
+    loss: Literal["pointwise", "pairwise"] = "pointwise"
+    gamma: float | Literal["estimate"] = 0.2
+    scale: float | Literal["estimate"] = "estimate"
+    variant: Literal["default", "preference", "published"] = "default"
+    hidden_layer_sizes: Sequence[int] = ()
+    selection_hidden_layer_sizes: Sequence[int] = ()
     alpha: float = 0.001
 
     _parameter_constraints = {
@@ -239,7 +245,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     _learns_from_never_shown = True
     _sizes_of_layers = ("hidden_layer_sizes", "selection_hidden_layer_sizes")
 
-    def predict_selection(self, X):
+    def predict_selection(self, X: Table) -> Floats:
         """P(shown) of each row, by the selection model.
 
         Parameters
@@ -266,7 +272,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             "selection_network_": nn.Sequential(network[0], selection),
         }
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return 0 if self._is_newton() else super()._n_subtasks()
 
     def _fit(self, log, task):
@@ -291,7 +297,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self.selection_network_ = nn.Sequential(self.network_[0], selection)
         self._keep_coefficients()
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         center, spread = self._units
         return center + spread * super()._score(features)
 

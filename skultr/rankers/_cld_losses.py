@@ -4,13 +4,22 @@ Batches hold all candidates of some queries, those that were shown first: ``bias
 row was shown and 1 where not, and clicks over weight are the (debiased) labels.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
+
+if TYPE_CHECKING:
+    from skorch import NeuralNet
+
+    from .._torch._lists import ListBatch
 
 __all__ = [
     "TERMS",
@@ -40,13 +49,15 @@ class SelectionModule(nn.Module):
         Logarithm of the standard deviation of labels, a parameter.
     """
 
-    def __init__(self, network, selection, log_scale=0.0):
+    def __init__(
+        self, network: nn.Sequential, selection: nn.Module, log_scale: float = 0.0
+    ) -> None:
         super().__init__()
         self.network = network
         self.selection = selection
         self.log_scale = nn.Parameter(torch.tensor(float(log_scale)))
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Two rectangles (n_lists, width) of scores, and the logarithm of the scale."""
         relevance = batch.pad(self.network[1](batch.features).reshape(-1))
         return relevance, batch.pad(self.selection(batch.features).reshape(-1)), self.log_scale
@@ -97,11 +108,18 @@ class TobitLoss(_TermLoss):
         The network scores ``(label - center) / spread``.
     """
 
-    def __init__(self, scale, gamma, fixed, center, spread):
+    def __init__(
+        self,
+        scale: float,
+        gamma: float,
+        fixed: float | Literal["published"] | None,
+        center: float,
+        spread: float,
+    ) -> None:
         super().__init__(scale)
         self.gamma, self.fixed, self.center, self.spread = gamma, fixed, center, spread
 
-    def terms(self, outputs, batch):
+    def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over rows: labels, selection where shown, where not, and shown without labels."""
         relevance, selection, log_scale = outputs
         label = (batch.clicks / batch.weight.clamp(min=1e-12) - self.center) / self.spread
@@ -125,7 +143,15 @@ class TobitLoss(_TermLoss):
         return torch.stack([(batch.weight * term)[batch.mask].sum() for term in terms])
 
 
-def tobit_terms(relevance, selection, log_scale, label, shown, gamma, published=False):
+def tobit_terms(
+    relevance: torch.Tensor,
+    selection: torch.Tensor,
+    log_scale: torch.Tensor,
+    label: torch.Tensor,
+    shown: torch.Tensor,
+    gamma: float,
+    published: bool = False,
+) -> tuple[torch.Tensor, ...]:
     """The terms of each row, without constants; 0 where a term does not apply.
 
     In the ``published`` form (Zhao et al. 2023, equation 9) the square of the error is not
@@ -161,11 +187,13 @@ class PairLoss(_TermLoss):
         Correlation of the errors; read by the variant ``"default"``.
     """
 
-    def __init__(self, scale, variant, selection=True, gamma=0.0):
+    def __init__(
+        self, scale: float, variant: str, selection: bool = True, gamma: float = 0.0
+    ) -> None:
         super().__init__(scale)
         self.variant, self.selection, self.gamma = variant, selection, gamma
 
-    def terms(self, outputs, batch):
+    def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over drawn pairs: preferences, selection where shown, where not, and without h."""
         relevance, selection, _ = outputs
         shown = batch.mask & (batch.pad(batch.bias) == 0)
@@ -205,7 +233,9 @@ class PairLoss(_TermLoss):
         return torch.rand(mask.shape, generator=generator).to(mask.device)
 
 
-def pair_terms(one, other, variant, gamma=0.0):
+def pair_terms(
+    one: Sequence[torch.Tensor], other: Sequence[torch.Tensor], variant: str, gamma: float = 0.0
+) -> tuple[torch.Tensor, ...]:
     r"""Terms of pairs of rows, each given by (relevance, selection, label, shown).
 
     With :math:`\Delta` the relevance of the winner less that of the loser, a preference is
@@ -253,7 +283,7 @@ def pair_terms(one, other, variant, gamma=0.0):
     )
 
 
-def expected_gap(difference):
+def expected_gap(difference: torch.Tensor) -> torch.Tensor:
     r"""E[d | d > -difference] of a standard logistic variable d.
 
     It is :math:`H(p) / p` for :math:`p = \sigma` (difference) and :math:`H` the entropy.
@@ -271,11 +301,11 @@ class RecordTerms(Callback):
     criterion : _TermLoss
     """
 
-    def __init__(self, criterion=None):
+    def __init__(self, criterion: _TermLoss | None = None) -> None:
         self.criterion = criterion
 
-    def on_train_begin(self, net, **kwargs):
+    def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         self.epochs_ = []
 
-    def on_epoch_end(self, net, **kwargs):
+    def on_epoch_end(self, net: NeuralNet, **kwargs: Any) -> None:
         self.epochs_.append(self.criterion.take_means())

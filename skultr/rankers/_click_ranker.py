@@ -1,9 +1,13 @@
 """Rankers that explain clicks by relevance and examination, with relevance of either kind."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -15,8 +19,13 @@ from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
 from .._sklearn import safe_indexing
 from .._torch._net import NeuralEstimator
+from .._typing import Column, Floats, Table
 from ..exceptions import python_value
 from ._ranker import BaseRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["ClickRanker"]
 
@@ -37,17 +46,17 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     __metadata_request__predict = {"qid": True, "doc": True}
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=self.relevance == "network")
         if self.relevance == "network":
             self._fit_network(log, task)
         else:
             self._fit_embedding(log)
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return super()._n_subtasks() if self.relevance == "network" else 0
 
-    def predict(self, X, *, qid=None, doc=None):
+    def predict(self, X: Table, *, qid: Column | None = None, doc: Column | None = None) -> Floats:
         """Relevance scores: higher is more relevant, comparable within a query.
 
         Parameters
@@ -75,7 +84,15 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             return self._score(self._read_features(X, reset=False))
         return self._relevance_of(X, qid, doc)
 
-    def predict_click(self, X, *, qid=None, doc=None, bias=None, position=None):
+    def predict_click(
+        self,
+        X: Table,
+        *,
+        qid: Column | None = None,
+        doc: Column | None = None,
+        bias: Column | None = None,
+        position: Column | None = None,
+    ) -> Floats:
         """P(click) of each row, shown under its bias factor.
 
         Parameters
@@ -113,11 +130,11 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         return np.minimum(relevance * np.exp(logits), 1.0)
 
     @property
-    def _needs_features(self):
+    def _needs_features(self) -> bool:
         return self.relevance == "network"
 
     # The network -----------------------------------------------------------------------
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         scores = super()._score(features)
         return expit(scores) if self._network_gives_probabilities else scores
 

@@ -1,16 +1,25 @@
 """Rankers made of trees: a click model's relevance, distilled into a function of the features."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from lightgbm import LGBMRegressor
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from .._sklearn import HasMethods, seeded_clone
+from .._typing import Estimator, Floats, RandomState
 from ._dual_learning import DLARanker
 from ._ranker import BaseRanker, fit_to_log
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["DistilledRanker"]
 
@@ -66,9 +75,9 @@ class DistilledRanker(BaseRanker):
     (1000,)
     """
 
-    teacher: object = None
-    student: object = None
-    random_state: object = None
+    teacher: BaseRanker | None = None
+    student: Estimator | None = None
+    random_state: RandomState = None
 
     _parameter_constraints = {
         "teacher": [HasMethods(["fit", "predict", "rank"]), None],
@@ -77,7 +86,7 @@ class DistilledRanker(BaseRanker):
     }
     _reads_users = True  # the teacher may
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         student = _default_student() if self.student is None else self.student
         if not has_fit_parameter(student, "sample_weight"):
@@ -103,7 +112,7 @@ class DistilledRanker(BaseRanker):
         _, rows = np.unique(log.doc[log.shown], return_index=True)
         return {"qid": log.query[log.shown][rows]}
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         return np.asarray(self.student_.predict(features), dtype=float)
 
 

@@ -1,7 +1,10 @@
 """Dual learning: relevance and examination, each weighted by the inverse of the other."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
@@ -12,6 +15,10 @@ from .._sklearn import Interval
 from .._torch._joint import fit_dual
 from ..exceptions import ClickDataWarning, warn_user
 from ._click_ranker import ClickRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["DLARanker"]
 
@@ -131,7 +138,7 @@ class DLARanker(ClickRanker):
     # Its two parts are relative, each to a constant of its own.
     _network_gives_probabilities = False
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         logits = fit_dual(
             self,
             log,

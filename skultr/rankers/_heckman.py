@@ -1,10 +1,13 @@
 """Selection bias in two steps: a probit of what was shown, then least squares."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -12,6 +15,7 @@ from torch import nn
 
 from .._sklearn import Interval
 from .._torch._networks import ScaleFeatures
+from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._candidates import find_candidates
 from ._propensity_ranker import PropensityRanker
@@ -136,7 +140,7 @@ class HeckmanRanker(PropensityRanker):
     #: Nothing is drawn; a propensity estimator brings its own seed.
     random_state = None
 
-    def predict_selection(self, X):
+    def predict_selection(self, X: Table) -> Floats:
         """P(shown) of each row, by the probit model.
 
         Parameters
@@ -195,7 +199,7 @@ class HeckmanRanker(PropensityRanker):
                 ConvergenceWarning,
             )
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         return self._scaled(features) @ self.coef_ + self.intercept_
 
     def _scaled(self, features):

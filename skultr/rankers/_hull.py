@@ -1,9 +1,12 @@
 """The convex hull of points, of whatever dimension they span."""
 
+from __future__ import annotations
+
 import numpy as np
 from scipy.spatial import ConvexHull
 
 from .._log._segments import TINY
+from .._typing import Floats
 
 __all__ = ["Hull"]
 
@@ -21,7 +24,7 @@ class Hull:
         They may be few, repeated, or lie on a line: the hull is that of the space they span.
     """
 
-    def __init__(self, points):
+    def __init__(self, points: Floats) -> None:
         self.center = points.mean(axis=0)
         _, size, axes = np.linalg.svd(points - self.center, full_matrices=False)
         self._axes = axes[size > 1e-6 * max(size[0], TINY)]
@@ -35,7 +38,7 @@ class Hull:
             facets = ConvexHull(flat, qhull_options="QJ Pp").equations
             self._normals, self._bounds = facets[:, :-1], -facets[:, -1]
 
-    def pull_in(self, points):
+    def pull_in(self, points: Floats) -> Floats:
         """Points outside moved straight toward the mean of the hull's points, to its surface.
 
         Parameters

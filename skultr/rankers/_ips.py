@@ -1,6 +1,9 @@
 """One weighted fit with different weights: clicks as they are, or divided by propensities."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -8,10 +11,15 @@ from .._log._factors import lists_per_unit
 from .._sklearn import StrOptions
 from .._torch._losses import CLICK_ONLY, LOSSES, ListLoss
 from .._torch._networks import ListScores
+from .._typing import Floats
 from ..propensity._weights import average_propensities, document_labels, label_table
 from ._learner_ranker import LearnerRanker
 from ._learners import fit_learner
 from ._propensity_ranker import PropensityRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["IPSRanker", "NaiveRanker", "UserAwareIPSRanker"]
 
@@ -20,14 +28,14 @@ __all__ = ["IPSRanker", "NaiveRanker", "UserAwareIPSRanker"]
 class _WeightedRanker(LearnerRanker):
     """A learner fitted to (re)weighted clicks; subclasses say which."""
 
-    loss: str = "softmax"
+    loss: Literal["softmax", "bce", "mse", "pairwise", "lambda"] = "softmax"
 
     _parameter_constraints = {
         **LearnerRanker._parameter_constraints,
         "loss": [StrOptions(set(LOSSES))],
     }
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         clicks = self._weighted_clicks(log)
         log, factor = log.tempered(self.traffic_exponent)
         clicks = clicks * factor
@@ -38,7 +46,7 @@ class _WeightedRanker(LearnerRanker):
             module = ListScores(self._network(log.shown_features()))
             self._train(module, criterion, log, clicks, click_only=click_only, task=task)
 
-    def _fit_estimator(self, log, seed):
+    def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         clicks = self._weighted_clicks(log)
         log, factor = log.tempered(self.traffic_exponent)
         labels = document_labels(log, clicks * factor)
@@ -112,7 +120,7 @@ class NaiveRanker(_WeightedRanker):
     (1000,)
     """
 
-    def _weighted_clicks(self, log):
+    def _weighted_clicks(self, log: ClickLog) -> Floats:
         return log.clicks
 
 
@@ -232,7 +240,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         "normalize": ["boolean"],
     }
 
-    def _weighted_clicks(self, log):
+    def _weighted_clicks(self, log: ClickLog) -> Floats:
         clicks = self._debiased_clicks(log, self.normalize)
         self.labels_ = label_table(log, clicks)
         return clicks
@@ -345,6 +353,6 @@ class UserAwareIPSRanker(IPSRanker):
     (1000,)
     """
 
-    def _before_folding(self, log):
+    def _before_folding(self, log: ClickLog) -> ClickLog:
         # Then lists of different users have equal propensities, and fold together.
         return average_propensities(log)

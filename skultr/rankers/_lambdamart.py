@@ -1,22 +1,31 @@
 """Boosted trees on debiased clicks."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal
 
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._log._segments import TINY
 from .._sklearn import Interval, StrOptions
+from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels
 from ._learners import order_by_query
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import LambdaObjective, SoftmaxObjective
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["LambdaMARTRanker"]
 
@@ -161,8 +170,8 @@ class LambdaMARTRanker(PropensityRanker):
     (1000,)
     """
 
-    debiasing: str = "user-aware"
-    loss: str = "softmax"
+    debiasing: Literal["user-aware", "ips", "lightgbm", "none"] = "user-aware"
+    loss: Literal["softmax", "lambda"] = "softmax"
     n_estimators: int = 300
     learning_rate: float = 0.05
     num_leaves: int = 31
@@ -174,9 +183,9 @@ class LambdaMARTRanker(PropensityRanker):
     early_stopping: bool = True
     validation_fraction: float = 0.1
     n_iter_no_change: int = 20
-    lgbm_params: dict | None = None
+    lgbm_params: dict[str, Any] | None = None
     n_jobs: int | None = None
-    random_state: object = None
+    random_state: RandomState = None
 
     _parameter_constraints = {
         **PropensityRanker._parameter_constraints,
@@ -199,7 +208,7 @@ class LambdaMARTRanker(PropensityRanker):
     }
 
     @property
-    def feature_importances_(self):
+    def feature_importances_(self) -> Floats:
         """Share of each feature in the total gain of all splits."""
         gain = self.booster_.feature_importance("gain")
         return gain / max(gain.sum(), TINY)
@@ -208,7 +217,7 @@ class LambdaMARTRanker(PropensityRanker):
     def _uses_propensities(self):
         return self.debiasing in ("user-aware", "ips")
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return self.n_estimators
 
     def _fit_propensity(self, X, y, sample_weight, roles):
@@ -216,12 +225,12 @@ class LambdaMARTRanker(PropensityRanker):
             return roles
         return super()._fit_propensity(X, y, sample_weight, roles)
 
-    def _before_folding(self, log):
+    def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:
             return replace(log, propensity=None)
         return average_propensities(log) if self.debiasing == "user-aware" else log
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         settings = self._settings(random)
         callbacks = [_report_rounds(self, task)]
@@ -258,7 +267,7 @@ class LambdaMARTRanker(PropensityRanker):
             index = pd.RangeIndex(1, self.n_iter_ + 1, name="round")
             self.history_ = pd.DataFrame({"valid_loss": losses}, index=index)
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         return self.booster_.predict(features, num_threads=effective_n_jobs(self.n_jobs))
 
     def _settings(self, random):
@@ -338,11 +347,11 @@ class LambdaMARTRanker(PropensityRanker):
 class _Documents:
     """The rows that trees learn from; ``doc`` says where the features of each are."""
 
-    features: np.ndarray
-    doc: np.ndarray
-    query: np.ndarray
-    label: np.ndarray
-    weight: np.ndarray
+    features: NDArray[np.float32]
+    doc: Ints
+    query: Ints
+    label: Floats
+    weight: Floats
 
     def take(self, rows, reference=None):
         """Some rows as LightGBM wants them, binned as those of the ``reference``."""

@@ -1,13 +1,20 @@
 """Any estimator as the learner of a ranker: labels a document in, a fitted clone out."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from lightgbm import LGBMRanker
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from .._log._hashing import equal_rows
 from .._sklearn import seeded_clone
+from .._typing import Floats, Ints
 from ._tree_objectives import LambdaObjective, PairObjective, SoftmaxObjective
 
 __all__ = ["fit_learner", "order_by_query"]
@@ -16,7 +23,16 @@ __all__ = ["fit_learner", "order_by_query"]
 _LISTWISE = frozenset({"rank_xendcg", "xendcg", "xe_ndcg", "xe_ndcg_mart", "xendcg_mart"})
 
 
-def fit_learner(estimator, features, labels, weight, query, *, random_state, objective=None):
+def fit_learner(
+    estimator: Any,
+    features: NDArray[Any],
+    labels: Floats,
+    weight: Floats,
+    query: Ints,
+    *,
+    random_state: int,
+    objective: Callable[..., Any] | None = None,
+) -> Any:
     """Fit a clone of an estimator to one (debiased) label a (query, document).
 
     Parameters
@@ -60,7 +76,7 @@ def fit_learner(estimator, features, labels, weight, query, *, random_state, obj
     return estimator
 
 
-def order_by_query(features, query):
+def order_by_query(features: NDArray[Any], query: Ints) -> tuple[Ints, Ints]:
     """Order of rows by query, then by a hash of the features, and the rows of each query.
 
     Before the first tree all scores are tied, and the order of the rows is what ranks. A hash

@@ -1,7 +1,10 @@
 """Pairwise debiasing: ratios of bias for clicks and for missing clicks."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +16,11 @@ from .._sklearn import Interval
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ._ranker import BaseRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+    from .._torch._lists import ListBatch
 
 __all__ = ["PairDebiasLoss", "PairDebiasModule", "PairDebiasRanker"]
 
@@ -130,7 +138,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         "p": [Interval(Real, 0, None, closed="left")],
     }
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         rows = log.shown
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
@@ -190,7 +198,7 @@ class PairDebiasModule(ListScores):
         Regularisation.
     """
 
-    def __init__(self, network, n_factors, reference, p):
+    def __init__(self, network: nn.Sequential, n_factors: int, reference: int, p: float) -> None:
         super().__init__(network)
         self.reference = reference
         self.p = p
@@ -199,7 +207,7 @@ class PairDebiasModule(ListScores):
         self.register_buffer("losses", torch.zeros(2, n_factors))
         self.register_buffer("impressions", torch.zeros(n_factors))
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Scores and the ratios of each row by click and by missing click: (n_lists, width)."""
         scores = super().forward(batch)
         if self.training:
@@ -240,11 +248,11 @@ class PairDebiasLoss(nn.Module):
         One constant for the whole log.
     """
 
-    def __init__(self, scale):
+    def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
-    def forward(self, outputs, batch):
+    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (scores, ratios by click, ratios by missing click)."""
         scores, plus, minus = outputs
         plus, minus = _inverse(plus, batch), _inverse(minus, batch)
@@ -256,7 +264,7 @@ class PairDebiasLoss(nn.Module):
         return loss / total.clamp(min=1e-30)
 
 
-def pair_losses(scores, batch):
+def pair_losses(scores: torch.Tensor, batch: ListBatch) -> torch.Tensor:
     """Loss of each pair times how often it occurred; clicked rows down, missing clicks across."""
     return _pairs(batch) * softplus(scores[:, None, :] - scores[:, :, None])
 

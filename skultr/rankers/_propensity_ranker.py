@@ -1,7 +1,10 @@
 """The base class of rankers that need the examination probability of every row."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -10,11 +13,15 @@ from .._log._factors import examination_table
 from .._log._reader import read
 from .._log._roles import is_frame, read_role, without_columns
 from .._sklearn import Interval
+from .._typing import ArrayLike, Estimator, Floats
 from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._known import PowerLawPropensity
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
 from ..propensity._weights import debias_clicks
 from ._ranker import BaseRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
 
 __all__ = ["PropensityRanker"]
 
@@ -23,7 +30,7 @@ __all__ = ["PropensityRanker"]
 class PropensityRanker(BaseRanker):
     """A ranker that needs the examination probability of every row."""
 
-    propensity: object = None
+    propensity: ArrayLike | Estimator | None = None
     clip: float | None = None
 
     _parameter_constraints = {
@@ -52,11 +59,11 @@ class PropensityRanker(BaseRanker):
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}
 
-    def _divisors(self, log):
+    def _divisors(self, log: ClickLog) -> Floats:
         """Propensity by which the clicks of each row are divided."""
         return log.propensity if self.clip is None else np.maximum(log.propensity, self.clip)
 
-    def _debiased_clicks(self, log, normalize=False):
+    def _debiased_clicks(self, log: ClickLog, normalize: bool = False) -> Floats:
         """Clicks over propensities, a number a row; keeps the diagnostics of the weights."""
         self.examination_ = examination_table(log, log.propensity)
         debiased = debias_clicks(log, log.propensity, clip=self.clip, normalize=normalize)

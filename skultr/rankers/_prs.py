@@ -1,6 +1,9 @@
 """Propensity ratio scoring: pairs of a click and a missing click."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +16,10 @@ from ._learner_ranker import LearnerRanker
 from ._learners import fit_learner
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import PairObjective
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["PRSRanker"]
 
@@ -114,7 +121,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         **PropensityRanker._parameter_constraints,
     }
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         log, hits, misses = self._pair_weights(log)
         scale = lists_per_unit(log, hits)
         log = replace(log, weight=misses)
@@ -123,7 +130,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
             criterion = ListLoss(propensity_ratio_loss, scale)
             self._train(module, criterion, log, hits, click_only=True, task=task)
 
-    def _fit_estimator(self, log, seed):
+    def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         log, hits, misses = self._pair_weights(log)
         labels = document_labels(log, log.clicks)
         return fit_learner(

@@ -1,18 +1,27 @@
 """Several rankers in one: the mean of the ranks that they give in each query."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._segments import encode
 from .._sklearn import BaseComposition, seeded_clone
+from .._typing import ArrayLike, Column, Floats, RandomState, Table
 from ..propensity._source import columns_of_source
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
 from ._ranker import BaseRanker, fit_to_log
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["RankAggRanker"]
 
@@ -71,9 +80,9 @@ class RankAggRanker(BaseRanker, BaseComposition):
     (1000,)
     """
 
-    estimators: list | None = None
-    weights: object = None
-    random_state: object = None
+    estimators: list[tuple[str, Any]] | None = None
+    weights: ArrayLike | None = None
+    random_state: RandomState = None
 
     _parameter_constraints = {
         "estimators": [list, None],
@@ -89,7 +98,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
             getattr(ranker, "_learns_from_never_shown", False) for _, ranker in self._members()
         )
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of this ranker and, with ``deep``, of its members.
 
         Parameters
@@ -102,7 +111,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
         """
         return self._get_params("estimators", deep=deep)
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, those of a member by ``name__parameter``.
 
         Parameters
@@ -115,7 +124,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
         """
         return self._set_params("estimators", **params)
 
-    def predict(self, X, *, qid=None):
+    def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
         """Minus the mean rank of each row in its query: higher is more relevant.
 
         Parameters
@@ -133,7 +142,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
         check_is_fitted(self)
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
-    def _scores_within(self, X, qid):
+    def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         features = self._read_features(X, reset=False)
         query = encode(qid)[0]
         ranks = [
@@ -156,7 +165,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
             return [("ips", IPSRanker()), ("heckman", HeckmanRanker())]
         return self.estimators
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         members = self._members()
         random = check_random_state(self.random_state)
         self.estimators_ = [

@@ -1,6 +1,11 @@
 """The template of all rankers: ``fit`` reads the log, folds it and calls ``_fit``."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -22,8 +27,14 @@ from .._log._roles import (
 )
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
+from .._typing import ArrayLike, Column, Floats, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+    from .._log._clicklog import ClickLog
 
 __all__ = ["BaseRanker", "fit_to_log"]
 
@@ -51,20 +62,20 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     @afresh
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: Table,
+        y: Column | str,
+        sample_weight: ArrayLike | None = None,
         *,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-        user=None,
-        propensity=None,
-        impressions=None,
-        doc_scope=None,
-    ):
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        propensity: Column | None = None,
+        impressions: Column | None = None,
+        doc_scope: Scope | None = None,
+    ) -> Self:
         """Learn to rank from a click log.
 
         Parameters
@@ -117,7 +128,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         )
         return self
 
-    def predict(self, X):
+    def predict(self, X: Table) -> Floats:
         """Relevance scores: higher is more relevant, comparable within a query.
 
         Parameters
@@ -132,7 +143,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         return self._score(self._read_features(X, reset=False))
 
-    def rank(self, X, *, qid=None):
+    def rank(self, X: Table, *, qid: Column | None = None) -> Ints:
         """Position of each row in its query, from 1, by falling score; ties keep row order.
 
         Parameters
@@ -149,7 +160,14 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         qid = self._query_ids(X, qid, "rank")
         return rank_in_segment(encode(qid)[0], self._scores_within(X, qid))
 
-    def score(self, X, y, sample_weight=None, *, qid=None):
+    def score(
+        self,
+        X: Table,
+        y: Column,
+        sample_weight: ArrayLike | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> float:
         """Mean nDCG@10 over queries of ``predict(X)`` against graded relevance.
 
         Parameters
@@ -188,7 +206,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             return np.nan
         return float(np.average(value[counted], weights=weights[counted]))
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
@@ -196,11 +214,11 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         return tags
 
     @property
-    def _needs_features(self):
+    def _needs_features(self) -> bool:
         """Whether a log must have features; False where documents are known by their names."""
         return True
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int | None:
         """Steps of ``_fit`` that are reported to callbacks; None where not known."""
         return 0
 
@@ -208,15 +226,15 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         """The roles, with the role ``propensity`` where it must be estimated; a hook."""
         return roles
 
-    def _before_folding(self, log):
+    def _before_folding(self, log: ClickLog) -> ClickLog:
         """The log of single sessions as the ranker wants it; a hook for subclasses."""
         return log
 
-    def _fold(self, log):
+    def _fold(self, log: ClickLog) -> ClickLog:
         """The log with equal lists merged; a hook for models that count rows themselves."""
         return log.fold(self._reads_users)
 
-    def _scores_within(self, X, qid):
+    def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         """Scores for ``rank`` and ``score``; a hook for rankers that look at the whole query."""
         return self.predict(X)
 
@@ -275,7 +293,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         return qid
 
 
-def fit_to_log(ranker, log):
+def fit_to_log(ranker: Any, log: ClickLog) -> Any:
     """Fit a ranker to a log that was read already, with its codes for ids."""
     return ranker.fit(
         log.features[log.doc],

@@ -1,9 +1,16 @@
 """Regression-EM: hidden examination and relevance, expected and refitted in turns."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .._torch._joint import fit_towers
 from ._click_ranker import ClickRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["RegressionEMRanker"]
 
@@ -95,6 +102,6 @@ class RegressionEMRanker(ClickRanker):
     [1.00, 0.90, 0.71]
     """
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         fit_towers(self, log, task)
         self._fit_factors_again(log)

@@ -14,14 +14,18 @@ Olsen (1978). Note on the uniqueness of the maximum likelihood estimator for the
 Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtri
+
+from .._typing import ArrayLike, Bools, Floats
 
 __all__ = [
     "GammaProfile",
@@ -60,24 +64,24 @@ class SelectedRows:
     weight : ndarray of shape (n_rows,)
     """
 
-    features: np.ndarray
-    label: np.ndarray
-    selected: np.ndarray
-    weight: np.ndarray
+    features: Floats
+    label: Floats
+    selected: Bools
+    weight: Floats
 
     @cached_property
-    def design(self):
+    def design(self) -> Floats:
         """The features and a column of ones."""
         return np.column_stack([self.features, np.ones(len(self.features))])
 
     @cached_property
-    def parts(self):
+    def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Designs and weights of the selected rows, then of the others."""
         rows = self.selected
         return self.design[rows], self.weight[rows], self.design[~rows], self.weight[~rows]
 
     @cached_property
-    def standard(self):
+    def standard(self) -> _Standard:
         """The same rows in units that Newton's method can count in."""
         rows, weight = self.selected, self.weight
         center, spread, features = _standardise(self.features, weight)
@@ -105,16 +109,16 @@ class TobitModel:
     """
 
     gamma: float
-    scale: float | str = "estimate"
-    penalty: float | np.ndarray = 0.0
+    scale: float | Literal["estimate", "published"] = "estimate"
+    penalty: float | Floats = 0.0
 
     @property
-    def square(self):
+    def square(self) -> float:
         """What the square of the standardised error is multiplied by."""
         return 1.0 if self.scale == "published" else 0.5
 
     @property
-    def fixed_theta(self):
+    def fixed_theta(self) -> float | None:
         """One over the scale, None where it is estimated."""
         if self.scale == "estimate":
             return None
@@ -141,18 +145,18 @@ class TobitFit(NamedTuple):
     converged : bool
     """
 
-    coef: np.ndarray
+    coef: Floats
     intercept: float
-    selection_coef: np.ndarray
+    selection_coef: Floats
     selection_intercept: float
     scale: float
     value: float
-    terms: np.ndarray
+    terms: Floats
     n_iter: int
     converged: bool
 
     @property
-    def start(self):
+    def start(self) -> Floats:
         """The parameters in which the likelihood is concave."""
         theta = 1.0 / self.scale
         delta = np.append(self.coef, self.intercept) * theta
@@ -169,7 +173,7 @@ class ProbitFit(NamedTuple):
     converged : bool
     """
 
-    coef: np.ndarray
+    coef: Floats
     intercept: float
     converged: bool
 
@@ -192,17 +196,17 @@ class GammaProfile(NamedTuple):
 
     fit: TobitFit
     gamma: float
-    interval: tuple
-    curve: np.ndarray
+    interval: tuple[float, float]
+    curve: Floats
 
 
-def mills_ratio(value):
+def mills_ratio(value: ArrayLike) -> Floats:
     r"""The inverse Mills ratio :math:`\varphi / \Phi`, accurate wherever it is representable."""
     with np.errstate(over="ignore"):  # far right it is 1 / infinity, which is right
         return np.sqrt(2 / np.pi) / erfcx(-np.asarray(value) / np.sqrt(2))
 
 
-def fit_tobit(rows, model, start=None):
+def fit_tobit(rows: SelectedRows, model: TobitModel, start: Floats | None = None) -> TobitFit:
     """Maximise the likelihood for a given correlation.
 
     Parameters
@@ -239,7 +243,7 @@ def fit_tobit(rows, model, start=None):
     )
 
 
-def fit_probit(rows, penalty=0.0):
+def fit_probit(rows: SelectedRows, penalty: float = 0.0) -> ProbitFit:
     r"""Maximise the likelihood of the selection alone.
 
     Parameters
@@ -272,7 +276,7 @@ def fit_probit(rows, penalty=0.0):
     return ProbitFit(*standard.index_outward(result.at), result.converged)
 
 
-def profile_gamma(rows, model):
+def profile_gamma(rows: SelectedRows, model: TobitModel) -> GammaProfile:
     """The likeliest correlation, with an interval.
 
     Parameters
@@ -420,8 +424,8 @@ class _Standard(NamedTuple):
     """
 
     rows: SelectedRows
-    center: np.ndarray
-    spread: np.ndarray
+    center: Floats
+    spread: Floats
     label_center: float
     label_spread: float
 
@@ -462,9 +466,9 @@ def _standardise(values, weight):
 
 # Newton's method ----------------------------------------------------------------------
 class _Maximum(NamedTuple):
-    at: np.ndarray
+    at: Floats
     value: float
-    terms: list
+    terms: list[Any]
     n_iter: int
     converged: bool
 

@@ -7,11 +7,14 @@ Hessian, row by row. The rows of a query are adjacent, and ``group`` says how ma
 losses are linear in the labels, hence unbiased wherever the labels are.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .._log._segments import TINY, offsets_from_counts, rectangles
+from .._typing import Floats, Ints
 
 __all__ = ["LambdaObjective", "PairObjective", "SoftmaxObjective"]
 
@@ -32,12 +35,14 @@ class SoftmaxObjective:
     unevenly the documents were shown. With equal weights it is the usual softmax loss.
     """
 
-    def __call__(self, y_true, y_pred, weight, group):
+    def __call__(
+        self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
+    ) -> tuple[Floats, Floats]:
         """Gradient and Hessian, each of shape (n_rows,)."""
         clicks, total, share = _shares(y_true, y_pred, weight, group)
         return total * share - clicks, total * share * (1 - share)
 
-    def loss(self, y_true, y_pred, weight, group):
+    def loss(self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints) -> float:
         """The loss per click."""
         clicks, _, share = _shares(y_true, y_pred, weight, group)
         clicked = clicks > 0
@@ -70,7 +75,9 @@ class LambdaObjective:
 
     truncation_level: int | None = 30
 
-    def __call__(self, y_true, y_pred, weight, group):
+    def __call__(
+        self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
+    ) -> tuple[Floats, Floats]:
         """Gradient and Hessian, each of shape (n_rows,)."""
         n_rows = len(y_pred)
         gradient, hessian = np.zeros(n_rows), np.zeros(n_rows)
@@ -104,18 +111,20 @@ class PairObjective:
         As in :class:`LambdaObjective`.
     """
 
-    winner: np.ndarray
-    loser: np.ndarray
-    pair_weight: np.ndarray
+    winner: Ints
+    loser: Ints
+    pair_weight: Floats
     truncation_level: int | None = 30
 
-    def reordered(self, order):
+    def reordered(self, order: Ints) -> PairObjective:
         """The same pairs after the rows have been put in another order."""
         place = np.empty(len(order), dtype=np.intp)
         place[order] = np.arange(len(order))
         return replace(self, winner=place[self.winner], loser=place[self.loser])
 
-    def __call__(self, y_true, y_pred, weight, group):
+    def __call__(
+        self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
+    ) -> tuple[Floats, Floats]:
         """Gradient and Hessian, each of shape (n_rows,); labels and weights are not read."""
         n_rows = len(y_pred)
         discount, first = _discounts(y_pred, group, self.truncation_level)

@@ -1,13 +1,20 @@
 """Rankers with a tower for relevance and one for examination, trained together by gradient."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING, Literal
 
 from scipy.special import expit
 
 from .._sklearn import Interval, StrOptions
 from .._torch._joint import fit_towers
 from ._click_ranker import ClickRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["TwoTowerRanker"]
 
@@ -96,7 +103,7 @@ class TwoTowerRanker(ClickRanker):
     (3,)
     """
 
-    link: str = "product"
+    link: Literal["product", "additive"] = "product"
     examination_learning_rate: float = 0.05
 
     _parameter_constraints = {
@@ -112,6 +119,6 @@ class TwoTowerRanker(ClickRanker):
     def _random_examination(self, random, n_factors):
         return expit(random.normal(size=n_factors))  # random logits, as gradient descent begins
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         fit_towers(self, log, task, link=self.link, learning_rate=self.examination_learning_rate)
         self._fit_factors_again(log, self.link)

@@ -1,12 +1,16 @@
 """Clicks as inner products of vectors, for logs that one number a document does not explain."""
 
+from __future__ import annotations
+
 import copy
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -15,10 +19,15 @@ from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
 from .._torch._losses import ListLoss, mse_loss, softmax_loss
 from .._torch._net import NeuralEstimator
+from .._typing import Column, Floats, Table
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._hull import Hull
 from ._ranker import BaseRanker
 from ._vectorization_net import BaseModel, FreezeObservation, SideBySide, VectorModule
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["VectorizationRanker"]
 
@@ -137,7 +146,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     """
 
     n_components: int = 2
-    link: str = "logit"
+    link: Literal["logit", "probability"] = "logit"
     observation_learning_rate: float = 0.02
     bounded_base: bool = True
 
@@ -160,7 +169,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     }
     __metadata_request__predict = {"qid": True}
 
-    def predict(self, X, *, qid=None):
+    def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
         """Relevance scores: higher is more relevant, comparable within a query.
 
         Parameters
@@ -183,7 +192,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         check_is_fitted(self)
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
-    def base_vectors(self, X, *, qid=None):
+    def base_vectors(self, X: Table, *, qid: Column | None = None) -> pd.DataFrame:
         """The vector that each query's candidates are projected on.
 
         Parameters
@@ -203,7 +212,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         vectors = self._base_vectors(codes, len(ids), mean, log_variance)
         return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
 
-    def relevance_embedding(self, X):
+    def relevance_embedding(self, X: Table) -> Floats:
         """The relevance embedding of each row.
 
         Parameters
@@ -217,7 +226,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         check_is_fitted(self)
         return self._embeddings(X)[0]
 
-    def predict_click(self, X, *, bias=None, position=None):
+    def predict_click(
+        self, X: Table, *, bias: Column | None = None, position: Column | None = None
+    ) -> Floats:
         """P(click) of each row, shown under its bias factor.
 
         With the logit link only ratios within a list are learned; the level is that of the
@@ -249,13 +260,13 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         rate = products if self.link == "probability" else np.exp(products + self._log_level)
         return np.where(codes >= 0, np.clip(rate, 0.0, 1.0), 0.0)
 
-    def _scores_within(self, X, qid):
+    def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         codes, ids = encode(qid)
         relevance, mean, log_variance = self._embeddings(X)
         vectors = self._base_vectors(codes, len(ids), mean, log_variance)
         return np.einsum("ij,ij->i", relevance, vectors[codes])
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         self._warn_about_rank(len(log.bias_values))
         self._factors = pd.Index(log.bias_values, name="bias")

@@ -1,6 +1,9 @@
 """Clicks as inner products of vectors: of documents and of the bias factors they stand under."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -10,6 +13,13 @@ from torch.utils.data import Dataset
 
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores, scoring_network
+from .._typing import Floats
+
+if TYPE_CHECKING:
+    from skorch import NeuralNet
+
+    from .._log._clicklog import ClickLog
+    from .._torch._lists import ListBatch
 
 __all__ = ["BaseModel", "FreezeObservation", "SideBySide", "VectorModule"]
 
@@ -24,11 +34,11 @@ class VectorModule(ListScores):
         Observation embeddings to begin with.
     """
 
-    def __init__(self, network, start):
+    def __init__(self, network: nn.Sequential, start: torch.Tensor) -> None:
         super().__init__(network)
         self.observation = nn.Parameter(start)
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> torch.Tensor:
         """Logits of shape (n_lists, width); 0 at padding."""
         relevance = self.network[1](batch.features)
         expected = (len(batch.features), self.observation.shape[1])
@@ -47,13 +57,13 @@ class FreezeObservation(Callback):
     Early stopping begins with the epoch that frees them: until then the model is another.
     """
 
-    def __init__(self, n_epochs):
+    def __init__(self, n_epochs: int) -> None:
         self.n_epochs = n_epochs
 
-    def on_train_begin(self, net, **kwargs):
+    def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         self.frozen_ = [weight for weight in _first_frozen(net.module_) if weight.requires_grad]
 
-    def on_epoch_begin(self, net, **kwargs):
+    def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         epoch = len(net.history) - 1  # skorch has opened the record of this epoch already
         for weight in self.frozen_:
             weight.requires_grad_(epoch >= self.n_epochs)
@@ -76,11 +86,11 @@ def _first_frozen(module):
 class SideBySide(nn.Module):
     """The outputs of several networks of the same inputs, joined."""
 
-    def __init__(self, *networks):
+    def __init__(self, *networks: nn.Module) -> None:
         super().__init__()
         self.networks = nn.ModuleList(networks)
 
-    def forward(self, inputs):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """(n_rows, n_inputs) to (n_rows, sum of outputs)."""
         return torch.cat([network(inputs) for network in self.networks], dim=1)
 
@@ -94,7 +104,7 @@ class BaseModel(NeuralEstimator):
     variance of their embeddings, so that a document is one row.
     """
 
-    def fit_documents(self, scale, log, observation):
+    def fit_documents(self, scale: nn.Module, log: ClickLog, observation: Floats) -> None:
         """Fit to the shown rows of a log; sets ``network_``, (mean, log variance) a component.
 
         Parameters
