@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from ._reader import first_rows, read
 from ._segments import TINY, encode
 
-__all__ = ["Cells", "Exposures", "Factors", "read_exposures"]
+__all__ = ["Cells", "Factors", "read_cells"]
 
 
 #: Roles that estimates of examination read.
@@ -47,85 +47,110 @@ class Factors:
 
 
 @dataclass(frozen=True, eq=False)
-class Exposures:
-    """Clicks and impressions of the distinct (unit, factor) cells of a log.
+class Cells:
+    """Clicks and impressions of the distinct (document, bias factor) cells of a log.
 
     Parameters
     ----------
-    unit, factor : ndarray of shape (n_cells,), int
-        A *unit* is what has one relevance: a document of a query, or whatever stands for it.
+    doc, factor : ndarray of shape (n_cells,), int
+        Codes. Where documents were shuffled, ``doc`` is the arm instead: what has one relevance.
     clicks, weight : ndarray of shape (n_cells,)
         Number of clicks and of impressions (times sample weights).
-    unit_query : ndarray of shape (n_units,), int
-        Query of each unit.
-    unit_row : ndarray of shape (n_units,)
-        First row of X that shows each unit.
-    unit_ids : ndarray of shape (n_units,)
-        What the units stand for.
-    factors : Factors
-    unit_weight : ndarray of shape (n_units,) or None
-        How often each unit counts, where it is not once.
+    n_docs, n_factors : int
+    factors : Factors, default=None
+        What the codes of factors stand for.
+    doc_query, doc_row : ndarray of shape (n_docs,), int, default=None
+        Query of each document, and the first row of X that shows it.
+    doc_ids : Index or ndarray of shape (n_docs,), default=None
+        What the codes of documents stand for; None where documents are equal rows of features.
+    doc_weight : ndarray of shape (n_docs,), default=None
+        How often each document counts, where it is not once.
     """
 
-    unit: np.ndarray
+    doc: np.ndarray
     factor: np.ndarray
     clicks: np.ndarray
     weight: np.ndarray
-    unit_query: np.ndarray
-    unit_row: np.ndarray
-    unit_ids: np.ndarray
-    factors: Factors
-    unit_weight: np.ndarray | None = None
+    n_docs: int
+    n_factors: int
+    factors: Factors | None = None
+    doc_query: np.ndarray | None = None
+    doc_row: np.ndarray | None = None
+    doc_ids: pd.Index | np.ndarray | None = None
+    doc_weight: np.ndarray | None = None
 
-    @property
-    def n_units(self):
-        """Number of units."""
-        return len(self.unit_query)
+    @classmethod
+    def from_rows(cls, doc, factor, clicks, weight, n_docs=None, n_factors=None, **names):
+        """Add up rows of the same cell; rows without weight say nothing and are left out.
+
+        ``names`` are what is known of the documents and factors.
+        """
+        n_docs = int(doc.max(initial=-1)) + 1 if n_docs is None else n_docs
+        n_factors = int(factor.max(initial=-1)) + 1 if n_factors is None else n_factors
+        # A slice copies nothing.
+        rows = slice(None) if (weight > 0).all() else np.flatnonzero(weight > 0)
+        key, cell = _distinct(
+            doc[rows].astype(np.int64, copy=False) * n_factors + factor[rows], n_docs * n_factors
+        )
+        return cls(
+            doc=key // n_factors,
+            factor=key % n_factors,
+            clicks=np.bincount(cell, clicks[rows], minlength=len(key)),
+            weight=np.bincount(cell, weight[rows], minlength=len(key)),
+            n_docs=n_docs,
+            n_factors=n_factors,
+            **names,
+        )
+
+    def take(self, rows):
+        """Some of the cells, of the same documents and factors."""
+        names = ("doc", "factor", "clicks", "weight")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def by_doc(self, values):
+        """Sums of one value per cell by document."""
+        return np.bincount(self.doc, values, minlength=self.n_docs)
 
     def by_factor(self, values):
-        """Sums of a value a cell by factor."""
-        return np.bincount(self.factor, values, minlength=len(self.factors))
+        """Sums of one value per cell by bias factor."""
+        return np.bincount(self.factor, values, minlength=self.n_factors)
+
+    def matrix(self, values):
+        """One value per cell as a sparse matrix (n_docs, n_factors)."""
+        return csr_array((values, (self.doc, self.factor)), (self.n_docs, self.n_factors))
 
     def of_all_users(self):
         """The same clicks with all users as one."""
         bias, code = np.unique(self.factors.bias, return_inverse=True)
-        return self._merged(self.unit, code[self.factor], Factors(bias, None))
+        pooled = Cells.from_rows(
+            self.doc, code[self.factor], self.clicks, self.weight, self.n_docs, len(bias)
+        )
+        counts = {name: getattr(pooled, name) for name in ("doc", "factor", "clicks", "weight")}
+        return replace(self, **counts, n_factors=len(bias), factors=Factors(bias, None))
 
-    def reweighted(self, weight_of_unit):
-        """Clicks and impressions times a number a unit, as a bootstrap draws it."""
-        factor = weight_of_unit[self.unit]
+    def reweighted(self, weight_of_doc):
+        """Clicks and impressions times one number per document, as a bootstrap draws it."""
+        factor = weight_of_doc[self.doc]
         clicks, weight = self.clicks * factor, self.weight * factor
-        return replace(self, clicks=clicks, weight=weight, unit_weight=weight_of_unit)
+        return replace(self, clicks=clicks, weight=weight, doc_weight=weight_of_doc)
 
     def with_half_clicks(self):
         """The same clicks, and half a click for each factor that has none.
 
-        It falls where clicks are to be expected, so that the factor's examination is small and
-        finite, and nothing that is linked through it is lost.
+        The half click is spread where clicks are to be expected, so that the examination of the
+        factor is small and finite, and nothing that is linked through it is lost.
         """
-        silent = (self.by_factor(self.clicks) == 0)[self.factor]
-        if not silent.any():
+        unclicked = (self.by_factor(self.clicks) == 0)[self.factor]
+        if not unclicked.any():
             return self
-        of_unit = np.bincount(self.unit, self.clicks, minlength=self.n_units)
-        of_unit /= np.maximum(np.bincount(self.unit, self.weight, minlength=self.n_units), TINY)
-        expected = np.where(silent, self.weight * of_unit[self.unit], 0.0)
+        rate = self.by_doc(self.clicks) / np.maximum(self.by_doc(self.weight), TINY)
+        expected = np.where(unclicked, self.weight * rate[self.doc], 0.0)
         total = self.by_factor(expected)[self.factor]
         added = np.divide(0.5 * expected, total, out=np.zeros_like(total), where=total > 0)
         return replace(self, clicks=self.clicks + added)
 
-    def _merged(self, unit, factor, factors):
-        cell, unit, factor = _cells(unit, factor, len(factors))
-        return replace(
-            self,
-            unit=unit,
-            factor=factor,
-            clicks=np.bincount(cell, self.clicks, minlength=len(unit)),
-            weight=np.bincount(cell, self.weight, minlength=len(unit)),
-            factors=factors,
-        )
 
-
-def read_exposures(X, y, sample_weight=None, roles=None, *, user=None, arm=None, reads=READS):
+def read_cells(X, y, sample_weight=None, roles=None, *, user=None, arm=None, reads=READS):
     """Read a click log as cells.
 
     Parameters
@@ -140,14 +165,14 @@ def read_exposures(X, y, sample_weight=None, roles=None, *, user=None, arm=None,
         Whose curve a row belongs to; by default all users are one.
     arm : ndarray of shape (n_rows,) or "list length", default=None
         What has one relevance instead of documents: rows with the same value, whose documents
-        were shuffled over their positions. Units are then (query, arm); rows where it is missing
-        are left out.
+        were shuffled over their positions. A document is then a (query, arm); rows where it is
+        missing are left out.
     reads : tuple of str
         Roles that are read; without ``session``, rows need not be lists.
 
     Returns
     -------
-    exposures : Exposures
+    cells : Cells
         Of the rows that were shown.
     row_factor : ndarray of shape (n_rows,), int
         Factor of each row of X, -1 where it was not shown (or is left out).
@@ -161,7 +186,7 @@ def read_exposures(X, y, sample_weight=None, roles=None, *, user=None, arm=None,
 
 
 def count_cells(rows, *, user=None, arm=None):
-    """As :func:`read_exposures`, from rows that were read."""
+    """As :func:`read_cells`, from rows that were read."""
     shown = rows.shown
     if isinstance(arm, str):
         arm = np.bincount(rows.list_, shown, minlength=int(rows.list_.max()) + 1)[rows.list_]
@@ -177,25 +202,26 @@ def count_cells(rows, *, user=None, arm=None):
     factor, factors = _code_factors(bias[at], bias_values, None if user is None else user[at])
     query = rows.query[at]
     if arm is None:
-        unit, first, unit_ids = rows.documents(rows=at)
+        doc, first, doc_ids = rows.documents(rows=at)
     else:
         code, ids = encode(arm[at])
-        unit, key = encode(query * len(ids) + code)
-        first, unit_ids = first_rows(unit, len(key)), ids[key % len(ids)]
-    cell, cell_unit, cell_factor = _cells(unit, factor, len(factors))
-    exposures = Exposures(
-        unit=cell_unit,
-        factor=cell_factor,
-        clicks=np.bincount(cell, (rows.rate * rows.weight)[at], minlength=len(cell_unit)),
-        weight=np.bincount(cell, rows.weight[at], minlength=len(cell_unit)),
-        unit_query=query[first],
-        unit_row=first if shown.all() else at[first],
-        unit_ids=unit_ids,
+        doc, key = encode(query * len(ids) + code)
+        first, doc_ids = first_rows(doc, len(key)), ids[key % len(ids)]
+    cells = Cells.from_rows(
+        doc,
+        factor,
+        (rows.rate * rows.weight)[at],
+        rows.weight[at],
+        len(first),
+        len(factors),
         factors=factors,
+        doc_query=query[first],
+        doc_row=first if shown.all() else at[first],
+        doc_ids=doc_ids,
     )
     row_factor = np.full(rows.n_rows, -1, dtype=np.intp)
     row_factor[at] = factor
-    return exposures, row_factor
+    return cells, row_factor
 
 
 def _one_factor(n_rows):
@@ -212,65 +238,11 @@ def _code_factors(bias, bias_values, user):
     return factor, Factors(bias_values[bias], user_ids[user])
 
 
-def _cells(unit, factor, n_factors):
-    """Cell of each row, and unit and factor of each cell."""
-    cell, key = encode(unit.astype(np.int64) * n_factors + factor)
-    return cell, *np.divmod(key, n_factors)
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Distinct (document, bias factor) pairs with their counts."""
-
-    doc: np.ndarray
-    factor: np.ndarray
-    clicks: np.ndarray
-    weight: np.ndarray
-    n_docs: int
-    n_factors: int
-
-    @classmethod
-    def from_rows(cls, doc, factor, clicks, weight, n_docs=None, n_factors=None):
-        """Add up rows of the same pair; rows without weight say nothing and are left out."""
-        n_docs = int(doc.max(initial=-1)) + 1 if n_docs is None else n_docs
-        n_factors = int(factor.max(initial=-1)) + 1 if n_factors is None else n_factors
-        # A slice copies nothing.
-        rows = slice(None) if (weight > 0).all() else np.flatnonzero(weight > 0)
-        key, cell = _distinct(
-            doc[rows].astype(np.int64, copy=False) * n_factors + factor[rows], n_docs * n_factors
-        )
-        return cls(
-            doc=key // n_factors,
-            factor=key % n_factors,
-            clicks=np.bincount(cell, clicks[rows], minlength=len(key)),
-            weight=np.bincount(cell, weight[rows], minlength=len(key)),
-            n_docs=n_docs,
-            n_factors=n_factors,
-        )
-
-    def take(self, rows):
-        """Some of the cells, of the same documents and factors."""
-        names = ("doc", "factor", "clicks", "weight")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
-
-    def by_doc(self, values):
-        """Sums of a value a cell by document."""
-        return np.bincount(self.doc, values, minlength=self.n_docs)
-
-    def by_factor(self, values):
-        """Sums of a value a cell by bias factor."""
-        return np.bincount(self.factor, values, minlength=self.n_factors)
-
-    def matrix(self, values):
-        """A value a cell as a sparse matrix (n_docs, n_factors)."""
-        return csr_array((values, (self.doc, self.factor)), (self.n_docs, self.n_factors))
-
-
-# Newton's method in the factors, each document at its best ------------------------------
 def _distinct(key, n_keys):
     """Distinct keys, sorted, and the number of each row's key among them."""
     if n_keys > 4 * len(key) + 1_000_000:
-        return np.unique(key, return_inverse=True)
+        codes, keys = encode(key)  # by hashing: sorting ten million rows would take longest of all
+        return keys, codes
     # A table of all keys is far quicker than sorting.
     seen = np.zeros(n_keys, dtype=bool)
     seen[key] = True

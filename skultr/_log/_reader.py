@@ -130,7 +130,8 @@ def take_clicks(X, y, door):
             "or click rates of the rows."
         )
     if isinstance(y, str):
-        return without_column(X, y), as_clicks(X, read_column(X, y)), y
+        clicks = read_column(X, y)  # first: it says what X lacks
+        return without_column(X, y), as_clicks(X, clicks), y
     return X, as_clicks(X, y), None
 
 

@@ -32,6 +32,8 @@ class ListBatch:
         Code of the bias factor of each row.
     mask : Tensor of shape (n_lists, width), bool
         True where a list has a row.
+    shown : Tensor of shape (n_lists, width), bool
+        True where a row was shown; elsewhere it is padding, or a candidate that never was.
     clicks, weight : Tensor of shape (n_lists, width)
         (Debiased) clicks and impressions; 0 at padding.
     """
@@ -39,6 +41,7 @@ class ListBatch:
     features: torch.Tensor
     bias: torch.Tensor
     mask: torch.Tensor
+    shown: torch.Tensor
     clicks: torch.Tensor
     weight: torch.Tensor
 
@@ -51,7 +54,7 @@ class ListBatch:
 
 
 class ListDataset(Dataset):
-    """The shown rows of a click log as lists, ready for a ``DataLoader``.
+    """The rows of a click log as lists, ready for a ``DataLoader``.
 
     Parameters
     ----------
@@ -62,14 +65,21 @@ class ListDataset(Dataset):
         Target of each row of the log, such as debiased clicks.
     click_only : bool
         Leave out lists without clicks, whose listwise loss is 0.
+    never_shown : bool
+        Keep the candidates that were never shown; by default only shown rows are in the lists.
     """
 
     def __init__(
-        self, log: ClickLog, features: torch.Tensor, clicks: Floats, click_only: bool = False
+        self,
+        log: ClickLog,
+        features: torch.Tensor,
+        clicks: Floats,
+        click_only: bool = False,
+        never_shown: bool = False,
     ) -> None:
         device = features.device
         # Whole lists are kept or dropped: dropping rows would change normalisers.
-        keep = log.shown
+        keep = np.ones(log.n_rows, dtype=bool) if never_shown else log.shown
         if click_only:
             clicked = np.bincount(log.list_, weights=clicks != 0, minlength=log.n_lists) > 0
             keep = keep & clicked[log.list_]
@@ -78,6 +88,7 @@ class ListDataset(Dataset):
         self.features = features
         self.doc = torch.from_numpy(log.doc[keep]).to(device)
         self.bias = torch.from_numpy(log.bias[keep]).to(device)
+        self.shown = torch.from_numpy(log.shown[keep]).to(device)
         self.clicks = torch.from_numpy(clicks[keep]).to(device, torch.float32)
         self.weight = torch.from_numpy(log.weight[keep]).to(device, torch.float32)
         self.lengths = lengths.to(device)
@@ -100,6 +111,7 @@ class ListDataset(Dataset):
             features=self.features[self.doc[rows]],
             bias=self.bias[rows],
             mask=mask,
+            shown=_rectangle(self.shown[rows], mask),
             clicks=_rectangle(self.clicks[rows], mask),
             weight=_rectangle(self.weight[rows], mask),
         )

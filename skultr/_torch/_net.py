@@ -162,7 +162,17 @@ class NeuralEstimator(BaseEstimator):
             yield
 
     def _train(
-        self, module, criterion, log, clicks, *, click_only, task, param_groups=(), callbacks=()
+        self,
+        module,
+        criterion,
+        log,
+        clicks,
+        *,
+        click_only,
+        task,
+        never_shown=False,
+        param_groups=(),
+        callbacks=(),
     ):
         """Train ``module`` on the lists of ``log``.
 
@@ -179,6 +189,8 @@ class NeuralEstimator(BaseEstimator):
             Target of each row.
         click_only : bool
             Lists without clicks contribute nothing and may be left out.
+        never_shown : bool
+            Candidates that were never shown are rows of their lists too.
         task : FitTask
             What is being fitted, for scikit-learn's callbacks.
         param_groups : list of (str, dict)
@@ -191,10 +203,11 @@ class NeuralEstimator(BaseEstimator):
         inputs = self._scaled_inputs(module.network[0], log.features)
         click_only = click_only and bool(clicks.any())
         train, valid = self._split_queries(log, clicks if click_only else log.weight)
-        dataset = ListDataset(train[0], inputs, clicks[train[1]], click_only)
+        dataset = ListDataset(train[0], inputs, clicks[train[1]], click_only, never_shown)
         validation = None
         if valid is not None:
-            validation = ListDataset(valid[0], inputs, clicks[valid[1]], click_only)
+            part, rows = valid
+            validation = ListDataset(part, inputs, clicks[rows], click_only, never_shown)
         self._train_on(dataset, validation, module, criterion, task, param_groups, callbacks)
 
     def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):

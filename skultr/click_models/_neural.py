@@ -51,8 +51,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
             # The table reads codes of documents where a network reads features.
             codes = np.arange(len(log.features), dtype=np.float32)[:, None]
             training = replace(training, features=codes)
-        clicked = (log.clicks > 0).astype(np.intp)
-        training = replace(training, bias=2 * log.position + clicked)
+        training = replace(training, bias=log.position)  # the reader asks where a row stood
         with self._seeded():
             reader = self._make_reader()
             module = SequenceModule(self._encoder(log, reader.n_out), reader)

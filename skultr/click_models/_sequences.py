@@ -154,7 +154,7 @@ class SequenceModule(nn.Module):
         self.reader = reader
 
     def forward(self, batch):
-        """What the reader says of a ``ListBatch`` whose bias is 2 position + clicked."""
+        """What the reader says of a ``ListBatch`` whose bias factors are positions."""
         documents = self.network[1](batch.features)
         expected = (len(batch.features), self.reader.n_out)
         if documents.shape != expected:
@@ -166,5 +166,5 @@ class SequenceModule(nn.Module):
         rectangle = documents.new_zeros((*batch.mask.shape, expected[1]))
         rectangle = rectangle.masked_scatter(batch.mask[..., None], documents)
         # At padding too, a position that has a logarithm.
-        position = batch.pad((batch.bias // 2).float()).clamp(min=1)
-        return self.reader(rectangle, position, batch.pad((batch.bias % 2).float()))
+        position = batch.pad(batch.bias.float()).clamp(min=1)
+        return self.reader(rectangle, position, (batch.clicks > 0).float())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._log._cells import READS, read_exposures
+from .._log._cells import READS, read_cells
 from .._log._components import factor_components
 from .._log._reader import take_clicks
 from .._log._roles import is_frame, read_column, read_role
@@ -82,16 +82,16 @@ def read_table(X, y, rows, bias, n_groups, rng):
     codes, labels = _bias_factors(X, bias)
     given = {} if codes is None else {"bias": codes}
     arm = None if rows is None else _read_rows(X, rows)
-    exposures, _ = read_exposures(X, y, roles=given, arm=arm, reads=_READS)
-    _check_counts(exposures)
-    factors = exposures.factors.index
+    cells, _ = read_cells(X, y, roles=given, arm=arm, reads=_READS)
+    _check_counts(cells)
+    factors = cells.factors.index
     if labels is not None:
         factors = labels[factors]
     elif read_role(X, "bias") is None:
         factors = factors.rename("position")
     if arm is None:
-        return _groups_of_documents(exposures, factors, n_groups, rng)
-    return _named_rows(exposures, factors, rows if isinstance(rows, str) else "row")
+        return _groups_of_documents(cells, factors, n_groups, rng)
+    return _named_rows(cells, factors, rows if isinstance(rows, str) else "row")
 
 
 # Reading ------------------------------------------------------------------------------
@@ -159,8 +159,8 @@ def _read_rows(X, rows):
     return values
 
 
-def _check_counts(exposures):
-    for name, values in (("clicks", exposures.clicks), ("impressions", exposures.weight)):
+def _check_counts(cells):
+    for name, values in (("clicks", cells.clicks), ("impressions", cells.weight)):
         broken = np.abs(values - np.rint(values)) > _ROUNDING
         bad = np.flatnonzero(broken & (values < _MANY))
         if len(bad):
@@ -170,14 +170,14 @@ def _check_counts(exposures):
                 "0 or 1 (or clicks / impressions, with the column 'impressions'), unweighted; "
                 "grades above 1 are no counts."
             )
-    if exposures.weight.max() >= _LARGEST_COUNT:
+    if cells.weight.max() >= _LARGEST_COUNT:
         raise ValueError(
-            f"A document has {exposures.weight.max():g} impressions at one bias factor; expected "
+            f"A document has {cells.weight.max():g} impressions at one bias factor; expected "
             f"fewer than {_LARGEST_COUNT:g}. Check the column 'impressions'."
         )
-    if not exposures.clicks.any():
+    if not cells.clicks.any():
         raise ValueError("y has no click: there is nothing to factorise. Check the clicks.")
-    n_factors = len(exposures.factors)
+    n_factors = len(cells.factors)
     if n_factors < 2:
         raise ValueError(
             "All rows were shown under one bias factor, so that click rates compare documents "
@@ -198,8 +198,8 @@ def _plain(ids):
 
 
 # Named rows ---------------------------------------------------------------------------
-def _named_rows(exposures, factors, name):
-    row, ids = encode(exposures.unit_ids)
+def _named_rows(cells, factors, name):
+    row, ids = encode(cells.doc_ids)
     if not 2 <= len(ids) <= _MAX_ROWS:
         found = (
             f"one value, {python_value(ids[0])!r}"
@@ -211,10 +211,10 @@ def _named_rows(exposures, factors, name):
             "grades, or cut a number into classes with pandas.qcut(..., labels=False)."
         )
     shape = len(ids), len(factors)
-    query = exposures.unit_query[exposures.unit]
-    row = row[exposures.unit]
-    n_filled = len(np.unique(row * shape[1] + exposures.factor))
-    n_components, _ = factor_components(row, exposures.factor, shape[1])
+    query = cells.doc_query[cells.doc]
+    row = row[cells.doc]
+    n_filled = len(np.unique(row * shape[1] + cells.factor))
+    n_components, _ = factor_components(row, cells.factor, shape[1])
     if n_filled + n_components <= sum(shape):
         raise NotIdentifiableError(
             f"The {shape[0]} rows and {shape[1]} bias factors meet in {n_filled} cells, none of "
@@ -225,10 +225,10 @@ def _named_rows(exposures, factors, name):
     by_query = by_query and len(row) >= _LEAST_IN_CELL * n_filled
     table = RateTable(
         row,
-        exposures.factor,
+        cells.factor,
         encode(query)[0] if by_query else None,
-        np.rint(exposures.clicks),
-        np.rint(exposures.weight),
+        np.rint(cells.clicks),
+        np.rint(cells.weight),
         shape,
     )
     rows = pd.Index(_plain(ids), name=name)
@@ -236,13 +236,13 @@ def _named_rows(exposures, factors, name):
 
 
 # Groups of documents ------------------------------------------------------------------
-def _groups_of_documents(exposures, factors, n_groups, rng):
+def _groups_of_documents(cells, factors, n_groups, rng):
     """Documents grouped by one half of their impressions, and compared by the other half."""
-    _check_shown_apart(exposures)
-    unit, factor, n_units = exposures.unit, exposures.factor, exposures.n_units
-    first = _draw_half(exposures, rng)
-    second = np.rint(exposures.clicks) - first[0], np.rint(exposures.weight) - first[1]
-    curve = _pooled_curve(exposures)
+    _check_shown_apart(cells)
+    unit, factor, n_units = cells.doc, cells.factor, cells.n_docs
+    first = _draw_half(cells, rng)
+    second = np.rint(cells.clicks) - first[0], np.rint(cells.weight) - first[1]
+    curve = _pooled_curve(cells)
     # Each document comes twice: grouped by its first half, and by its second.
     groups = [
         _by_attractiveness(unit, factor, *known, other[1], curve, n_groups)
@@ -256,7 +256,7 @@ def _groups_of_documents(exposures, factors, n_groups, rng):
         )
     clicks, weight = (np.concatenate(pair) for pair in zip(first, second, strict=True))
     shown = weight > 0
-    query = encode(exposures.unit_query)[0]
+    query = encode(cells.doc_query)[0]
     by_query = int(query.max()) + 1 >= _LEAST_CLUSTERS
     table = WithinDocuments(
         unit=np.concatenate([unit, unit + n_units])[shown],
@@ -272,17 +272,17 @@ def _groups_of_documents(exposures, factors, n_groups, rng):
     return RowsByFactors(with_center(table), rows, factors, by_query, n_components)
 
 
-def _check_shown_apart(exposures):
+def _check_shown_apart(cells):
     """Documents must be seen under several bias factors, for that is all that is compared."""
-    unit = exposures.unit
-    n_factors = np.bincount(unit, minlength=exposures.n_units)
-    clicks = np.bincount(unit, exposures.clicks, minlength=exposures.n_units)
+    unit = cells.doc
+    n_factors = np.bincount(unit, minlength=cells.n_docs)
+    clicks = np.bincount(unit, cells.clicks, minlength=cells.n_docs)
     n_telling = int(((n_factors > 1) & (clicks > 0)).sum())
     if n_telling >= _LEAST_CLUSTERS:
         return
-    if exposures.n_units < _LEAST_CLUSTERS:
+    if cells.n_docs < _LEAST_CLUSTERS:
         raise ValueError(
-            f"The log has {exposures.n_units} documents; expected at least {_LEAST_CLUSTERS} to "
+            f"The log has {cells.n_docs} documents; expected at least {_LEAST_CLUSTERS} to "
             "form groups of. If they are seen often, compare each by itself: rows='doc'."
         )
     raise NotIdentifiableError(
@@ -293,25 +293,25 @@ def _check_shown_apart(exposures):
     )
 
 
-def _draw_half(exposures, rng):
+def _draw_half(cells, rng):
     """Clicks and impressions of each cell in a random half of the log."""
-    clicks = np.rint(exposures.clicks).astype(np.int64)
-    weight = np.rint(exposures.weight).astype(np.int64)
+    clicks = np.rint(cells.clicks).astype(np.int64)
+    weight = np.rint(cells.weight).astype(np.int64)
     chosen = rng.binomial(clicks, 0.5)
     return chosen, chosen + rng.binomial(weight - clicks, 0.5)
 
 
-def _pooled_curve(exposures):
+def _pooled_curve(cells):
     """Examination relative to the best factor, as if all documents had the same curve."""
-    n_units = exposures.n_units
+    n_units = cells.n_docs
     everything = WithinDocuments(
-        exposures.unit,
-        exposures.factor,
-        np.rint(exposures.clicks),
-        np.rint(exposures.weight),
+        cells.doc,
+        cells.factor,
+        np.rint(cells.clicks),
+        np.rint(cells.weight),
         np.zeros(n_units, dtype=np.intp),
         np.zeros(n_units, dtype=np.intp),
-        (1, len(exposures.factors)),
+        (1, len(cells.factors)),
     )
     curve = with_center(everything).center[0]
     return curve / curve.max()

@@ -45,11 +45,11 @@ class Comparisons:
     ----------
     n_groups, n_bias : int
     place_of_factor : ndarray of shape (n_factors,), int
-        Flat index of each factor of the exposures into an array of shape (n_groups, n_bias).
+        Flat index of each factor of the cells into an array of shape (n_groups, n_bias).
     key : ndarray of shape (n_entries,), int
         Flat index of (group, factor, other) into an array of shape (n_groups, n_bias, n_bias).
     cell : ndarray of shape (n_entries,), int
-        Cell of the exposures that an entry takes its clicks from.
+        Cell of the cells that an entry takes its clicks from.
     worth : ndarray of shape (n_entries,)
         What one click of the cell counts in this comparison.
     clicks, impressions : ndarray of shape (n_entries,)
@@ -68,12 +68,12 @@ class Comparisons:
     unit: np.ndarray
 
     @classmethod
-    def of(cls, exposures, pair_weight):
+    def of(cls, cells, pair_weight):
         """The comparisons that a log makes.
 
         Parameters
         ----------
-        exposures : Exposures
+        cells : Cells
         pair_weight : {"impressions", "equal"}
             How much a unit with n and m impressions under two factors counts in their comparison:
             n m / (n + m), which is the least variance if the factors do not differ (Mantel &
@@ -83,12 +83,12 @@ class Comparisons:
         -------
         comparisons : Comparisons
         """
-        bias, n_bias, group, n_groups = _codes(exposures.factors)
+        bias, n_bias, group, n_groups = _codes(cells.factors)
         place = group * n_bias + bias
-        bias, group = bias[exposures.factor], group[exposures.factor]
-        first, second = _cells_together(exposures.unit, group)
+        bias, group = bias[cells.factor], group[cells.factor]
+        first, second = _cells_together(cells.doc, group)
         own, other = np.concatenate([[first, second], [second, first]], axis=1)
-        shown = exposures.weight
+        shown = cells.weight
         if pair_weight == "equal":
             worth = 1 / shown[own]
         else:
@@ -100,9 +100,9 @@ class Comparisons:
             key=(group[own] * n_bias + bias[own]) * n_bias + bias[other],
             cell=own,
             worth=worth,
-            clicks=exposures.clicks[own],
+            clicks=cells.clicks[own],
             impressions=shown[own],
-            unit=exposures.unit[own],
+            unit=cells.doc[own],
         )
 
     def totals(self):

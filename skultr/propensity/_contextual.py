@@ -13,7 +13,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._log._cells import read_exposures
+from .._log._cells import read_cells
 from .._log._clicklog import ClickLog
 from .._log._components import factor_components
 from .._log._estimator import FitTask
@@ -197,7 +197,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         row_context, first = equal_rows(values)
         contexts = values[first]
         # One curve a context, as others have one a user: a factor is a (context, bias) pair.
-        cells, _ = read_exposures(X, y, sample_weight, roles, user=row_context)
+        cells, _ = read_cells(X, y, sample_weight, roles, user=row_context)
         of_all = cells.of_all_users()
         self._n_context_features = contexts.shape[1]
         self._reference = _reference_component(of_all)
@@ -212,7 +212,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
             return Estimate(learner._relative(learner._logits(mean.astype(np.float32)))[0])
 
         def of_resample(drawn):
-            return curve_of(clone(self), cells.reweighted(drawn.unit_weight))
+            return curve_of(clone(self), cells.reweighted(drawn.doc_weight))
 
         curve, drawn = curve_of(self, cells), None
         if self.n_bootstrap:
@@ -297,7 +297,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         return numbers
 
 
-def _reference_component(exposures):
+def _reference_component(cells):
     """Which bias factors the clicks can compare: those of the largest group that hangs together.
 
     Returns
@@ -309,12 +309,10 @@ def _reference_component(exposures):
     NotIdentifiableError
         If no two factors can be compared.
     """
-    n_factors = len(exposures.factors)
-    clicks = np.bincount(exposures.unit, exposures.clicks)
-    clicked = clicks[exposures.unit] > 0
-    n_components, label = factor_components(
-        exposures.unit[clicked], exposures.factor[clicked], n_factors
-    )
+    n_factors = len(cells.factors)
+    clicks = np.bincount(cells.doc, cells.clicks)
+    clicked = clicks[cells.doc] > 0
+    n_components, label = factor_components(cells.doc[clicked], cells.factor[clicked], n_factors)
     if n_components == n_factors > 1:
         raise NotIdentifiableError(
             f"No document that was clicked was shown under two of the {n_factors} bias factors: "
@@ -335,9 +333,9 @@ def _with_half_clicks(cells):
     """
     _, bias = np.unique(cells.factors.bias, return_inverse=True)
     bias = bias[cells.factor]
-    clicks, weight = (np.bincount(cells.unit, values) for values in (cells.clicks, cells.weight))
+    clicks, weight = (np.bincount(cells.doc, values) for values in (cells.clicks, cells.weight))
     rate = np.divide(clicks, weight, out=np.zeros(len(clicks)), where=weight > 0)
-    expected = cells.weight * rate[cells.unit]
+    expected = cells.weight * rate[cells.doc]
     silent = np.bincount(bias, cells.clicks) == 0
     total = np.bincount(bias, expected)
     share = np.divide(0.5 * silent, total, out=np.zeros(len(total)), where=total > 0)
@@ -362,18 +360,18 @@ def _offsets(log, logits):
 
 def _documents_as_lists(cells, contexts):
     """A log whose lists are documents and whose rows are the cells in which they were shown."""
-    n_cells = np.bincount(cells.unit)
-    clicks = np.bincount(cells.unit, cells.clicks)
+    n_cells = np.bincount(cells.doc)
+    clicks = np.bincount(cells.doc, cells.clicks)
     tells = (n_cells > 1) & (clicks > 0)
-    rows = np.flatnonzero(tells[cells.unit])
+    rows = np.flatnonzero(tells[cells.doc])
     bias_values, bias = np.unique(cells.factors.bias, return_inverse=True)
     factor = cells.factor[rows]
-    offsets = offsets_from_sorted(cells.unit[rows])
+    offsets = offsets_from_sorted(cells.doc[rows])
     zeros = np.zeros(len(rows), dtype=np.intp)
     return ClickLog(
         features=contexts,
         doc=cells.factors.user[factor],
-        query=cells.unit_query[cells.unit[rows]],
+        query=cells.doc_query[cells.doc[rows]],
         user=zeros,
         position=zeros + 1,
         bias=bias[factor],
@@ -382,7 +380,7 @@ def _documents_as_lists(cells, contexts):
         shown=np.ones(len(rows), dtype=bool),
         propensity=None,
         offsets=offsets,
-        query_ids=np.arange(cells.unit_query.max() + 1),
+        query_ids=np.arange(cells.doc_query.max() + 1),
         bias_values=bias_values,
         user_ids=np.zeros(1, dtype=int),
         doc_ids=None,

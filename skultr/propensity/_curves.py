@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from .._log._cells import read_exposures
+from .._log._cells import read_cells
 from .._log._components import factor_components
 from .._log._faults import check
 from .._log._roles import read_column, read_role
@@ -55,8 +55,8 @@ class Estimate(NamedTuple):
 class CurvePropensity(BasePropensity):
     """Estimators of one examination curve, or one a user.
 
-    Subclasses write ``_estimate(exposures)`` and set their own default of ``n_bootstrap``. With
-    ``user`` the factors of the exposures are (user, bias) pairs.
+    Subclasses write ``_estimate(cells)`` and set their own default of ``n_bootstrap``. With
+    ``user`` the factors of the cells are (user, bias) pairs.
     """
 
     user: str | None = None
@@ -91,48 +91,48 @@ class CurvePropensity(BasePropensity):
     # Fitting ------------------------------------------------------------------------------
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)
-        exposures, _ = read_exposures(X, y, sample_weight, roles, user=users)
-        self._tabulate(exposures, self._estimate)
+        cells, _ = read_cells(X, y, sample_weight, roles, user=users)
+        self._tabulate(cells, self._estimate)
 
-    def _tabulate(self, exposures, estimate):
+    def _tabulate(self, cells, estimate):
         """Estimate, and set the tables and what ``predict`` reads."""
-        of_all = exposures if self.user is None else exposures.of_all_users()
+        of_all = cells if self.user is None else cells.of_all_users()
         common = self._with_errors(of_all, estimate)
         self.examination_ = curve_table(of_all, common)
         self._bias_values = of_all.factors.bias
         self._common = np.exp(common.log_examination)
         self._largest = np.nanmax(self._common)
         if self.user is not None:
-            own = self._levelled(self._with_errors(exposures, estimate), exposures, common)
-            own = self._shrunk(exposures, own, common)
+            own = self._levelled(self._with_errors(cells, estimate), cells, common)
+            own = self._shrunk(cells, own, common)
             self.average_examination_ = self.examination_
-            self.examination_ = curve_table(exposures, own)
-            self._remember_users(exposures, own)
+            self.examination_ = curve_table(cells, own)
+            self._remember_users(cells, own)
         warn_about_unknown(self.examination_)
         # Users without a click somewhere are many, and pulled toward those who have one.
         pulled = self.user is not None and self.user_shrinkage != 0
         warn_about_silent(self.average_examination_ if pulled else self.examination_)
 
-    def _with_errors(self, exposures, estimate):
+    def _with_errors(self, cells, estimate):
         """The estimate on its scale, with standard errors."""
-        found = estimate(exposures)
-        drawn = self._drawn(exposures, estimate) if self.n_bootstrap > 0 else None
-        return with_errors(found, exposures, drawn)
+        found = estimate(cells)
+        drawn = self._drawn(cells, estimate) if self.n_bootstrap > 0 else None
+        return with_errors(found, cells, drawn)
 
-    def _drawn(self, exposures, estimate):
+    def _drawn(self, cells, estimate):
         """Estimates of resamples, of shape (n_bootstrap, n_factors)."""
-        return estimates_of_resamples(exposures, estimate, self.n_bootstrap, self.random_state)
+        return estimates_of_resamples(cells, estimate, self.n_bootstrap, self.random_state)
 
-    def _levelled(self, own, exposures, common):
+    def _levelled(self, own, cells, common):
         """The curves of users on one level, where the log does not set it; a hook."""
         return own
 
-    def _shrunk(self, exposures, own, common):
+    def _shrunk(self, cells, own, common):
         if self.user_shrinkage == 0:
             return own
-        clicks = exposures.by_factor(exposures.clicks)
-        place = np.searchsorted(self._bias_values, exposures.factors.bias)
-        rate = _mean_click_probability(exposures, np.exp(common.log_examination)[place])
+        clicks = cells.by_factor(cells.clicks)
+        place = np.searchsorted(self._bias_values, cells.factors.bias)
+        rate = _mean_click_probability(cells, np.exp(common.log_examination)[place])
         shrunk, error = shrink(
             own.log_examination,
             _noise(own, clicks) * np.sqrt(1 - rate),
@@ -150,14 +150,14 @@ class CurvePropensity(BasePropensity):
         return self._lookup(place, users)
 
     # Looking up ---------------------------------------------------------------------------
-    def _remember_users(self, exposures, own):
-        user, self._user_ids = encode(exposures.factors.user)
-        bias = np.searchsorted(self._bias_values, exposures.factors.bias)
+    def _remember_users(self, cells, own):
+        user, self._user_ids = encode(cells.factors.user)
+        bias = np.searchsorted(self._bias_values, cells.factors.bias)
         # Sorted, because factors are.
         self._own_keys = user * len(self._bias_values) + bias
         self._own = np.exp(own.log_examination)
         # A user of few clicks may seem to examine any amount: only what is sure sets the scale.
-        noise = _noise(own, exposures.by_factor(exposures.clicks))
+        noise = _noise(own, cells.by_factor(cells.clicks))
         self._largest = np.nanmax([self._largest, *np.exp(own.log_examination - QUANTILE * noise)])
 
     def _lookup(self, code, users):
@@ -181,43 +181,43 @@ class CurvePropensity(BasePropensity):
             )
 
 
-def with_errors(estimate, exposures, drawn=None):
+def with_errors(estimate, cells, drawn=None):
     """An estimate relative to the first bias factor, with standard errors.
 
     Parameters
     ----------
     estimate : Estimate
-    exposures : Exposures
+    cells : Cells
         What was estimated from.
     drawn : ndarray of shape (n_bootstrap, n_factors), default=None
         Log examination of resamples, whose spread is the error.
     """
-    log_examination, error = _scaled(estimate, exposures)
+    log_examination, error = _scaled(estimate, cells)
     if drawn is not None:
         spread = _spread(drawn)
-        error = spread if error is None else _where_queries_tell(spread, error, exposures)
+        error = spread if error is None else _where_queries_tell(spread, error, cells)
     if error is None:
-        error = np.full(len(exposures.factors), np.nan)
+        error = np.full(len(cells.factors), np.nan)
     return Estimate(log_examination, error)
 
 
-def estimates_of_resamples(exposures, estimate, n_bootstrap, random_state):
+def estimates_of_resamples(cells, estimate, n_bootstrap, random_state):
     """Log examination of resamples, of shape (n_bootstrap, n_factors)."""
-    cluster, draws = resamples(exposures, n_bootstrap, random_state)
-    resampled = (exposures.reweighted(times[cluster]) for times in draws)
+    cluster, draws = resamples(cells, n_bootstrap, random_state)
+    resampled = (cells.reweighted(times[cluster]) for times in draws)
     return np.array([_scaled(estimate(one), one).log_examination for one in resampled])
 
 
-def resamples(exposures, n_bootstrap, random_state):
+def resamples(cells, n_bootstrap, random_state):
     """Cluster of each unit, and how often each cluster is drawn in each resample.
 
     Clusters are queries; documents, where there are few queries.
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    queries, cluster = np.unique(exposures.unit_query, return_inverse=True)
+    queries, cluster = np.unique(cells.doc_query, return_inverse=True)
     n_clusters = len(queries)
     if n_clusters < _LEAST_QUERIES:
-        n_clusters, cluster = exposures.n_units, np.arange(exposures.n_units)
+        n_clusters, cluster = cells.n_docs, np.arange(cells.n_docs)
     draws = (
         np.bincount(rng.integers(n_clusters, size=n_clusters), minlength=n_clusters)
         for _ in range(n_bootstrap)
@@ -247,33 +247,33 @@ def places_of(values, bias_values, examination):
     return place
 
 
-def _scaled(estimate, exposures):
+def _scaled(estimate, cells):
     """Relative to the first bias factor: its examination by all users together is 1."""
     log_examination = estimate.log_examination
     known = np.flatnonzero(np.isfinite(log_examination))
     if not len(known):
         return estimate
-    first = known[exposures.factors.bias[known] == exposures.factors.bias[known].min()]
-    clicks = np.maximum(exposures.by_factor(exposures.clicks)[first], 0.5)
+    first = known[cells.factors.bias[known] == cells.factors.bias[known].min()]
+    clicks = np.maximum(cells.by_factor(cells.clicks)[first], 0.5)
     # Clicks over what full examination would have given, not the mean of the users' ratios:
     # of users with hardly a click, those who have one seem to examine everything.
     level = np.log(clicks.sum() / (clicks / np.exp(log_examination[first])).sum())
     return Estimate(log_examination - level, estimate.standard_error)
 
 
-def _mean_click_probability(exposures, examination):
+def _mean_click_probability(cells, examination):
     """P(click) of the mean click of each factor, by the common examination of the factors."""
-    examined = exposures.weight * np.nan_to_num(examination)[exposures.factor]
+    examined = cells.weight * np.nan_to_num(examination)[cells.factor]
     clicks, seen = (
-        np.bincount(exposures.unit, values, minlength=exposures.n_units)
-        for values in (exposures.clicks, examined)
+        np.bincount(cells.doc, values, minlength=cells.n_docs)
+        for values in (cells.clicks, examined)
     )
-    relevance = np.divide(clicks, seen, out=np.zeros_like(seen), where=seen > 0)[exposures.unit]
+    relevance = np.divide(clicks, seen, out=np.zeros_like(seen), where=seen > 0)[cells.doc]
     expected = examined * relevance
-    rate = np.minimum(relevance * np.nan_to_num(examination)[exposures.factor], 0.9)
-    total = exposures.by_factor(expected)
+    rate = np.minimum(relevance * np.nan_to_num(examination)[cells.factor], 0.9)
+    total = cells.by_factor(expected)
     return np.divide(
-        exposures.by_factor(expected * rate), total, out=np.zeros_like(total), where=total > 0
+        cells.by_factor(expected * rate), total, out=np.zeros_like(total), where=total > 0
     )
 
 
@@ -292,18 +292,18 @@ def _spread(drawn):
     return np.where(known.mean(axis=0) >= 0.5, error, np.inf)
 
 
-def _where_queries_tell(drawn, analytic, exposures):
+def _where_queries_tell(drawn, analytic, cells):
     """Errors by resampling; by formula where few queries or documents hardly vary."""
-    if exposures.factors.user is None:
-        few = exposures.n_units < _LEAST_UNITS
+    if cells.factors.user is None:
+        few = cells.n_docs < _LEAST_UNITS
         return np.fmax(drawn, analytic) if few else drawn
-    n_queries = int(exposures.unit_query.max()) + 1
-    seen = np.unique(exposures.factor * n_queries + exposures.unit_query[exposures.unit])
-    seen = np.bincount(seen // n_queries, minlength=len(exposures.factors))
+    n_queries = int(cells.doc_query.max()) + 1
+    seen = np.unique(cells.factor * n_queries + cells.doc_query[cells.doc])
+    seen = np.bincount(seen // n_queries, minlength=len(cells.factors))
     return np.where((seen < _LEAST_QUERIES) & np.isfinite(analytic), analytic, drawn)
 
 
-def curve_table(exposures, estimate):
+def curve_table(cells, estimate):
     """An estimate as users see it: one row per factor, with the ends of the 95 % interval."""
     log_examination, error = estimate
     unknown = np.isnan(log_examination)
@@ -315,13 +315,11 @@ def curve_table(exposures, estimate):
                 "standard_error": error,
                 "lower": np.exp(log_examination - QUANTILE * error),
                 "upper": np.exp(log_examination + QUANTILE * error),
-                "impressions": exposures.by_factor(exposures.weight),
-                "clicks": exposures.by_factor(exposures.clicks),
-                "component": factor_components(
-                    exposures.unit, exposures.factor, len(exposures.factors)
-                )[1],
+                "impressions": cells.by_factor(cells.weight),
+                "clicks": cells.by_factor(cells.clicks),
+                "component": factor_components(cells.doc, cells.factor, len(cells.factors))[1],
             },
-            index=exposures.factors.index,
+            index=cells.factors.index,
         )
 
 

@@ -32,48 +32,48 @@ class _PairwisePropensity(CurvePropensity):
     Subclasses say what is compared in ``_method`` and ``_pair_weight``, and write ``_no_link``.
     """
 
-    def _estimate(self, exposures):
-        comparisons = Comparisons.of(exposures, self._pair_weight())
+    def _estimate(self, cells):
+        comparisons = Comparisons.of(cells, self._pair_weight())
         curves = solve(comparisons.totals(), self._method(), comparisons.mean_worth())
-        factors = exposures.factors
+        factors = cells.factors
         if factors.user is None and len(factors) > 1:
-            self._refuse_without_links(curves, comparisons, exposures)
+            self._refuse_without_links(curves, comparisons, cells)
         place = comparisons.place_of_factor
         return Estimate(
             curves.log_examination.ravel()[place],
             curves.standard_error(comparisons).ravel()[place],
         )
 
-    def _drawn(self, exposures, estimate):
-        comparisons = Comparisons.of(exposures, self._pair_weight())
+    def _drawn(self, cells, estimate):
+        comparisons = Comparisons.of(cells, self._pair_weight())
         worth, place = comparisons.mean_worth(), comparisons.place_of_factor
         drawn = []
         for totals in comparisons.resampled(
-            *resamples(exposures, self.n_bootstrap, self.random_state)
+            *resamples(cells, self.n_bootstrap, self.random_state)
         ):
             curves = solve(totals, self._method(), worth).log_examination
             drawn.append(curves.reshape(-1, worth.shape[0] * worth.shape[1])[:, place])
         return np.concatenate(drawn)
 
-    def _with_errors(self, exposures, estimate):
+    def _with_errors(self, cells, estimate):
         # Few queries of a user hardly vary over resamples; the formula knows that they might.
-        if exposures.factors.user is not None:
-            return estimate(exposures)
-        return super()._with_errors(exposures, estimate)
+        if cells.factors.user is not None:
+            return estimate(cells)
+        return super()._with_errors(cells, estimate)
 
-    def _shrunk(self, exposures, own, common):
+    def _shrunk(self, cells, own, common):
         if self.user_shrinkage == 0:
             return own
-        comparisons = Comparisons.of(exposures, self._pair_weight())
+        comparisons = Comparisons.of(cells, self._pair_weight())
         totals = comparisons.totals()
         curves = pooled_curves(comparisons, totals, *common, self.user_shrinkage)
         return Estimate(*(part.ravel()[comparisons.place_of_factor] for part in curves))
 
-    def _refuse_without_links(self, curves, comparisons, exposures):
+    def _refuse_without_links(self, curves, comparisons, cells):
         if np.isfinite(curves.log_examination).sum() > 1:
             return
         n_shared = len(np.unique(comparisons.unit))
-        raise NotIdentifiableError(self._no_link(n_shared, exposures))
+        raise NotIdentifiableError(self._no_link(n_shared, cells))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -191,7 +191,7 @@ class RandomizedPropensity(_PairwisePropensity):
         users = None if self.user is None else self._read_users(X, roles)
         arm = "list length" if self.arm is None else read_column(X, self.arm)
         log = read(X, y, sample_weight, roles, reads=READS)
-        exposures, row_factor = count_cells(log, user=users, arm=arm)
+        cells, row_factor = count_cells(log, user=users, arm=arm)
         rows = np.flatnonzero(row_factor >= 0)
         if self.arm is None:
             list_ = log.list_[rows]
@@ -199,10 +199,10 @@ class RandomizedPropensity(_PairwisePropensity):
         else:
             arm = encode(arm[rows])[0]
         if log["doc"] is not None:
-            bias = exposures.factors.bias[row_factor[rows]]
+            bias = cells.factors.bias[row_factor[rows]]
             impressions = None if log["impressions"] is None else log["impressions"][rows]
             _warn_about_favoured_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
-        self._tabulate(exposures, self._estimate)
+        self._tabulate(cells, self._estimate)
 
     def _method(self):
         return "all-pairs"
@@ -210,10 +210,8 @@ class RandomizedPropensity(_PairwisePropensity):
     def _pair_weight(self):
         return "impressions"
 
-    def _no_link(self, n_shared, exposures):
-        found = (
-            f"no arm of a query has rows under two of the {len(exposures.factors)} bias factors"
-        )
+    def _no_link(self, n_shared, cells):
+        found = f"no arm of a query has rows under two of the {len(cells.factors)} bias factors"
         if n_shared:
             found = f"the {n_shared} arms of queries under several bias factors have no click"
         expected = "lists of several documents in random order"
@@ -365,11 +363,11 @@ class InterventionHarvesting(_PairwisePropensity):
     def _pair_weight(self):
         return "equal" if self.variant == "published" else "impressions"
 
-    def _no_link(self, n_shared, exposures):
-        n_factors = len(exposures.factors)
+    def _no_link(self, n_shared, cells):
+        n_factors = len(cells.factors)
         found = (
             f"no document was shown under two of the {n_factors} bias factors "
-            f"({exposures.n_units} documents of queries)"
+            f"({cells.n_docs} documents of queries)"
         )
         if n_shared:
             found = (

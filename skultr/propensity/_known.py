@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
-from .._log._cells import read_exposures
+from .._log._cells import read_cells
 from .._log._factors import bias_values
 from .._log._roles import read_role
 from .._log._segments import encode
@@ -64,13 +64,13 @@ class PowerLawPropensity(BasePropensity):
         # Positions count here, whatever other bias factors the log has; documents do not.
         roles = {**roles, "bias": self._read_bias(X, roles)}
         one = np.zeros(len(y), dtype=int)
-        exposures, _ = read_exposures(X, y, sample_weight, roles, user=users, arm=one)
-        factors = exposures.factors
+        cells, _ = read_cells(X, y, sample_weight, roles, user=users, arm=one)
+        factors = cells.factors
         self.examination_ = pd.DataFrame(
             {
                 "examination": self._curve(factors.bias, factors.user),
-                "impressions": exposures.by_factor(exposures.weight),
-                "clicks": exposures.by_factor(exposures.clicks),
+                "impressions": cells.by_factor(cells.weight),
+                "clicks": cells.by_factor(cells.clicks),
             },
             index=factors.index,
         )

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils import check_array, check_random_state
 
-from .._log._cells import read_exposures
+from .._log._cells import read_cells
 from .._log._clicklog import make_click_log
 from .._log._components import factor_components
 from .._log._roles import is_frame, read_features, without_columns
@@ -41,41 +41,41 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
 
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)
-        exposures, row_factor = read_exposures(X, y, sample_weight, roles, user=users)
+        cells, row_factor = read_cells(X, y, sample_weight, roles, user=users)
         if self.relevance == "embedding":
-            self._refuse_without_links(exposures)
+            self._refuse_without_links(cells)
             estimate = self._table_estimate
         else:
-            estimate = self._network_estimate(X, y, sample_weight, roles, exposures, row_factor)
-        self._tabulate(exposures, estimate)
+            estimate = self._network_estimate(X, y, sample_weight, roles, cells, row_factor)
+        self._tabulate(cells, estimate)
         if self.relevance == "network":
             self._warn_about_links()
 
-    def _table_estimate(self, exposures):
-        exposures = exposures.with_half_clicks()
+    def _table_estimate(self, cells):
+        cells = cells.with_half_clicks()
         fit = self._fit_table(
-            exposures.unit,
-            exposures.factor,
-            exposures.clicks,
-            exposures.weight,
-            n_docs=exposures.n_units,
-            n_factors=len(exposures.factors),
+            cells.doc,
+            cells.factor,
+            cells.clicks,
+            cells.weight,
+            n_docs=cells.n_docs,
+            n_factors=len(cells.factors),
         )
-        own = exposures.factors.user is not None
+        own = cells.factors.user is not None
         return Estimate(
-            np.where(_linked_to_first(exposures), fit.factor_logits, np.nan),
+            np.where(_linked_to_first(cells), fit.factor_logits, np.nan),
             fit.own_error() if own else fit.standard_error(0),
         )
 
-    def _levelled(self, own, exposures, common):
-        factors = exposures.factors
-        n_components, component = factor_components(exposures.unit, exposures.factor, len(factors))
+    def _levelled(self, own, cells, common):
+        factors = cells.factors
+        n_components, component = factor_components(cells.doc, cells.factor, len(factors))
         if self.relevance == "network" or n_components == 1:
             return own
         # Users who share no document are compared by nothing: all get the level of the mean one.
         bias = np.unique(factors.bias, return_inverse=True)[1]
         gap = own.log_examination - common.log_examination[bias]
-        weight = np.where(np.isfinite(gap), exposures.by_factor(exposures.clicks) + 1e-9, 0.0)
+        weight = np.where(np.isfinite(gap), cells.by_factor(cells.clicks) + 1e-9, 0.0)
         level = np.bincount(component, weight * np.where(weight > 0, gap, 0.0))
         level /= np.maximum(np.bincount(component, weight), 1e-300)
         if len(np.unique(component[weight > 0])) > 1:
@@ -100,11 +100,11 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return NeuralEstimator(**{**settings, "random_state": seed})
 
-    def _refuse_without_links(self, exposures):
+    def _refuse_without_links(self, cells):
         # Users who share documents tie each other, but no position to another.
-        exposures = exposures.of_all_users()
-        n_factors = len(exposures.factors)
-        n_components, _ = factor_components(exposures.unit, exposures.factor, n_factors)
+        cells = cells.of_all_users()
+        n_factors = len(cells.factors)
+        n_components, _ = factor_components(cells.doc, cells.factor, n_factors)
         if n_components == n_factors > 1:
             raise NotIdentifiableError(
                 f"No document was shown under two of the {n_factors} bias factors: relevance as "
@@ -198,34 +198,34 @@ class RegressionEMPropensity(_LearnedPropensity):
     [1.0, 0.9, 0.7]
     """
 
-    def _network_estimate(self, X, y, sample_weight, roles, exposures, row_factor):
+    def _network_estimate(self, X, y, sample_weight, roles, cells, row_factor):
         # The likelihood is a sum over cells: what lists they came from does not matter to it.
-        features = _features_of(X, self.columns_read(), exposures.unit_row)
+        features = _features_of(X, self.columns_read(), cells.doc_row)
 
-        def estimate(exposures):
-            exposures = exposures.with_half_clicks()
-            unit, query = exposures.unit, exposures.unit_query[exposures.unit]
+        def estimate(cells):
+            cells = cells.with_half_clicks()
+            unit, query = cells.doc, cells.doc_query[cells.doc]
             in_order = np.zeros(len(unit))
             # The first cells of a query's documents are one list, the second cells the next.
             list_ = rank_in_segment(unit, in_order)
-            shown = exposures.weight > 0
-            rate = np.divide(exposures.clicks, exposures.weight, out=in_order.copy(), where=shown)
+            shown = cells.weight > 0
+            rate = np.divide(cells.clicks, cells.weight, out=in_order.copy(), where=shown)
             roles = {
                 "qid": query,
                 "session": list_,
                 "doc": unit,
                 "position": rank_in_segment(query * (list_.max() + 1) + list_, in_order),
-                "bias": _factors_of_training(exposures)[exposures.factor],
-                "impressions": exposures.weight,
+                "bias": _factors_of_training(cells)[cells.factor],
+                "impressions": cells.weight,
             }
             of_cells = features[unit]
             learner = self._learner()
             fit_towers(learner, make_click_log(of_cells, of_cells, rate, None, roles).fold())
             relevance = expit(learner._score(features)[unit])
             # Given relevance, expected clicks are examination times what full examination gives.
-            expected = exposures.by_factor(exposures.weight * relevance)
+            expected = cells.by_factor(cells.weight * relevance)
             with np.errstate(divide="ignore", invalid="ignore"):
-                return Estimate(np.log(exposures.by_factor(exposures.clicks) / expected))
+                return Estimate(np.log(cells.by_factor(cells.clicks) / expected))
 
         return estimate
 
@@ -302,7 +302,7 @@ class DualLearningPropensity(_LearnedPropensity):
 
     _published_loss = "squares"
 
-    def _network_estimate(self, X, y, sample_weight, roles, exposures, row_factor):
+    def _network_estimate(self, X, y, sample_weight, roles, cells, row_factor):
         if self.user is not None:
             raise ValueError(
                 "DualLearningPropensity with a network has no curves of users: it compares the "
@@ -313,19 +313,19 @@ class DualLearningPropensity(_LearnedPropensity):
         bias = np.where(row_factor >= 0, row_factor, np.nan)
         log = make_click_log(X, features, y, sample_weight, {**roles, "bias": bias})
 
-        def estimate(exposures):
-            found = fit_dual(self._learner(), _drawn_queries(log, exposures).fold())
-            log_examination = np.full(len(exposures.factors), np.nan)
+        def estimate(cells):
+            found = fit_dual(self._learner(), _drawn_queries(log, cells).fold())
+            log_examination = np.full(len(cells.factors), np.nan)
             log_examination[log.bias_values] = found
             return Estimate(log_examination)
 
         return estimate
 
 
-def _linked_to_first(exposures):
+def _linked_to_first(cells):
     """Whether documents tie each factor to one of the first bias factor."""
-    factors = exposures.factors
-    _, component = factor_components(exposures.unit, exposures.factor, len(factors))
+    factors = cells.factors
+    _, component = factor_components(cells.doc, cells.factor, len(factors))
     return np.isin(component, component[factors.bias == factors.bias.min()])
 
 
@@ -340,27 +340,27 @@ def _features_of(X, not_features, rows=None):
     return check_array(X.toarray() if sparse.issparse(X) else X, dtype=np.float32, order="C")
 
 
-def _factors_of_training(exposures):
+def _factors_of_training(cells):
     """Codes of bias factors that a network is trained with: users of few clicks are one user.
 
     A curve for everyone who came once would explain their clicks without any relevance.
     """
-    factors = exposures.factors
+    factors = cells.factors
     if factors.user is None:
         return np.arange(len(factors))
     user, ids = encode(factors.user)
-    clicks = np.bincount(user, exposures.by_factor(exposures.clicks))
+    clicks = np.bincount(user, cells.by_factor(cells.clicks))
     user = np.where(clicks[user] < _FEW_CLICKS, len(ids), user)
     bias = np.unique(factors.bias, return_inverse=True)[1]
     return encode(user * (bias.max() + 1) + bias)[0]
 
 
-def _drawn_queries(log, exposures):
+def _drawn_queries(log, cells):
     """The log with queries as often as a resample has them."""
-    if exposures.unit_weight is None:
+    if cells.doc_weight is None:
         return log
     times = np.zeros(len(log.query_ids))
-    times[exposures.unit_query] = exposures.unit_weight
+    times[cells.doc_query] = cells.doc_weight
     times = times[log.query]
     return replace(
         log,

@@ -41,8 +41,7 @@ class Candidates(NamedTuple):
     def as_log(self, log: ClickLog) -> ClickLog:
         """The candidates of each query as one list of a click log, for training in batches.
 
-        Every row counts as shown, with its label for the click rate; ``bias`` is 0 where it
-        really was, and 1 where not.
+        Click rates are the labels, and all rows that were shown have one bias factor.
         """
         offsets = offsets_from_sorted(self.query)
         first = np.repeat(offsets[:-1], np.diff(offsets))
@@ -51,14 +50,14 @@ class Candidates(NamedTuple):
             doc=self.doc,
             query=self.query,
             user=np.zeros_like(self.query),
-            position=np.arange(len(self.query)) - first + 1,
-            bias=np.where(self.shown, 0, 1),
+            position=np.where(self.shown, np.arange(len(self.query)) - first + 1, -1),
+            bias=np.where(self.shown, 0, -1),
             clicks=self.label * self.weight,
             weight=self.weight,
-            shown=np.ones(len(self.query), dtype=bool),
+            shown=self.shown,
             propensity=None,
             offsets=offsets,
-            bias_values=np.array([0, 1]),
+            bias_values=np.zeros(1, dtype=int),
         )
 
 

@@ -418,6 +418,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             batches,
             batches.clicks,
             click_only=False,
+            never_shown=True,
             task=task,
             param_groups=[("log_scale", {"weight_decay": 0.0})],
             callbacks=[("terms", terms)],

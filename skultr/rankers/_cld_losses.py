@@ -1,7 +1,7 @@
 """Relevance and selection learned together: Type-II Tobit by rows, or pairs drawn on the fly.
 
-Batches hold all candidates of some queries, those that were shown first: ``bias`` is 0 where a
-row was shown and 1 where not, and clicks over weight are the (debiased) labels.
+Batches hold all candidates of some queries, those that were shown first; clicks over weight are
+the (debiased) labels.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class TobitLoss(_TermLoss):
         """Sums over rows: labels, selection where shown, where not, and shown without labels."""
         relevance, selection, log_scale = outputs
         label = (batch.clicks / batch.weight.clamp(min=1e-12) - self.center) / self.spread
-        shown = batch.mask & (batch.pad(batch.bias) == 0)
+        shown = batch.shown
         published = self.fixed == "published"
         if self.fixed is not None:
             scale = 1.0 if published else self.fixed
@@ -196,7 +196,7 @@ class PairLoss(_TermLoss):
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over drawn pairs: preferences, selection where shown, where not, and without h."""
         relevance, selection, _ = outputs
-        shown = batch.mask & (batch.pad(batch.bias) == 0)
+        shown = batch.shown
         label = batch.clicks / batch.weight.clamp(min=1e-12)
         n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
         sessions = batch.weight.amax(dim=1) / (n_rows - 1).clamp(min=1)

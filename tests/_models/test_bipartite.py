@@ -17,7 +17,7 @@ def test_what_presses_by_a_hundredth_of_its_noise_is_held(clicks, held):
     """
     one = np.array([0])
     cells = Cells.from_rows(one, one, np.array([clicks]), np.array([100.0]))
-    docs, factors = Problem(cells, "product", "squares").pressed(
+    docs, factors = Problem(cells, "product", "squares").held_by_bound(
         np.array([0.0]), np.log(np.array([0.5]))
     )
     assert docs.tolist() == [held]

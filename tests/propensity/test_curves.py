@@ -6,7 +6,7 @@ import pytest
 from scipy.special import polygamma
 from sklearn.utils._param_validation import InvalidParameterError
 
-from skultr._log._cells import read_exposures
+from skultr._log._cells import read_cells
 from skultr._log._roles import read_column
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
 from skultr.propensity import InterventionHarvesting
@@ -35,10 +35,10 @@ def _log(n_sessions=4_000, n_queries=40, users=1, seed=0):
     return X, clicks.astype(float)
 
 
-def _table(exposures):
-    ids = exposures.unit_ids[exposures.unit], exposures.factors.bias[exposures.factor]
+def _table(cells):
+    ids = cells.doc_ids[cells.doc], cells.factors.bias[cells.factor]
     return pd.DataFrame(
-        {"clicks": exposures.clicks, "weight": exposures.weight},
+        {"clicks": cells.clicks, "weight": cells.weight},
         index=pd.MultiIndex.from_arrays(ids),
     )
 
@@ -47,10 +47,10 @@ def _table(exposures):
 class _ClickShare(CurvePropensity):
     """Click rates as examination, with a formula for errors that no resample would give."""
 
-    def _estimate(self, exposures):
+    def _estimate(self, cells):
         clicks, weight = (
-            exposures.by_factor(exposures.clicks),
-            exposures.by_factor(exposures.weight),
+            cells.by_factor(cells.clicks),
+            cells.by_factor(cells.weight),
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = np.log(clicks / weight)
@@ -58,49 +58,49 @@ class _ClickShare(CurvePropensity):
 
 
 # Reading --------------------------------------------------------------------------------
-def test_exposures_are_sums_over_cells():
+def test_cells_are_sums_over_rows():
     X, clicks = _log(500)
     X["impressions"] = np.random.default_rng(1).integers(1, 5, len(X))
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
-    exposures, row_factor = read_exposures(X, clicks, weight)
+    cells, row_factor = read_cells(X, clicks, weight)
     total = weight * X["impressions"]
     expected = (
         pd.DataFrame({"clicks": clicks * total, "weight": total})
         .groupby([X["doc"], X["position"]])
         .sum()
     )
-    np.testing.assert_allclose(_table(exposures).to_numpy(), expected.to_numpy())
-    assert (exposures.factors.bias[row_factor] == X["position"]).all()
+    np.testing.assert_allclose(_table(cells).to_numpy(), expected.to_numpy())
+    assert (cells.factors.bias[row_factor] == X["position"]).all()
 
 
 def test_rows_that_were_not_shown_have_no_exposure():
     X, clicks = _log(50)
     X["position"] = X["position"].where(X.index % 3 > 0)
     clicks[X["position"].isna()] = 0.0
-    exposures, row_factor = read_exposures(X, clicks)
-    assert exposures.weight.sum() == X["position"].notna().sum()
+    cells, row_factor = read_cells(X, clicks)
+    assert cells.weight.sum() == X["position"].notna().sum()
     assert ((row_factor < 0) == X["position"].isna()).all()
 
 
 def test_a_log_of_which_nothing_was_shown_is_refused():
     X, clicks = _log(5)
     with pytest.raises(ValueError, match="No row was shown: every position is missing"):
-        read_exposures(X.assign(position=np.nan), 0 * clicks)
+        read_cells(X.assign(position=np.nan), 0 * clicks)
 
 
 def test_a_document_of_two_queries_is_two_units():
     X = pd.DataFrame({"qid": [1, 2], "doc": "a", "position": [1, 2]})
-    exposures, _ = read_exposures(X, np.ones(2))
-    assert exposures.n_units == 2
-    assert exposures.unit_query.tolist() == [0, 1]
+    cells, _ = read_cells(X, np.ones(2))
+    assert cells.n_docs == 2
+    assert cells.doc_query.tolist() == [0, 1]
 
 
 def test_arms_stand_for_documents():
     X, clicks = _log(50)
     arm = np.where(X["position"] < 3, 1.0, np.nan)
-    exposures, row_factor = read_exposures(X, clicks, arm=arm)
-    assert exposures.n_units == X.loc[X["position"] < 3, "qid"].nunique()
-    assert (exposures.by_factor(exposures.weight) > 0).tolist() == [True, True, False, False]
+    cells, row_factor = read_cells(X, clicks, arm=arm)
+    assert cells.n_docs == X.loc[X["position"] < 3, "qid"].nunique()
+    assert (cells.by_factor(cells.weight) > 0).tolist() == [True, True, False, False]
     assert ((row_factor >= 0) == (X["position"] < 3)).all()
 
 
@@ -108,17 +108,17 @@ def test_lists_of_different_length_are_different_arms():
     X = pd.DataFrame(
         {"qid": 1, "session": [1, 1, 2, 2, 2], "doc": list("ababc"), "position": [1, 2, 1, 2, 3]}
     )
-    exposures, _ = read_exposures(X, np.ones(5), arm="list length")
-    assert exposures.unit_ids.tolist() == [2, 3]
-    assert np.bincount(exposures.unit, exposures.weight).tolist() == [2.0, 3.0]
+    cells, _ = read_cells(X, np.ones(5), arm="list length")
+    assert cells.doc_ids.tolist() == [2, 3]
+    assert np.bincount(cells.doc, cells.weight).tolist() == [2.0, 3.0]
 
 
 def test_users_are_told_apart_and_merged_again():
     X, clicks = _log(users=3)
-    own, _ = read_exposures(X, clicks, user=X["user"].to_numpy())
+    own, _ = read_cells(X, clicks, user=X["user"].to_numpy())
     assert len(own.factors) == 12
     merged = own.of_all_users()
-    pd.testing.assert_frame_equal(_table(merged), _table(read_exposures(X, clicks)[0]))
+    pd.testing.assert_frame_equal(_table(merged), _table(read_cells(X, clicks)[0]))
 
 
 def test_a_column_that_is_not_there_is_named():
@@ -172,11 +172,11 @@ def test_resamples_have_a_seed_and_agree_with_the_formula():
 
 def test_resamples_draw_queries_but_documents_where_queries_are_few():
     X, clicks = _log(300, n_queries=40)
-    cluster, draws = resamples(read_exposures(X, clicks)[0], 3, 0)
+    cluster, draws = resamples(read_cells(X, clicks)[0], 3, 0)
     assert len(np.unique(cluster)) == 40
     assert [times.sum() for times in draws] == [40, 40, 40]
     X, clicks = _log(300, n_queries=10)
-    cluster, draws = resamples(read_exposures(X, clicks)[0], 3, 0)
+    cluster, draws = resamples(read_cells(X, clicks)[0], 3, 0)
     assert [len(times) for times in draws] == [30, 30, 30]
 
 

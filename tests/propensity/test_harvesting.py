@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import binom
 
-from skultr._log._cells import read_exposures
+from skultr._log._cells import read_cells
 from skultr._models._tabular import fit_tabular
 from skultr.datasets import make_ltr
 from skultr.exceptions import (
@@ -470,8 +470,8 @@ def test_a_batch_is_its_problems_one_by_one():
 
 def test_resampled_totals_are_those_of_drawn_units(monkeypatch):
     X, rate = _cells(60)
-    exposures, _ = read_exposures(X, rate)
-    comparisons = Comparisons.of(exposures, "equal")
+    cells, _ = read_cells(X, rate)
+    comparisons = Comparisons.of(cells, "equal")
     draws = [np.random.default_rng(seed).integers(0, 3, 60).astype(float) for seed in range(7)]
     monkeypatch.setattr(_comparisons, "BATCH", 2 * 60)  # two draws at a time
     batches = list(comparisons.resampled(np.arange(60), draws))

@@ -14,14 +14,14 @@ def batch_of(lists):
     width = max(map(len, lists))
     mask = torch.zeros(len(lists), width, dtype=torch.bool)
     clicks = torch.zeros(len(lists), width, dtype=torch.float64)
-    bias = []
+    shown = torch.zeros_like(mask)
     for i, rows in enumerate(lists):
         mask[i, : len(rows)] = True
         clicks[i, : len(rows)] = torch.tensor([float(label) for label, _ in rows])
-        bias += [0 if shown else 1 for _, shown in rows]
-    bias = torch.tensor(bias)
-    features = torch.zeros(len(bias), 1)
-    return ListBatch(features, bias, mask, clicks, mask.double())
+        shown[i, : len(rows)] = torch.tensor([bool(each) for _, each in rows])
+    n_rows = int(mask.sum())
+    bias = torch.zeros(n_rows, dtype=torch.long)
+    return ListBatch(torch.zeros(n_rows, 1), bias, mask, shown, clicks, mask.double())
 
 
 LISTS = [
