@@ -1,4 +1,4 @@
-"""Rankers made of trees: a click model's relevance, distilled into a function of the features."""
+"""The relevance that one ranker learned from clicks, distilled into a regressor of features."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ __all__ = ["DistilledRanker"]
 
 @dataclass(eq=False, repr=False)
 class DistilledRanker(BaseRanker):
-    """Learn relevance from clicks by one ranker, and its dependence on features by another model.
+    """Regressor trained on the relevance that another ranker estimated from the clicks.
 
     The *teacher* estimates the relevance of the documents that were shown, for example as one
-    free number each (``relevance="embedding"``), which fits clicks best and knows no other
-    document. The *student*, a regressor, then learns that relevance from the documents' features,
-    and scores documents that were never shown. A document weighs as much as its impressions.
+    free number per document (``relevance="embedding"``). Such a teacher fits the clicks best, but
+    cannot score other documents. The *student*, a regressor, then learns this relevance from the
+    documents' features, and scores any document. A document weighs as much as its impressions.
 
     Parameters
     ----------
     teacher : ranker, default=None
-        Any ranker of :mod:`skultr.rankers`; by default ``DLARanker(relevance="embedding")``.
+        Any ranker of :mod:`skultr.rankers`. The default is ``DLARanker(relevance="embedding")``.
     student : regressor, default=None
-        Any scikit-learn regressor whose ``fit`` takes ``sample_weight``; by default LightGBM with
-        500 trees of up to 255 leaves and a learning rate of 0.1, the setting of the paper.
+        Any scikit-learn regressor whose ``fit`` takes ``sample_weight``. The default is LightGBM
+        with 500 trees of up to 255 leaves and a learning rate of 0.1, as in the paper.
     random_state : int, RandomState instance or None, default=None
-        Seeds teacher and student where they have no ``random_state`` of their own.
+        Seed of teacher and student, unless they have a ``random_state`` of their own.
 
     Attributes
     ----------
     teacher_ : ranker
-        The fitted clone of ``teacher``. It was given the documents by number.
+        The fitted clone of ``teacher``. Its document ids are running numbers.
     student_ : regressor
         The fitted clone of ``student``.
     n_features_in_ : int
@@ -91,8 +91,8 @@ class DistilledRanker(BaseRanker):
         student = _default_student() if self.student is None else self.student
         if not has_fit_parameter(student, "sample_weight"):
             raise ValueError(
-                f"The fit of {type(student).__name__} takes no sample_weight; the student needs "
-                "it, because documents weigh as much as their impressions. Use another regressor."
+                f"The fit of {type(student).__name__} takes no sample_weight. The student needs "
+                "it, because a document weighs as much as its impressions. Use another regressor."
             )
         teacher = DLARanker(relevance="embedding") if self.teacher is None else self.teacher
         self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
@@ -104,7 +104,7 @@ class DistilledRanker(BaseRanker):
         self.student_.fit(features, relevance, sample_weight=impressions[shown])
 
     def _roles_of_documents(self, log, shown):
-        """What the teacher must know of documents beside their features."""
+        """Roles that the teacher's predict needs beside the features of the documents."""
         if getattr(self.teacher_, "relevance", None) == "embedding":
             return {"doc": shown}
         if not get_routing_for_object(self.teacher_).consumes("predict", ["qid"]):

@@ -1,4 +1,4 @@
-"""The convex hull of points, of whatever dimension they span."""
+"""The convex hull of points that may span any dimension."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._typing import Floats
 __all__ = ["Hull"]
 
 
-#: Numbers held at a time, of points by facets.
+#: Largest number of cells (points times facets) in memory at a time.
 _MAX_CELLS = 1 << 22
 
 
@@ -21,7 +21,7 @@ class Hull:
     Parameters
     ----------
     points : ndarray of shape (n_points, n_dimensions)
-        They may be few, repeated, or lie on a line: the hull is that of the space they span.
+        They may be few, repeated, or lie on a line: the hull is that in the space they span.
     """
 
     def __init__(self, points: Floats) -> None:
@@ -39,7 +39,9 @@ class Hull:
             self._normals, self._bounds = facets[:, :-1], -facets[:, -1]
 
     def pull_in(self, points: Floats) -> Floats:
-        """Points outside moved straight toward the mean of the hull's points, to its surface.
+        """The points; those outside move to the surface, straight toward the center of the hull.
+
+        The center is the mean of the points that define the hull.
 
         Parameters
         ----------

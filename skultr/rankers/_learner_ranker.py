@@ -23,7 +23,7 @@ __all__ = ["LearnerRanker"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LearnerRanker(NeuralEstimator, BaseRanker):
-    """A ranker whose learner is a network, or any ``estimator``.
+    """Base class of rankers whose learner is a network, or any ``estimator``.
 
     Subclasses write ``_fit_network(log, task)`` and ``_fit_estimator(log, seed)``, which returns
     the fitted clone of ``estimator``.

@@ -68,11 +68,11 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping over held-out queries, by the mean loss of a weighted pair.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
@@ -85,11 +85,11 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -245,7 +245,7 @@ class PairDebiasLoss(nn.Module):
     Parameters
     ----------
     scale : float
-        One constant for the whole log.
+        Constant factor of the loss, the same for the whole log.
     """
 
     def __init__(self, scale: float) -> None:

@@ -47,9 +47,9 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     Parameters
     ----------
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Where the examination probabilities come from, as in :class:`IPSRanker`.
+        Source of the examination probabilities, as in :class:`IPSRanker`.
     clip : float in (0, 1], default=None
-        Propensities below it are raised to it.
+        Lower bound: smaller propensities are replaced by it.
     estimator : LightGBM ranker, default=None
         What learns instead of a network; its objective becomes the loss above.
 
@@ -60,35 +60,35 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Bias factor (index ``bias``) to the propensity used (``examination``, relative to the
-        first factor), with ``impressions`` and ``clicks``.
+        Propensity used for each bias factor (index ``bias``): ``examination``, relative to that
+        of the first factor, with ``impressions`` and ``clicks``.
     propensity_ : estimator
-        The fitted clone, where ``propensity`` is an estimator (or assumed).
+        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
     effective_sample_size_ : float
-        How many equally weighted clicks would estimate as precisely: (Σ w)² / Σ w².
+        Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
-        Weight of the heaviest click, where the mean click weighs 1.
+        Largest weight of a click, divided by the mean weight.
     clipped_share_ : float
-        Share of the clicks whose propensity was raised to ``clip``.
+        Share of the clicks whose propensity was below ``clip``.
     estimator_ : estimator
-        The fitted clone of ``estimator``; the next four are absent then.
+        Only with ``estimator``: its fitted clone. The next four attributes exist only without.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.

@@ -129,7 +129,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         return self
 
     def predict(self, X: Table) -> Floats:
-        """Relevance scores: higher is more relevant, comparable within a query.
+        """Relevance scores; a higher one is more relevant, within one query.
 
         Parameters
         ----------

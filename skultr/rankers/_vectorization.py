@@ -96,9 +96,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     traffic_exponent
         How much more a frequent query counts than a rare one, for the relevance embeddings.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     base_history_ : DataFrame
         The same of the network of base vectors.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -170,7 +170,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     __metadata_request__predict = {"qid": True}
 
     def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
-        """Relevance scores: higher is more relevant, comparable within a query.
+        """Relevance scores; a higher one is more relevant, within one query.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     def predict_click(
         self, X: Table, *, bias: Column | None = None, position: Column | None = None
     ) -> Floats:
-        """P(click) of each row, shown under its bias factor.
+        """P(click) of each row if it is shown under its bias factor.
 
         With the logit link only ratios within a list are learned; the level is that of the
         training log as a whole, and lists may lie above or below it.
@@ -239,12 +239,12 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             A frame holds the bias factors in its column ``bias``, else ``position``.
         bias, position : array-like of shape (n_rows,), default=None
-            The same for arrays.
+            The same roles, for arrays.
 
         Returns
         -------
         probability : ndarray of shape (n_rows,)
-            0 where a row has no bias factor, because it was not shown.
+            0 for a row without a bias factor, because it was not shown.
 
         Raises
         ------
