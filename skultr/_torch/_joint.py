@@ -51,7 +51,7 @@ def fit_dual(
     learning_rate: float = 0.05,
     max_weight: float | None = None,
 ) -> Floats:
-    """Log examination by bias factor and a network of relevance, by dual learning (Ai et al. 2018).
+    """Log examination by bias factor, learned with a network of relevance (Ai et al. 2018).
 
     Parameters
     ----------

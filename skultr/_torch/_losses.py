@@ -69,8 +69,8 @@ def bce_loss(
 ) -> torch.Tensor:
     r"""Pointwise :math:`-\sum_i c_i \log\sigma(s_i) + (w_i - c_i) \log\sigma(-s_i)`.
 
-    Only the clicks are debiased. If inverse propensities also weighted the second term, it would
-    be 0 for a row without a click.
+    Only the clicks are debiased. If debiased clicks weighted both terms, rows without a click
+    would not enter the loss.
     """
     loss = clicks * F.softplus(-scores) + (weight - clicks) * F.softplus(scores)
     return loss[mask].sum()

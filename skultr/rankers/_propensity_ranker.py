@@ -28,7 +28,7 @@ __all__ = ["PropensityRanker"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PropensityRanker(BaseRanker):
-    """A ranker that needs the examination probability of every row."""
+    """Base class of rankers that need the examination probability of every row."""
 
     propensity: ArrayLike | Estimator | None = None
     clip: float | None = None
@@ -60,11 +60,11 @@ class PropensityRanker(BaseRanker):
         return {**roles, "propensity": propensity}
 
     def _divisors(self, log: ClickLog) -> Floats:
-        """Propensity by which the clicks of each row are divided."""
+        """Propensity that the clicks of each row are divided by."""
         return log.propensity if self.clip is None else np.maximum(log.propensity, self.clip)
 
     def _debiased_clicks(self, log: ClickLog, normalize: bool = False) -> Floats:
-        """Clicks over propensities, a number a row; keeps the diagnostics of the weights."""
+        """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
         self.examination_ = examination_table(log, log.propensity)
         debiased = debias_clicks(log, log.propensity, clip=self.clip, normalize=normalize)
         self.effective_sample_size_ = debiased.effective_sample_size
@@ -74,11 +74,11 @@ class PropensityRanker(BaseRanker):
 
 
 def _with_positions(X, roles):
-    """The roles with the order of the rows for positions, where nothing says where a row stood."""
+    """The roles; without a position, the order of the rows of a query is their position."""
     if read_role(X, "position", roles["position"]) is not None:
         return roles
     rows = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
-    # Said once; the log shall not say it again.
+    # The reader has warned about this order; with explicit positions it does not warn again.
     return {**roles, "qid": rows.query_ids[rows.query], "position": rows.position.astype(float)}
 
 

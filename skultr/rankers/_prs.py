@@ -26,23 +26,23 @@ __all__ = ["PRSRanker"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PRSRanker(PropensityRanker, LearnerRanker):
-    r"""Propensity ratio scoring: a missing click counts less where it may not have been looked at.
+    r"""Propensity ratio scoring: missing clicks weigh less where examination is less likely.
 
     Every clicked row is compared with every row that was not clicked in the same list. A pair
-    weighs :math:`p_j / p_i`: the click :math:`i` by the inverse of its propensity, and the missing
-    click :math:`j` by its own, because what was hardly examined says little by not being clicked
-    (Wang et al. 2021). The loss is logistic, times the nDCG that swapping the two would change:
+    weighs :math:`p_j / p_i`: the click :math:`i` by its inverse propensity, and the missing click
+    :math:`j` by its propensity, because a missing click is weak evidence of irrelevance if the
+    row was seldom examined (Wang et al. 2021). The loss of a pair is logistic, multiplied by the
+    change of nDCG if the two are swapped:
 
     .. math::
         L = \sum_{c_i = 1, c_j = 0} \frac{p_j}{p_i}\,
             |\Delta\mathrm{nDCG}_{ij}|\, \log(1 + e^{s_j - s_i}) .
 
-    The roles of the two are those of the clicks, whichever of them the model ranks higher.
+    The clicked row is the winner, regardless of which of the two the model ranks higher.
 
-    Assumes that relevance is a *property* of the document: it is relevant to everybody or to
-    nobody. Where users find a document relevant with some probability, as on graded scales, the
-    pairs do not order documents by that probability, and the ranker can end below the naive one;
-    use :class:`IPSRanker` there.
+    Assumes that a document is relevant to all users or to none. If users find a document relevant
+    with some probability, as with graded relevance, the pairs do not order documents by that
+    probability, and the ranker can be worse than the naive one: then use :class:`IPSRanker`.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     clip : float in (0, 1], default=None
         Lower bound: smaller propensities are replaced by it.
     estimator : LightGBM ranker, default=None
-        What learns instead of a network; its objective becomes the loss above.
+        Learner to use instead of a network; the loss above replaces its objective.
 
     Other Parameters
     ----------------
@@ -95,9 +95,10 @@ class PRSRanker(PropensityRanker, LearnerRanker):
 
     Notes
     -----
-    Sessions that saw the same list are one list: the expected number of its sessions in which
-    :math:`i` was clicked and :math:`j` was not is the product of their rates, because the clicks
-    of a position-based user are independent given the list.
+    Sessions that saw the same list are one list with N sessions and click rates c. The expected
+    number of sessions in which :math:`i` was clicked and :math:`j` was not is
+    :math:`N c_i (1 - c_j)`, because the clicks of a position-based user are independent given the
+    list.
 
     References
     ----------
@@ -144,7 +145,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         )
 
     def _pair_weights(self, log):
-        """The log, and two numbers a row whose products are the weights of its pairs."""
+        """The log, and two numbers per row; the weight of a pair is the product of one of each."""
         clicks = self._debiased_clicks(log)
         _, factor = log.tempered(self.traffic_exponent)
         hits = clicks * factor / _ideal_dcg(log)[log.list_]
@@ -152,9 +153,10 @@ class PRSRanker(PropensityRanker, LearnerRanker):
 
 
 def _ideal_dcg(log):
-    """DCG of the best order of the clicks of a session, by list.
+    """Ideal DCG of a clicked session, by list.
 
-    Of the mean number of clicks of the sessions with any, where several saw the same list.
+    If several sessions saw the same list, it is that of their mean number of clicks, over the
+    sessions with a click.
     """
     clicks = np.bincount(log.list_, log.click_rate, minlength=log.n_lists)
     with np.errstate(divide="ignore"):
@@ -166,7 +168,7 @@ def _ideal_dcg(log):
 
 
 def _pairs_of_documents(log, hits, misses, labels):
-    """Winner, loser (rows of the labels) and weight of every pair, added up over the lists."""
+    """Winner and loser (rows of the labels) and weight of every pair, summed over the lists."""
     n_docs, n_labels = len(log.features), len(labels.doc)
     place = np.searchsorted(labels.query * n_docs + labels.doc, log.query * n_docs + log.doc)
     found = []
