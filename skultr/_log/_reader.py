@@ -236,7 +236,7 @@ class Rows:
     def _check_one_row_per_position(self):
         rows = np.flatnonzero(self.shown)
         list_, position = self.list_[rows], self.position[rows]
-        deepest = int(position.max())
+        deepest = int(position.max(initial=0))
         place = pd.Series(list_ * (deepest + 1) + position) if deepest < 2**20 else None
         if place is None:
             place = pd.DataFrame({"list": list_, "position": position})
@@ -250,8 +250,8 @@ class Rows:
 
     def _check_propensity(self):
         propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
-        largest = float(propensity.max())
-        if largest >= _LEAST_EXAMINATION or position.max() == 1:
+        largest = float(propensity.max(initial=0.0))
+        if largest >= _LEAST_EXAMINATION or position.min(initial=1) == position.max(initial=1):
             return
         constant = propensity.min() == largest
         if constant or abs(spearmanr(propensity, position).statistic) < _UNRELATED:

@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from .._sklearn import HasMethods, seeded_clone
-from .._typing import Estimator, Floats, RandomState
+from .._typing import Estimator, Floats, Ints, RandomState
 from ._dual_learning import DLARanker
 from ._ranker import BaseRanker, fit_to_log
 
@@ -103,14 +103,12 @@ class DistilledRanker(BaseRanker):
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         self.student_.fit(features, relevance, sample_weight=impressions[shown])
 
-    def _roles_of_documents(self, log, shown):
+    def _roles_of_documents(self, log: ClickLog, shown: Ints) -> dict[str, Ints]:
         """Roles that the teacher's predict needs beside the features of the documents."""
-        if getattr(self.teacher_, "relevance", None) == "embedding":
-            return {"doc": shown}
-        if not get_routing_for_object(self.teacher_).consumes("predict", ["qid"]):
-            return {}
+        taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
         _, rows = np.unique(log.doc[log.shown], return_index=True)
-        return {"qid": log.query[log.shown][rows]}
+        roles = {"qid": log.query[log.shown][rows], "doc": shown}
+        return {name: roles[name] for name in taken}
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         return np.asarray(self.student_.predict(features), dtype=float)

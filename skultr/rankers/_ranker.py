@@ -306,6 +306,7 @@ def fit_to_log(ranker: Any, log: ClickLog) -> Any:
         user=log.user,
         propensity=log.propensity,
         impressions=log.weight,
+        doc_scope="global",  # a code is one document
     )
 
 

@@ -461,10 +461,10 @@ def test_curves_stand_at_the_top_of_the_likelihood(seed):
 
 def test_a_batch_is_its_problems_one_by_one():
     totals = np.stack([_problem(seed) for seed in range(12)])
-    worth = np.ones((1, 5, 5))
+    weight = np.ones((1, 5, 5))
     for method in METHODS:
-        batch = solve(totals, method, worth).log_examination
-        alone = [solve(one[None], method, worth).log_examination[0] for one in totals]
+        batch = solve(totals, method, weight).log_examination
+        alone = [solve(one[None], method, weight).log_examination[0] for one in totals]
         np.testing.assert_allclose(batch, alone, atol=1e-9)
 
 
