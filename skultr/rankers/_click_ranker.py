@@ -201,10 +201,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         unseen = np.flatnonzero(place < 0)
         if len(unseen):
             raise ValueError(
-                f"{len(unseen)} of {len(place)} rows hold a document that was not shown in "
-                f"the training log (first: {'row' if by_features else 'doc'} "
-                f"{python_value(names[unseen[0]])!r}); an embedding only knows the "
-                f"{len(self.relevance_)} documents shown there. DistilledRanker around this "
-                "ranker scores other documents by their features."
+                f"{len(unseen)} of {len(place)} rows {'holds' if len(unseen) == 1 else 'hold'} a "
+                "document that was not shown in the training log (first: "
+                f"{'row' if by_features else 'doc'} {python_value(names[unseen[0]])!r}); an "
+                f"embedding only knows the {len(self.relevance_)} documents shown there. "
+                "DistilledRanker around this ranker scores other documents by their features."
             )
         return self.relevance_.to_numpy()[place]
