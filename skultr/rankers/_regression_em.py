@@ -69,8 +69,9 @@ class RegressionEMRanker(ClickRanker):
         ``standard_error`` of log examination: infinite for a factor that is not connected with the
         first one, NaN for more than 1,500 factors.
     relevance_ : Series
-        Only with an embedding: relevance in [0, 1] by ``doc`` (a running number if the log has
-        no such column), up to a common scale.
+        Only with an embedding: relevance in [0, 1] of each document. The index is (``qid``,
+        ``doc``), ``doc`` alone if ids are global, or a running number without the column
+        ``doc``. Relevance is determined up to a common scale.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
