@@ -70,7 +70,8 @@ class TwoTowerRanker(ClickRanker):
     relevance_ : Series
         Only with an embedding: relevance in [0, 1] of each document. The index is (``qid``,
         ``doc``), ``doc`` alone if ids are global, or a running number without the column
-        ``doc``. Relevance is determined up to a common scale (a shift of the logits with the additive link).
+        ``doc``. Relevance is determined up to a common scale (with the additive link, up to a
+        shift of the logits).
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
