@@ -10,7 +10,6 @@ import skultr
 TO_DO = {
     "click_models",
     "propensity",
-    "rankers",
 }
 
 

@@ -1,12 +1,13 @@
 # pyright: standard, reportUnnecessaryTypeIgnoreComment=true
 """Code as users write it: the type checker of ``make lint`` must find nothing here."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
@@ -63,8 +64,8 @@ def constructors() -> None:
 def frames_and_arrays() -> None:
     ranker = NaiveRanker(max_epochs=1).fit(log, clicks)
     assert_type(ranker, NaiveRanker)
-    ranker.predict(log)
-    ranker.rank(log)
+    assert_type(ranker.predict(log), NDArray[np.float64])
+    assert_type(ranker.rank(log), NDArray[np.integer[Any]])
     assert_type(ranker.score(log, [0, 1, 2, 0]), float)
     frame = pl.DataFrame(log.to_dict("list"))
     ranker.fit(frame, pl.Series(clicks)).predict(frame)
@@ -109,7 +110,8 @@ def click_models_and_propensities() -> None:
     model = DCTRModel().fit(log, clicks)
     model.predict_click(log)
     model.sample(log, random_state=0)
-    TwoTowerRanker().fit(log, clicks).predict_click(log)
+    towers = TwoTowerRanker().fit(log, clicks)
+    assert_type(towers.predict_click(log), NDArray[np.float64])
     harvest = InterventionHarvesting().fit(log, clicks)
     harvest.predict(log)
     RegressionEMPropensity().fit(log, clicks).examination_.sort_index()
