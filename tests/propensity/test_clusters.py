@@ -108,7 +108,7 @@ def test_set_output(log, clusters):
 
 def test_unknown_users_join_the_common_cluster(log, clusters):
     X = log[0].head(8).assign(user=["u00", "new"] * 4)
-    with pytest.warns(ClickDataWarning, match="4 rows are of users that were not in .*'new'"):
+    with pytest.warns(ClickDataWarning, match="4 rows of users who are not in .*'new'"):
         code = clusters.transform(X)["user"]
     common = clusters.propensity_.average_examination_["examination"]
     nearest = ((clusters.cluster_curves_ - common) ** 2).sum(axis=1).argmin()
@@ -140,8 +140,8 @@ def test_repeats_with_a_seed_and_survives_pickling(log, clusters):
 
 def test_users_who_are_all_alike_warn():
     X, clicks = log_of_users(n_users=4, n_sessions=2_000, etas=(1.0,))
-    alike = by_user(user_shrinkage=1e6)  # clicks that the common curve is worth
-    with pytest.warns(ClickDataWarning, match="4 users have only 1 different curves"):
+    alike = by_user(user_shrinkage=1e6)  # weight of the common curve
+    with pytest.warns(ClickDataWarning, match="4 users have only 1 distinct curve:"):
         found = UserClusters(2, propensity=alike).fit(X, clicks)
     assert set(found.labels_) == {0}
     assert len(found.cluster_curves_) == 1

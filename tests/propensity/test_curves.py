@@ -227,7 +227,7 @@ def test_rows_that_were_not_shown_have_propensity_zero():
 def test_positions_that_no_one_saw_are_an_error():
     X, clicks = _log()
     estimator = InterventionHarvesting(n_bootstrap=0).fit(X, clicks)
-    with pytest.raises(ValueError, match=r"1 rows.*position.*9.*\[1, 2, 3, 4\]"):
+    with pytest.raises(ValueError, match=r"1 row,.*position.*9.*\[1, 2, 3, 4\]"):
         estimator.predict(X.head(2).assign(position=[1, 9]))
     with pytest.raises(ValueError, match="neither a column 'bias' nor 'position', and nei"):
         estimator.predict(X.drop(columns="position"))
@@ -245,7 +245,7 @@ def test_a_log_without_positions_tells_no_rows_apart():
 def test_users_who_were_not_there_get_the_common_curve():
     X, clicks = _log(users=2)
     estimator = InterventionHarvesting(user="user").fit(X, clicks)
-    with pytest.warns(ClickDataWarning, match="2 rows are of users.*such as 9"):
+    with pytest.warns(ClickDataWarning, match="2 rows of users.*such as 9"):
         found = estimator.predict(pd.DataFrame({"position": [1, 2], "user": 9}))
     common = estimator.average_examination_["examination"]
     own = estimator.examination_["examination"]
@@ -291,7 +291,7 @@ def test_factors_without_a_click_are_small_and_finite(n_bootstrap):
     X, clicks = _log()
     silent = np.where(X["position"] == 3, 0.0, clicks)
     estimator = InterventionHarvesting(n_bootstrap=n_bootstrap, random_state=0)
-    with pytest.warns(ClickDataWarning, match="1 of 4 bias factors have no click: 3"):
+    with pytest.warns(ClickDataWarning, match="no click under 1 of 4 bias factors: 3"):
         table = estimator.fit(X, silent).examination_
     assert 0 < table.loc[3, "examination"] < 0.01
     assert (table["upper"] < 1.2).all()
@@ -308,7 +308,7 @@ def test_bad_parameters_are_refused(parameters):
 
 
 # Shrinkage ------------------------------------------------------------------------------
-def test_a_strength_is_worth_so_many_clicks():
+def test_a_strength_weighs_as_much_as_so_many_clicks():
     """Twelve clicks of the common curve beside four of the user, who is expected to have two."""
     own = np.log(0.1 * 4 / 2)
     theta, error = shrink(
