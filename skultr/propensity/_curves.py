@@ -127,7 +127,7 @@ class CurvePropensity(BasePropensity):
         return estimates_of_resamples(cells, estimate, self.n_bootstrap, self.random_state)
 
     def _on_common_scale(self, own, cells, common):
-        """The curves of users, with scales that the log leaves open taken from the common curve."""
+        """The curves of users, the scale taken from the common curve if undetermined."""
         return own
 
     def _shrunk(self, cells, own, common):

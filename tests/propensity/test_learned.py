@@ -183,7 +183,7 @@ def test_log_without_swaps(cls, deterministic):
     X, rate = deterministic
     with pytest.raises(NotIdentifiableError, match=r"No document.*2 bias factors.*intervene"):
         cls(relevance="embedding").fit(X, rate)
-    with pytest.warns(NotIdentifiableWarning, match="only the network"):
+    with pytest.warns(NotIdentifiableWarning, match="Only the network"):
         cls(max_epochs=2, early_stopping=False, random_state=0).fit(X, rate)
 
 
