@@ -30,7 +30,7 @@ __all__ = [
     "curvature",
     "first_compared",
     "gradient_noise",
-    "likeliest",
+    "penalised_curves",
     "solve",
     "win_probability",
 ]
@@ -263,7 +263,7 @@ def solve(totals, method, weight):
     added = _half_clicks(clicks, weight)
     clicks = clicks + added
     component = _components(clicks, "weak")
-    b = likeliest(clicks, _anchors(clicks))
+    b = penalised_curves(clicks, _anchors(clicks))
     connected = component == component[:, [first]]
     return Curves(np.where(connected, b - b[:, [first]], np.nan), clicks, added, first)
 
@@ -345,7 +345,7 @@ def _components(clicks, connection):
     return labels.reshape(len(clicks), n_bias)
 
 
-def likeliest(clicks, precision, center=0.0, start=None):
+def penalised_curves(clicks, precision, center=0.0, start=None):
     """Log examination per problem and factor that maximises the penalised pairwise likelihood.
 
     For each problem Newton's method maximises, with prior precision P and center m,

@@ -12,7 +12,7 @@ from ._comparisons import (
     curvature,
     first_compared,
     gradient_noise,
-    likeliest,
+    penalised_curves,
     win_probability,
 )
 
@@ -84,7 +84,7 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
     step = max(1, BATCH // totals[0].size)
     for start in range(0, len(totals), step):
         some = slice(start, start + step)
-        curves[some] = likeliest(clicks[some], precision, center)
+        curves[some] = penalised_curves(clicks[some], precision, center)
         inverse = np.linalg.inv(curvature(clicks[some], curves[some]) + precision)
         of_common = inverse @ precision @ center_error
         of_clicks = np.diagonal(inverse, axis1=1, axis2=2)
@@ -109,7 +109,7 @@ def _estimated_covariance(clicks, share, center, fall, free):
         nonlocal curves
         covariance = _covariance(np.exp(log_variances), fall, free)
         median = _median(center, covariance, share)
-        curves = likeliest(clicks, np.linalg.inv(covariance), median, start=curves)
+        curves = penalised_curves(clicks, np.linalg.inv(covariance), median, start=curves)
         penalty = ((log_variances - _PRIOR_MEAN) ** 2).sum() / (2 * _PRIOR_SPREAD**2)
         return penalty - weight @ _log_evidence(clicks, curves, median, covariance)
 
