@@ -40,6 +40,7 @@ sphinx_gallery_conf = {
         [
             "plot_naive_against_debiased.py",
             "plot_examination_curve.py",
+            "plot_documents_are_pairs.py",
             "plot_is_my_log_identifiable.py",
             "plot_quality_against_clicks.py",
             "plot_repairs_compared.py",

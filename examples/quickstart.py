@@ -29,8 +29,8 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-# The verdict that is printed says what this warns of: one fixed order links no positions. Here the
-# features do, since they explain relevance; a real log cannot confirm that.
+# The printed verdict states what this warning is about: one fixed order links no positions. Here
+# the features do, since they explain relevance; a real log cannot confirm that.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 
 CUTOFFS = [1, 3, 5, 10]
@@ -209,7 +209,7 @@ def main():
         "--data",
         nargs="+",
         help="LETOR/svmlight file(s) with qid, or Parquet with qid, label and features; "
-        "default: made documents",
+        "default: generated documents",
     )
     parser.add_argument("--sessions", type=int, default=1_000_000, help="simulated sessions")
     parser.add_argument("--seed", type=int, default=0)

@@ -12,13 +12,20 @@ from sklearn.linear_model import Ridge
 from skultr import aggregate_clicks
 from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
-from skultr.exceptions import ClickDataWarning, MissingRoleWarning
+from skultr.exceptions import (
+    ClickDataWarning,
+    MissingRoleWarning,
+    NotIdentifiableError,
+    NotIdentifiableWarning,
+)
 from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair, factor_rank
 from skultr.metrics import CMIPScorer, IPSScorer, PerplexityScorer
 from skultr.propensity import (
+    DualLearningPropensity,
     InterventionHarvesting,
+    RegressionEMPropensity,
 )
-from skultr.rankers import NaiveRanker
+from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker
 from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
 ROLES = ["qid", "session", "doc", "position", "impressions", "bias"]
@@ -246,3 +253,56 @@ def test_a_fault_has_one_sentence_and_one_severity(name, door, log, fitted):
     else:
         assert isinstance(error, severity), (caught, error)
         assert re.search(sentence, str(error)), error
+
+
+# --------------------------------------------------------------------------------------
+# What a document is
+# --------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def pages():
+    """Page ids that recur under many queries; each query always has one order, the right one."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for query in range(200):
+        relevance = np.sort(rng.uniform(0.05, 0.9, 5))[::-1]
+        ids = rng.choice(60, 5, replace=False)
+        rows += [(query, *row) for row in zip(ids, range(1, 6), relevance, strict=True)]
+    X = pd.DataFrame(rows, columns=["qid", "doc", "position", "relevance"]).assign(
+        impressions=2000
+    )
+    rate = X.pop("relevance") / X["position"]
+    return X, rng.binomial(2000, rate) / 2000
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RegressionEMRanker(relevance="embedding", random_state=0),
+        DLARanker(relevance="embedding", random_state=0),
+        PBMModel(),
+        IdentifiabilityRepair(),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_ids_that_recur_link_nothing(estimator, pages):
+    with pytest.warns(NotIdentifiableWarning):
+        estimator.fit(*pages)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RegressionEMPropensity(relevance="embedding"),
+        DualLearningPropensity(relevance="embedding"),
+        InterventionHarvesting(n_bootstrap=0),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_ids_that_recur_tell_nothing_of_examination(estimator, pages):
+    with pytest.raises(NotIdentifiableError):
+        estimator.fit(*pages)
+
+
+def test_ids_that_recur_link_nothing_in_the_graph(pages):
+    assert IdentifiabilityGraph.from_log(pages[0]).n_components == 5
+    assert IdentifiabilityGraph.from_log(pages[0].assign(doc_scope="global")).is_connected

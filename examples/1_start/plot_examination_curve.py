@@ -2,15 +2,15 @@
 Dual learning finds the examination curve
 =========================================
 
-**Claim.** :class:`~skultr.DLARanker` is not told how attention falls with the position. It learns
-it from the clicks, along with relevance, for a steep curve as well as for a flat one.
+**Claim.** :class:`~skultr.DLARanker` is not given how attention falls with the position. It learns
+this from the clicks, along with relevance, for a steep curve as well as for a flat one.
 
 **Limit.** The curve is found only up to one factor, so it is shown relative to position 1. The
-users here are position-based. And the network must learn relevance well enough: what it cannot
-tell about relevance, it takes for attention. The table at the end shows how the error grows when
-the log has fewer queries. The documents are made. And each query is always shown in the same
-order: no document links two positions, so it is the features alone that make the curve known,
-which a real log could not confirm (see :ref:`identifiability`).
+users here are position-based. And the network must learn relevance well enough: relevance that it
+cannot explain, it takes for attention. The table at the end shows how the error grows when the log
+has fewer queries. The documents are generated. Each query is always shown in the same order: no
+document links two positions, so that the features alone determine the curve, which a real log
+could not confirm (see :ref:`identifiability`).
 """
 
 # %%
@@ -29,8 +29,8 @@ from skultr.datasets import make_ltr
 from skultr.exceptions import NotIdentifiableWarning
 from skultr.simulation import PositionBasedUser, simulate_clicks
 
-# One fixed order links no positions; that the features do, as they explain relevance here, the log
-# cannot confirm, and fit would say so.
+# One fixed order links no positions. The features do, because they explain relevance here, but the
+# log cannot confirm it, and fit would warn.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 
 USERS = {

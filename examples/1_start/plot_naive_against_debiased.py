@@ -2,17 +2,17 @@
 More clicks do not help a ranker that takes them at face value
 ==============================================================
 
-**Claim.** A ranker that takes clicks as labels learns where documents stood as well as what they
-are worth. More sessions do not cure it: its quality stays flat. Dividing clicks by examination
-(IPS), or learning examination along with relevance (dual learning), keeps improving with the
-number of sessions and closes most of the distance to a ranker that knows the truth.
+**Claim.** A ranker that takes clicks as labels learns where documents stood as well as how
+relevant they are. More sessions do not help: its quality stays flat. Dividing clicks by
+examination (IPS), or learning examination along with relevance (dual learning), keeps improving
+with the number of sessions and closes most of the distance to a ranker that knows the truth.
 
-**Limit.** The documents are made, and the users click as a position-based model says: that is
-the assumption of both corrections, so they are well specified here. IPS is given the true
-examination, which nobody has for a real log. The old ranker never varies its order, so that dual
-learning tells attention from relevance by the features alone (see :ref:`identifiability`); they
-suffice here, because they explain relevance. With a few thousand sessions the corrections are no
-better than the naive ranker, and IPS is worse: its weights are noisy.
+**Limit.** The documents are generated, and the users click as a position-based model assumes, as
+both corrections do, so they are well specified here. IPS is given the true examination, which
+nobody has for a real log. The old ranker never varies its order, so that dual learning separates
+attention from relevance by the features alone (see :ref:`identifiability`); they suffice here,
+because they explain relevance. With a few thousand sessions the corrections are no better than the
+naive ranker, and IPS is worse: its weights are noisy.
 """
 
 # %%
@@ -34,15 +34,15 @@ from skultr.model_selection import train_test_queries
 from skultr.rankers import IPSRanker, NaiveRanker
 from skultr.simulation import production_scores, relevance_probability, simulate_clicks
 
-# One fixed order links no positions; that the features do, as they explain relevance here, the log
-# cannot confirm, and fit would say so.
+# One fixed order links no positions. The features do, because they explain relevance here, but the
+# log cannot confirm it, and fit would warn.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 
 N_SESSIONS = [3_000, 10_000, 30_000, 100_000, 300_000]
 
 
 def measure(seed):
-    """nDCG@10 on held-out queries, one row a (ranker, number of sessions)."""
+    """nDCG@10 on held-out queries, one row per (ranker, number of sessions)."""
     documents = make_ltr(n_queries=1000, n_features=30, random_state=seed)
     train, test = train_test_queries(documents, test_size=0.5, random_state=seed)
     production = {"fraction": 0.02, "random_state": seed}
@@ -84,8 +84,8 @@ print(runs.groupby(["ranker", "sessions"])["nDCG@10"].mean().unstack().round(3).
 # The figure
 # ----------
 #
-# Some worlds are easier than others, so each ranker is compared with the skyline of its own
-# world. Lines are means over the three worlds, bands reach from the worst to the best of them.
+# Some worlds are easier than others, so each ranker is compared with the skyline of its own world.
+# Lines are means over the three worlds, shaded areas reach from the worst to the best of them.
 values = runs.set_index(["ranker", "seed", "sessions"])["nDCG@10"].unstack("ranker")
 behind = values.sub(values["skyline"], axis=0).groupby("sessions").agg(["mean", "min", "max"])
 STYLE = {
@@ -122,6 +122,6 @@ plt.show()
 # --------------------
 #
 # - On the right, the distance between the naive line and the others is bias, not noise.
-# - On the left, the weights of IPS cost more than they bring: few clicks at deep positions, each
-#   of them heavy. ``IPSRanker(clip=...)`` caps the weights, at the price of some bias.
+# - On the left, the weights of IPS cost more than they gain: few clicks at deep positions, each of
+#   them heavy. ``IPSRanker(clip=...)`` caps the weights, at the price of some bias.
 # - The skyline is the best that these features and this network can do, not a perfect ranking.

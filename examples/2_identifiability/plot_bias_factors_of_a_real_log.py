@@ -3,14 +3,14 @@ How many bias factors does a real log support?
 ==============================================
 
 **Claim.** Position alone is identifiable on the logs of two web search engines: they varied their
-results enough. With what else is said to bias clicks, some models stay in one piece and some fall
-into thousands. The number of factors does not decide. What was clicked above changes from one
-visit to the next, so the same document is seen in many such contexts; a class of queries, however
-coarse, stays with the document and tears the log.
+results enough. With further columns that may bias clicks, some models stay in one component and
+some fall into thousands. The number of factors does not decide. What was clicked above changes
+from one visit to the next, so the same document is seen in many such contexts; a class of queries,
+however coarse, is fixed for each document and splits the log.
 
-**Limit.** No one knows the truth of these logs. What is shown is what they could determine if
-clicks were relevance times examination, not that they are. And one piece is not yet a firm one:
-the verdict says "barely" where the examination of some factors hangs on a few clicks.
+**Limit.** No one knows the truth of these logs. The example shows what they could determine if
+clicks were relevance times examination, not that they are. And one component may still be weakly
+linked: the verdict says "barely" where the examination of some factors depends on a few clicks.
 """
 
 # %%
@@ -18,9 +18,10 @@ the verdict says "barely" where the examination of some factors hangs on a few c
 # --------
 #
 # Result pages of Yandex (the relevance prediction challenge, sessions of 20 frequent queries) and
-# Sogou, one row a shown document, in the folder named by the environment variable ``SKULTR_DATA``.
-# Where it is absent, a made log of the same shape stands in. The id of a document is unique within
-# its query only: relevance belongs to the pair of both.
+# Sogou, one row per shown document, in the folder named by the environment variable
+# ``SKULTR_DATA``. Where it is absent, a simulated log of the same shape replaces it. Ids of
+# documents recur under other queries and mean other documents there, which is the default of every
+# reader (see :ref:`documents`).
 import os
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def read_logs():
         if path.exists()
     }
     if not logs:
-        print("SKULTR_DATA names no folder with the real logs: a made one stands in")
+        print("SKULTR_DATA names no folder with the real logs: a simulated one replaces them")
         documents = make_ltr(n_queries=200, n_documents=15, n_features=10, random_state=0)
         X, clicks, _ = simulate_clicks(
             documents,
@@ -68,14 +69,14 @@ def read_logs():
 def with_contexts(log):
     """The log with a column for each context."""
     log = log.sort_values(["session", "qid", "position"], ignore_index=True)
-    log["doc"] = log.groupby(["qid", "doc"]).ngroup()
     pages = ["session", "qid"]
     log["clicks above"] = log.groupby(pages)["click"].cumsum() - log["click"]
     log["clicked above"] = log["clicks above"] > 0
     log["last click"] = log["position"].where(log["click"] > 0)
     log["last click"] = log.groupby(pages)["last click"].ffill()
     log["last click"] = log.groupby(pages)["last click"].shift().fillna(0).astype(int)
-    log["result above"] = log.groupby(pages)["doc"].shift(fill_value=-1)
+    log["result above"] = log.groupby(["qid", "doc"]).ngroup()
+    log["result above"] = log.groupby(pages)["result above"].shift(fill_value=-1)
     share = log["qid"].map(log["qid"].value_counts(normalize=True))
     log["query frequency"] = np.ceil(np.log10(share)).astype(int)
     return log.assign(query=log["qid"])
@@ -113,7 +114,7 @@ print(table.round(3).to_string(index=False))
 # The figure
 # ----------
 #
-# On the left the number of pieces; on the right what the largest of them holds.
+# On the left the number of components; on the right the share of the largest.
 COLORS = {"Yandex": "#d1495b", "Sogou": "#2e86ab", "made": "#1b998b"}
 figure, (pieces, largest) = plt.subplots(
     1, 2, figsize=(11, 4.2), sharey=True, layout="constrained"
@@ -143,7 +144,7 @@ plt.show()
 # In full
 # -------
 #
-# What the summary says of a log in one piece, and of one in many.
+# The summary of a log with one component, and of one with many.
 for key, graph in graphs.items():
     if key[1] in ("clicks above", "result above"):
         print(f"--- {key[0]}, position × {key[1]}\n{graph.summary()}\n")

@@ -2,15 +2,15 @@
 Which documents to swap: the cheapest links need the fewest clicks
 ==================================================================
 
-**Claim.** A log in K pieces needs K − 1 swaps, whichever they are, if clicks are free. They are
-not: a swap that moves a good document between well-examined positions tells the ratio of their
-examinations from far fewer looks than a random one. The plan of least variance reaches the same
-quality with a fraction of the traffic, and more reliably.
+**Claim.** A log with K components needs any K − 1 swaps between them if clicks are free. They are
+not: a swap that moves a good document between well-examined positions determines the ratio of
+their examinations from far fewer impressions than a random one. The plan of least variance reaches
+the same quality with a fraction of the traffic, and more reliably.
 
 **Limit.** The plan takes relevance and examination from a first fit (of the merged log), whose
 errors it shares. The log itself is served so often here that only the swapped pages are noisy. A
-swap puts some document where the old ranker would not: the cost counts clicks, not what users
-lose by it.
+swap moves a document to where the old ranker would not show it: the cost counts clicks, not the
+loss to users.
 """
 
 # %%
@@ -30,7 +30,7 @@ from skultr.exceptions import NotIdentifiableWarning
 from skultr.identifiability import IdentifiabilityRepair
 from skultr.simulation import make_disconnected_log
 
-# Every fit says that the log stays in pieces until the pages are served.
+# Every fit warns that the log is not connected until the pages are served.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 
 SERVED = [10, 30, 100, 300, 1_000, 3_000, 10_000, 100_000]
@@ -59,7 +59,7 @@ def append(X, click_rate, pages, truth, n_served, seed):
 # Serve and fit again
 # -------------------
 def measure(seed):
-    """Correlation with true relevance, one row a plan and number of times it was served."""
+    """Correlation with true relevance, one row per plan and number of times it was served."""
     X, click_rate, truth = make_disconnected_log(3, random_state=seed)
     X["session"] = 0
     ranker = DLARanker(relevance="embedding", random_state=seed)

@@ -1,6 +1,6 @@
 """
-The more bias factors and features, the less can be told apart
-==============================================================
+The more bias factors and features, the less a log determines
+=============================================================
 
 **Claim.** Each further bias factor cuts the log into smaller parts, and each further feature makes
 documents more distinct, so that fewer are seen twice. From some point on the probability that a
@@ -9,19 +9,20 @@ and as the log gets smaller. More factors make a better model only as long as th
 them.
 
 **Limit.** The old ranker here never varies, so that bias factors are linked only by documents with
-the same features. The formula for random logs (dashed) knows only how many documents, factors and
-impressions there are, not how they were served: it can be far too optimistic. Ask the log itself,
-as :class:`~skultr.identifiability.IdentifiabilityGraph` does here a thousand times in seconds.
+the same features. The formula for random logs (dashed) uses only the number of documents, factors
+and impressions, not how they were served: it can be far too optimistic. Check the log itself, as
+:class:`~skultr.identifiability.IdentifiabilityGraph` does here a thousand times in seconds.
 """
 
 # %%
 # Documents
 # ---------
 #
-# Made documents, and real ones where they are at hand: in a folder named by the environment
+# Generated documents, and real ones where they are available: in a folder named by the environment
 # variable ``SKULTR_DATA``, MQ2008 (LETOR 4.0) and a sample of MSLR-WEB as Parquet files. A
 # document is known by its features; the top ten of each query are shown once, in the order of the
-# mean of all features. Made features are rounded to one decimal, or no two documents were equal.
+# mean of all features. Generated features are rounded to one decimal; otherwise no two documents
+# would be equal.
 import os
 from pathlib import Path
 
@@ -118,7 +119,7 @@ by_size = {name: chance_of_parts(*log, N_FEATURES[name]) for name, log in logs.i
 # ----------
 #
 # On the right, the formula stays at one. If no two documents are equal, a ranker that never varies
-# links nothing, as sure as can be; the formula takes each impression for an independent draw of a
+# certainly links nothing; the formula assumes that each impression is an independent draw of a
 # document and a factor.
 figure, panels = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
 sizes = {name: FRACTIONS * len(position) for name, (_, position) in logs.items()}

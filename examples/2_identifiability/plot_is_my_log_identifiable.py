@@ -1,14 +1,14 @@
 """
-Ask a click log what it can tell, before training on it
-=======================================================
+Ask a click log what it determines, before training on it
+=========================================================
 
-**Claim.** Whether clicks determine relevance can be read off a log in one line. It depends on
-which documents were seen under which bias factors, not on the number of clicks. The same million
-clicks say everything, or nothing, or fall in two halves that cannot be compared.
+**Claim.** One line of code finds whether the clicks of a log determine relevance. It depends on
+which documents were seen under which bias factors, not on the number of clicks. The same number of
+sessions determines all of relevance, or nothing, or two halves that cannot be compared.
 
-**Limit.** The verdict is about models in which a click is relevance times examination. It says
-what the log supports if such a model holds, not that it does. A network that reads features can
-still find its way in a log that determines nothing (see the page on trust), but then the log
+**Limit.** The verdict is about models in which a click is relevance times examination. It states
+what the log determines if such a model holds, not that it does. A network that reads features can
+still find relevance in a log that determines nothing (see the page on trust), but then the log
 cannot confirm what it found.
 """
 
@@ -34,7 +34,7 @@ documents = make_ltr(n_queries=200, n_features=10, random_state=0)
 
 
 def serve(policy=None):
-    """A frame with one row an impression, as a service would log it."""
+    """A frame with one row per impression, as a service would log it."""
     X, clicks, _ = simulate_clicks(
         documents, n_sessions=20_000, policy=policy, features=False, random_state=0
     )
@@ -51,8 +51,8 @@ print(by_device.head(3).to_string(index=False))
 # The verdict
 # -----------
 #
-# Each log is asked whether its clicks can tell relevance from position; the last one, whether
-# they can if users examine a position differently on a phone.
+# The question for each log is whether its clicks can separate relevance from position; for the
+# last one, whether they can if users examine a position differently on a phone.
 POSITION_AND_DEVICE = ["position", "device"]
 graphs = {
     "a ranker that never varies": IdentifiabilityGraph.from_log(always_the_same),
@@ -68,8 +68,8 @@ for name, graph in graphs.items():
 # The same as pictures
 # --------------------
 #
-# Each island has a scale of its own: double the relevance of its documents, halve the examination
-# of its factors, and all click probabilities stay what they are.
+# Each component has a scale of its own: if the relevance of its documents is doubled and the
+# examination of its factors halved, no click probability changes.
 figure, panels = plt.subplots(
     3, 1, figsize=(8.5, 13), height_ratios=[0.7, 1, 1.5], layout="constrained"
 )
@@ -82,7 +82,7 @@ plt.show()
 # What to do
 # ----------
 #
-# The third log needs one link between its islands. Merging assumes that the two most similar
+# The third log needs one link between its components. Merging assumes that the two most similar
 # factors (here: the same position on the other device) are examined alike. ``transform`` writes
 # the column ``bias``, which every ranker reads; all other positions stay free on each device.
 repair = IdentifiabilityRepair(bias=POSITION_AND_DEVICE)
@@ -91,11 +91,11 @@ print(repair.merges_.round(2).to_string(index=False))
 print(IdentifiabilityGraph.from_log(repaired).summary())
 
 # %%
-# Or it says which page to serve once more, with which two documents swapped or on which device:
-# no assumption is needed, but some traffic.
+# Or it plans which page to serve once more, with which two documents swapped or on which device:
+# this needs no assumption, but some traffic.
 swaps = IdentifiabilityRepair(bias=POSITION_AND_DEVICE, strategy="intervene")
 with warnings.catch_warnings():
-    # It says that the log stays in pieces until then.
+    # It warns that the log is not connected until then.
     warnings.simplefilter("ignore", NotIdentifiableWarning)
     swaps.fit(by_device, by_device["click"])
 print(swaps.interventions_.round(2).to_string(index=False))

@@ -1,21 +1,20 @@
 """
-No number of clicks cures a log in pieces
-=========================================
+No number of clicks repairs a log with several components
+=========================================================
 
-**Claim.** Where the positions of a log hang together, relevance gets as exact as one likes with
-more clicks. Where they fall into components, quality stops short of that, and the result depends
-on where the estimation began. Merging the positions that face each other across the gaps repairs
-most of it.
+**Claim.** If the positions of a log are connected, the error of relevance goes to 0 with more
+clicks. If they fall into components, it does not, and the result depends on the random start of
+the estimation. Merging the neighbouring positions of different components repairs most of it.
 
-**Limit.** The world is made for the purpose, after Chen et al. (2024) [1]_: 10,000 documents known
-by their ids, position-based users, and components that no real log shows in such purity. Merging
-is as good as the merged positions are alike: with four components, positions 3 and 4 (examined
-with probability 0.48 and 0.34) are taken for the same, and that can be seen.
+**Limit.** The world is constructed, after Chen et al. (2024) [1]_: 10,000 documents known by their
+ids, position-based users, and components that no real log shows as clearly. Merging is as good as
+the merged positions are alike: with four components, positions 3 and 4 (examined with probability
+0.48 and 0.34) are treated as equal, and the figure shows the cost.
 """
 
 # %%
-# Logs in one to four pieces
-# --------------------------
+# Logs with one to four components
+# --------------------------------
 #
 # :func:`~skultr.simulation.make_disconnected_log` makes pages of ten on which no document changes
 # from one component of positions to another.
@@ -31,7 +30,7 @@ from skultr.identifiability import IdentifiabilityRepair
 from skultr.metrics import ndcg_score
 from skultr.simulation import make_disconnected_log
 
-# The logs are in pieces on purpose, and fit would say so.
+# The logs are not connected on purpose, and fit would warn.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 
 CLICKS = [100, 1_000, 10_000, 100_000, 1_000_000]
@@ -45,7 +44,7 @@ for n_components in (1, 2, 3, 4):
 # Quality against clicks
 # ----------------------
 #
-# Dual learning with one relevance a document, from a random start, on the log as it is and after
+# Dual learning with one relevance per document, from a random start, on the log as it is and after
 # merging. MCC is the correlation of estimated and true relevance over documents; nDCG is that of
 # the logged pages.
 def measure(n_components, n_impressions, seed):
@@ -81,12 +80,12 @@ print(table.round(3).to_string())
 # The figure
 # ----------
 #
-# Thin lines are the single seeds, thick lines their means. Around a thousand servings some logs in
-# pieces look repaired: chance makes documents so lucky that only a relevance of 1, the largest
-# there is, explains them, and that ties the scales of the pieces together. It is a crutch (it
-# takes the luckiest documents of all pieces for equally good), and more clicks take it away. With
-# fewer clicks (below 30 a document) the embedding is fitted without that bound, which would bias
-# it.
+# Thin lines are the single seeds, thick lines their means. Around a thousand servings some logs
+# with several components look repaired: by chance some documents are clicked so often that their
+# relevance is estimated at its bound of 1, which links the scales of the components. This is an
+# artefact (it takes the luckiest documents of all components for equally good), and it vanishes
+# with more clicks. With fewer clicks (below 30 per document) the embedding is fitted without that
+# bound, which would bias it.
 COLORS = {1: "#1b998b", 2: "#2e86ab", 3: "#edae49", 4: "#d1495b"}
 figure, panels = plt.subplots(
     2, 2, figsize=(9, 6.5), sharex=True, sharey="row", layout="constrained"

@@ -1,12 +1,12 @@
 """
-Three click models, one log in two pieces, two repairs
-======================================================
+Three click models, one log with two components, two repairs
+============================================================
 
-**Claim.** On a log whose positions fall into two pieces, dual learning, regression-EM and the
-two-tower model all fit the clicks perfectly, and all end where their random start sent them.
-After merging two positions they agree with each other and nearly with the truth; with a single
-swapped page in the log they find the truth itself. The defect is in the log, not in the method,
-and so is the cure.
+**Claim.** On a log whose positions fall into two components, dual learning, regression-EM and the
+two-tower model all fit the clicks perfectly, and all end where their random start sent them. After
+merging two positions they agree with each other and nearly with the truth; with a single swapped
+page in the log they find the truth itself. The defect is in the log, not in the method, and so is
+the cure.
 
 **Limit.** Documents are known by ids and every page is served a million times, so that nothing
 but identifiability is at stake: with few clicks noise would hide it. The users are position-based,
@@ -40,7 +40,7 @@ merge = IdentifiabilityRepair().fit(X, click_rate)
 print(merge.merges_.round(3).to_string(index=False))
 
 swap = IdentifiabilityRepair(strategy="intervene")
-# fit says that the log stays in pieces until the page is served; so does each fit to it below.
+# fit warns that the log is not connected until the page is served; so does each fit to it below.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 swap.fit(X, click_rate)
 print(swap.interventions_.round(2).to_string(index=False))
@@ -103,7 +103,7 @@ print(table.to_string(float_format="{:.4f}".format, formatters=formats))
 # The figure
 # ----------
 #
-# Left, one dot a start. Right, the examination that DLA estimated, relative to position 1: from
+# Left, one dot per start. Right, the examination that DLA estimated, relative to position 1: from
 # the worst start, after merging, and with the swapped page. Hollow: nothing in the log relates
 # these positions to the first.
 figure, (dots, curves) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")

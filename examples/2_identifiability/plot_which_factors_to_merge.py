@@ -2,16 +2,16 @@
 Which two positions to merge: those that are examined alike
 ===========================================================
 
-**Claim.** Any pair of positions across the gap makes a log in two pieces identifiable on paper.
-How good the result is depends on how differently the two are examined, because all of that
-difference goes into relevance. The pair that
+**Claim.** Any pair of positions across the gap makes a log with two components formally
+identifiable. How good the result is depends on how differently the two are examined, because all
+of that difference goes into relevance. The pair that
 :class:`~skultr.identifiability.IdentifiabilityRepair` chooses, the two that face each other across
 the gap, is the best of all 24.
 
-**Limit.** The choice uses distance, not examination, which the log does not tell across the gap:
-that close positions are examined alike is an assumption, true for the eye-tracking curve here.
-With other bias factors (devices, layouts) you have to say what makes two of them alike, by
-``bias_features``.
+**Limit.** The choice uses distance, not examination, which the log does not determine across the
+gap: that close positions are examined alike is an assumption, true for the eye-tracking curve
+here. With other bias factors (devices, layouts) you have to define what makes two of them alike,
+by ``bias_features``.
 """
 
 # %%
@@ -50,9 +50,9 @@ table = table.groupby(["upper", "lower"])["MCC"].mean().unstack()
 print(table.round(3).to_string())
 
 # %%
-# The choice of the repair, before anything is trained. ``estimated_error`` says by how much the
-# logarithms of the two examinations may differ, judged by how fast examination changes within the
-# pieces; the truth is log(0.34 / 0.28).
+# The choice of the repair, before anything is trained. ``estimated_error`` is an estimate of the
+# difference between the logarithms of the two examinations, from how fast examination changes
+# within the components; the truth is log(0.34 / 0.28).
 chosen = IdentifiabilityRepair().fit(X, click_rate).merges_
 print(chosen.round(3).to_string(index=False))
 print(f"true difference: {np.log(truth.examination[3] / truth.examination[4]):.3f}")

@@ -4,14 +4,14 @@ Five, ten or twenty users; examination known or estimated
 
 
 **Claim.** With ten or twenty kinds of users the user-aware estimator is the nearest to the
-skyline; with five, whose curves differ in fewer ways, it is level with one curve for all. Hardly
-anything changes when the examination of every user has to be estimated from the same log:
+skyline; with five, whose curves differ in fewer ways, it does not differ from one curve for all.
+The results hardly change if the examination of every user has to be estimated from the same log:
 personalised regression-EM finds it within 0.03 of the truth, on average.
 
-**Limit.** A small made world (600 queries, 200 sessions each, two runs); differences below 0.01
-are noise. The log is deterministic, so what ties the positions together in regression-EM is that
-relevance is a function of the features, which holds here by construction and which the log cannot
-confirm. A user stands for a cluster of people who look alike.
+**Limit.** A small simulated world (600 queries, 200 sessions each, two runs); differences below
+0.01 are noise. The log is deterministic, so that only the features link the positions in
+regression-EM: relevance is a function of them here by construction, which the log cannot confirm.
+A user stands for a cluster of people who examine pages alike.
 """
 
 # %%
@@ -51,7 +51,7 @@ def estimated_examination(log, click_rate, seed):
     """One curve for all users, and a curve for each, both fitted to the log."""
     settings = {"max_epochs": 10, "random_state": seed}
     with warnings.catch_warnings():
-        # It says that only the features tie the positions of this log together: see the limit.
+        # It warns that only the features link the positions of this log: see the limit.
         warnings.simplefilter("ignore", NotIdentifiableWarning)
         of_all = RegressionEMPropensity(**settings).fit(log, click_rate)
         of_each = RegressionEMPropensity(user="user", **settings).fit(log, click_rate)

@@ -8,8 +8,8 @@ old ranking: clicks are where documents were shown. The same search with
 the model that human annotation would pick, or the next one, without reading any annotation.
 
 **Limit.** The scorer is given the propensities, and its verdict is as good as they are. Documents
-that were never shown count as irrelevant. The estimate is noisy: models that differ by less than
-its standard error are not told apart. And users are position-based.
+that were never shown count as irrelevant. The estimate is noisy: it cannot distinguish models that
+differ by less than its standard error. Users are position-based.
 """
 
 # %%
@@ -68,8 +68,8 @@ def search(seed):
 # Five searches, three ways to score
 # ----------------------------------
 #
-# One search of each log scores the models in all three ways, on queries that were held out. A
-# scorer with propensity 1 is the DCG of the raw clicks.
+# One search per log scores the models in all three ways, on queries that were held out. A scorer
+# with propensity 1 is the DCG of the raw clicks.
 searches = [search(seed) for seed in range(5)]
 for seed, scores in enumerate(searches):
     picks = ", ".join(f"{name}: η = {scores[name].idxmax()}" for name in scores)

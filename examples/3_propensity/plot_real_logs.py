@@ -3,14 +3,14 @@ Examination on the logs of real search engines
 ==============================================
 
 **Claim.** Two estimators, one comparing documents with themselves at other positions and one
-explaining every click, give nearly the same curve on each of three public logs. The intervals say
-how firmly: Yandex determines its curve within a few hundredths, Sogou only its shape, and TREC
+explaining every click, give nearly the same curve on each of three public logs. The intervals show
+the precision: Yandex determines its curve within a few hundredths, Sogou only its shape, and TREC
 hardly anything, although all three have thousands of result pages.
 
-**Limit.** Nobody knows the truth of these logs; agreement of two methods that both believe in
+**Limit.** Nobody knows the truth of these logs; agreement of two methods that both assume
 position-based users is no proof. The log of Sogou has only sessions with a click, which lifts the
-lower positions. Intervals tell the noise, not what is wrong with the model: users who stop
-reading once satisfied make lower positions look less examined than they were.
+lower positions. Intervals cover noise, not errors of the model: users who stop reading once
+satisfied make lower positions look less examined than they were.
 """
 
 # %%
@@ -19,7 +19,7 @@ reading once satisfied make lower positions look less examined than they were.
 #
 # Yandex (relevance prediction challenge, sessions of 20 frequent queries), Sogou, and the TREC
 # 2014 Session Track, in the folder named by the environment variable ``SKULTR_DATA``. Where it is
-# absent, as on the machine that built these pages, a made log stands in, with its truth.
+# absent, as on the machine that built these pages, a simulated log replaces them, with its truth.
 import os
 from pathlib import Path
 
@@ -109,7 +109,7 @@ plt.show()
 # In numbers
 # ----------
 #
-# ``component`` is the same for positions that some document ties together.
+# ``component`` is the same for positions that documents link.
 for name, estimators in fitted.items():
     tables = {
         label: estimator.examination_[["examination", "lower", "upper"]]

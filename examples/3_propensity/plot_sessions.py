@@ -2,22 +2,22 @@
 How many sessions until unbiased beats biased?
 ==============================================
 
-**Claim.** User-aware IPS comes nearest to the skyline, from about 100 sessions a query on. The
+**Claim.** User-aware IPS comes nearest to the skyline, from about 100 sessions per query on. The
 straightforward estimator (each click over its own user's propensity) has no bias either, but so
-much noise that 400 sessions a query are hardly enough to draw level with IPS with one curve for
-all, which is biased. With 2 sessions a query **the clicks as they are beat everything that
-corrects them**: where noise decides, less variance is worth more than no bias.
+much noise that it needs about 400 sessions per query to be as good as IPS with one curve for all,
+which is biased. With 2 sessions per query **the clicks as they are beat everything that corrects
+them**: where noise dominates, less variance matters more than no bias.
 
-**Limit.** A small made world with examination known exactly, and three runs: differences below
-0.01 mean little. Where the curves cross depends on the learner and on the users, above all on how
-steep the steepest are. With networks in place of these trees, user-aware IPS passes IPS with one
-curve for all at some 25 sessions a query, and the straightforward estimator does between 200 and
-600.
+**Limit.** A small simulated world with examination known exactly, and three runs: differences
+below 0.01 mean little. Where the curves cross depends on the learner and on the users, above all
+on how steep the steepest are. With networks instead of these trees, user-aware IPS passes IPS with
+one curve for all at some 25 sessions per query, and the straightforward estimator does between 200
+and 600.
 """
 
 # %%
-# The world of Niu et al. (2025) [1]_ on made documents
-# -----------------------------------------------------
+# The world of Niu et al. (2025) [1]_ on generated documents
+# ----------------------------------------------------------
 #
 # Ten users, each with queries and an examination of their own, and a ranker that learned from 1 %
 # of the labels. Trees learn from the debiased clicks; the rankers' own networks take longer and
@@ -74,14 +74,15 @@ def fitted_rankers(log, click_rate, examination):
 
 
 # %%
-# Five estimators and a skyline, from 2 to 400 sessions a query
-# -------------------------------------------------------------
+# Five estimators and a skyline, from 2 to 400 sessions per query
+# ---------------------------------------------------------------
 #
 # Three runs each. The skyline learns from the true P(relevant) of the documents. Besides nDCG@5,
 # the error of what the trees were given to learn: the mean squared error of ``labels_`` against
 # P(relevant).
 rows = []
-# With few sessions IPS rankers warn that a handful of clicks carry the weight: the point here.
+# With few sessions IPS rankers warn that a handful of clicks carry the weight, which is what this
+# example shows.
 warnings.simplefilter("ignore", UnstableWeightsWarning)
 for seed in range(3):
     documents = make_ltr(n_queries=2 * N_TRAINING, n_features=20, random_state=seed)
@@ -144,9 +145,9 @@ plt.show()
 
 # %%
 # Right, why: the errors of the unbiased estimators are noise, which falls in proportion to the
-# traffic; that of one curve for all comes to rest on its bias. Propensity ratio scoring (PRS) is
-# in the table only: it assumes that a document is relevant to everybody or to nobody, and ends far
-# below where users find it relevant with some probability.
+# traffic; that of one curve for all ends at its bias. Propensity ratio scoring (PRS) is in the
+# table only: it assumes that a document is relevant to everybody or to nobody, and ends far below
+# where users find it relevant with some probability.
 #
 # .. [1] Niu, Mei, Yang, Zhao, Yan, Mao & Wen (2025). Addressing personalized bias for unbiased
 #    learning to rank.

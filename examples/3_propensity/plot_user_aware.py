@@ -1,25 +1,25 @@
 """
-Relevance as clicks tell it: with and without the user
-======================================================
+Relevance estimated from clicks: with and without the user
+==========================================================
 
 **Claim.** Where users who look further down ask other queries, one examination curve for all
 misjudges the relevance of documents, however well the curve is known, by an error that more clicks
-do not cure. Dividing each click by its own user's propensity has no such bias, but the rare clicks
-of hasty users low on the page weigh so much that noise takes its place. The user-aware estimator
-divides the clicks of a document by its *mean* propensity among the users of its query. It gives
-81 % of the documents their right grade; the others 62 % and 66 %.
+do not reduce. Dividing each click by its own user's propensity has no such bias, but the rare
+clicks of hasty users low on the page have such heavy weights that noise replaces the bias. The
+user-aware estimator divides the clicks of a document by its *mean* propensity among the users of
+its query. It gives 81 % of the documents their right grade; the others 62 % and 66 %.
 
 **Limit.** Examination is known here, for every user. The users, ten with power laws of very
-different exponents who ask half of the queries each, are made to differ; the less they do, the
-smaller the gain.
+different exponents who ask half of the queries each, differ by construction; the less they differ,
+the smaller the gain.
 """
 
 # %%
 # Ten users who differ in what they ask and how far they look
 # -----------------------------------------------------------
 #
-# The world of Niu et al. (2025) [1]_ on made documents, 200 sessions a query. Relevance has five
-# grades: P(relevant) = 0.1, 0.325, 0.55, 0.775, 1.
+# The world of Niu et al. (2025) [1]_ on generated documents, 200 sessions per query. Relevance has
+# five grades: P(relevant) = 0.1, 0.325, 0.55, 0.775, 1.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -8,10 +8,10 @@ curve fitted to the clicks of a whole group is nearly exact, where those of its 
 0.06 and one curve for all by 0.26.
 
 **Limit.** The users have four clear-cut habits. Real habits shade into each other; groups are then
-a summary, not a discovery. With a few dozen sessions a user the groups begin to mix. Pulling users
-toward the common curve (``user_shrinkage``) hardly helps here, as nobody looks like the mean
-user; it does where users vary around one habit. All find the same documents relevant: who clicks
-less for another reason would count as someone who looks less.
+a summary, not a discovery. With a few dozen sessions per user the groups begin to mix. Shrinking
+users toward the common curve (``user_shrinkage``) hardly helps here, as nobody examines pages like
+the mean user; it helps where users vary around one habit. All find the same documents relevant:
+somebody who clicks less for another reason would count as somebody who looks less.
 """
 
 # %%
@@ -55,7 +55,7 @@ print(X.head(3).to_string(index=False))
 # group into the column ``user``, for whatever estimates a curve for each next; in a pipeline, that
 # is the ranker's ``propensity=``.
 with warnings.catch_warnings():
-    # Many a user never clicked at some position; the groups did.
+    # Many users never clicked at some position; the groups did.
     warnings.simplefilter("ignore", ClickDataWarning)
     propensity = RegressionEMPropensity(user="user", relevance="embedding")
     clusters = UserClusters(4, propensity=propensity, random_state=0).fit(X, clicks)

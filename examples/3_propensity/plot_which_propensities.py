@@ -6,7 +6,7 @@ Four ways to an examination curve, on one log
 1 / position, in the same log: each within 0.03 of it. The click rate, which reports show, is
 further off. What differs is the price. The experiment assumes least and reads a small part of the
 traffic, so its intervals are the widest; the network of dual learning needs no document at two
-positions, and knows no interval.
+positions, and has no interval.
 
 **Limit.** The users are position-based, as all four methods assume: they agree where their common
 assumption holds, and agreement does not prove it. The intervals are those of chance, over logs
@@ -63,9 +63,9 @@ print(log.tail(10).assign(click=clicks[-10:]).to_string(index=False))
 # ---------------
 #
 # Harvesting compares each document with itself at other positions. Regression-EM explains all
-# clicks by one relevance a document and one examination a position. Both, and the experiment, need
-# no features. Dual learning is set to learn relevance from the features by a network; it reads the
-# log with its sessions counted, because a million rows with features would be large.
+# clicks by one relevance per document and one examination per position. Both, and the experiment,
+# need no features. Dual learning is set to learn relevance from the features by a network; it
+# reads the log with its sessions counted, because a million rows with features would be large.
 counted, click_rate = aggregate_clicks(log.drop(columns="arm").assign(click=clicks), documents)
 estimators = {
     "swap experiment": RandomizedPropensity(arm="arm").fit(log, clicks),
@@ -83,8 +83,8 @@ print(estimators["swap experiment"].examination_.round(3).to_string())
 # The curves, and how far they are off
 # ------------------------------------
 #
-# Left, all of them against the truth. They can hardly be told apart, so the right panel shows the
-# differences from it, each with its interval.
+# Left, all of them against the truth. They can hardly be distinguished, so the right panel shows
+# their differences from the truth, each with its interval.
 figure, (curves, errors) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
 display = ExaminationDisplay.from_estimators(estimators, truth=truth.examination, ax=curves)
 rate = pd.Series(clicks).groupby(log["position"].to_numpy()).mean()
@@ -117,6 +117,6 @@ summary["click rate"] = {"largest error": (rate / rate[1] - truth.examination).a
 print(pd.DataFrame(summary).T.round(3).to_string())
 
 # %%
-# The gray band is ±0.03. A ranker takes any of these as ``propensity=``, unfitted:
+# The gray area is ±0.03. A ranker takes any of these as ``propensity=``, unfitted:
 # ``IPSRanker(propensity=InterventionHarvesting())``. An estimate from an experiment, which is
 # another log, is passed fitted: ``IPSRanker(propensity=FrozenEstimator(fitted))``.

@@ -8,9 +8,9 @@ from 0.75 to 0.72, and to 0.70 with eight times as far. Their variance is extrap
 nothing, so that they decide the base vector, which leaves the hull of the observation embeddings.
 Kept within bounds, the default, it costs 0.002 at most.
 
-**Limit.** The strangers are made, by stretching features; ten ordinary documents of other queries
-do no harm either way. The bound protects the base vector, not the strangers: their own scores are
-extrapolated as those of any network. One log, one seed.
+**Limit.** The strangers (candidates of other queries) are made by stretching features; ten
+ordinary documents of other queries do no harm either way. The bound protects the base vector, not
+the strangers: their own scores are extrapolated, as by any network. One log, one seed.
 """
 
 # %%
@@ -18,10 +18,11 @@ extrapolated as those of any network. One log, one seed.
 # -------------------
 #
 # A second network says, for each document, under which observation embedding documents like it
-# were shown, and how surely. The base vector of a query is the mean over its candidates, weighted
-# by the inverse of the variance (eq. 8 of [1]_). ``bounded_base`` keeps the variances within the
-# range of training and the vector within the hull of the observation embeddings; with False the
-# formula is taken literally. It acts at prediction alone: one model serves for both.
+# were shown, and the variance of that prediction. The base vector of a query is the mean over its
+# candidates, weighted by the inverse of the variance (eq. 8 of [1]_). ``bounded_base`` keeps the
+# variances within the range of training and the vector within the hull of the observation
+# embeddings; with False the formula is taken literally. The parameter matters for prediction only,
+# so that one fitted model shows both.
 import warnings
 
 import matplotlib.pyplot as plt
@@ -37,8 +38,8 @@ from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
 from skultr.simulation import TrustBiasUser, production_scores, simulate_clicks
 
-# One fixed order links no positions; that the features do, as they explain relevance here, the log
-# cannot confirm, and fit would say so.
+# One fixed order links no positions. The features do, because they explain relevance here, but the
+# log cannot confirm it, and fit would warn.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 
 documents = make_ltr(n_queries=1800, n_features=30, random_state=0)

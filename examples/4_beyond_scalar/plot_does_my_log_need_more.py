@@ -2,11 +2,11 @@
 Does my log need more than a scalar?
 ====================================
 
-**Claim.** With grades, :func:`~skultr.identifiability.factor_rank` reads off 40,000 sessions how
-many products of relevance and examination the clicks need: one where users have position bias, two
-where they trust the top, and five, which is all there are, where they click by the table of a real
-search engine. 2,000 sessions already tell one product from several. Without grades it takes 40,000
-sessions, and it finds that one product is not enough in the same two logs.
+**Claim.** With grades, :func:`~skultr.identifiability.factor_rank` estimates from 40,000 sessions
+how many products of relevance and examination the clicks need: one where users have position bias,
+two where they trust the top, and five, which is all there are, where they click by the table of a
+real search engine. 2,000 sessions already distinguish one product from several. Without grades it
+takes 40,000 sessions, and it finds that one product is not enough in the same two logs.
 
 **Limit.** The policy shows documents at several positions; without that, documents cannot be
 compared with themselves. Without grades the number is approximate: it finds two products of
@@ -62,7 +62,7 @@ def make_log(user, n_sessions):
 # --------
 #
 # Here each row of the matrix is a grade. ``rank`` is the smallest number of products of document
-# and position that the test does not reject; ``summary()`` says what to do.
+# and position that the test does not reject; ``summary()`` recommends what to do.
 logs = {name: make_log(user, n_sessions=40_000) for name, user in USERS.items()}
 results = {
     name: factor_rank(X, clicks, rows="relevance", random_state=0)
@@ -89,7 +89,7 @@ plt.show()
 # -------------------------------------
 #
 # Few logs have grades. Then documents are compared with themselves at other positions, in groups
-# of similar attractiveness. What a log cannot tell, it says: ``is_telling``.
+# of similar attractiveness. If a log is too small for an answer, ``is_telling`` is false.
 rows = []
 for name, user in USERS.items():
     for n_sessions in (2_000, 40_000):

@@ -40,8 +40,8 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-# One fixed order links no positions; that the features do, as they explain relevance here, the log
-# cannot confirm, and fit would say so.
+# One fixed order links no positions. The features do, because they explain relevance here, but the
+# log cannot confirm it, and fit would warn.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 
 documents = make_ltr(n_queries=1500, n_features=30, random_state=0)

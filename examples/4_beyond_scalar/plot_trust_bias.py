@@ -2,14 +2,14 @@
 Users who trust the top of the page
 ===================================
 
-**Claim.** Users who trust the top mislead whoever divides by examination alone. Of the rankers
-that learn from the clicks, the affine one, which allows for trust, comes nearest to the labels,
-and the coefficients it learns lie close to the truth, up to the affine map that no log determines.
-The naive ranker is far behind all others.
+**Claim.** Users who trust the top mislead every ranker that divides by examination alone. Of the
+rankers that learn from the clicks, the affine one, which allows for trust, comes nearest to the
+labels, and the coefficients it learns lie close to the truth, up to the affine map that no log
+determines. The naive ranker is far behind all others.
 
-**Limit.** With 1,200 queries, two-dimensional vectors are about level with DLA, and differences of
-0.01 are noise: what vectors gain under trust bias takes more queries (the benchmark of this
-package has 5,000). The log is deterministic, so that features alone tie the positions together.
+**Limit.** With 1,200 queries, two-dimensional vectors are about as good as DLA, and differences of
+0.01 are noise: vectors need more queries to gain under trust bias (the benchmark of this package
+has 5,000). The log is deterministic, so that features alone link the positions.
 """
 
 # %%
@@ -33,8 +33,8 @@ from skultr.model_selection import train_test_queries
 from skultr.rankers import AffineRanker, NaiveRanker, RegressionEMRanker
 from skultr.simulation import TrustBiasUser, production_scores, simulate_clicks
 
-# One fixed order links no positions; that the features do, as they explain relevance here, the log
-# cannot confirm, and fit would say so.
+# One fixed order links no positions. The features do, because they explain relevance here, but the
+# log cannot confirm it, and fit would warn.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 
 N_TRAINING, N_SESSIONS, N_RUNS = 1_200, 240_000, 3

@@ -2,16 +2,16 @@
 The fewer were shown, the more it matters who chose
 ===================================================
 
-**Claim.** If the old ranker chose what to show by something that no feature says, the documents
-shown mislead, and causal likelihood decomposition (CLD) with its default ``gamma=0.2`` is ahead of
-inverse propensities, more so the fewer were shown: by 0.02 of nDCG@3 at two documents, by 0.01 at
-ten, by nothing where all are. If the old ranker went by the features, CLD loses as much.
+**Claim.** If the old ranker chose what to show by something that no feature contains, the
+documents shown mislead, and causal likelihood decomposition (CLD) with its default ``gamma=0.2``
+is ahead of inverse propensities, more so if fewer were shown: by 0.02 of nDCG@3 at two documents,
+by 0.01 at ten, by nothing if all are. If the old ranker used only the features, CLD loses as much.
 
-**Limit.** Which of the two worlds you are in is nothing that clicks can say. Rankers are linear,
-fitted to the same labels with the same penalty; made documents of 30 features, five runs. With 100
-features and more sessions (``tests/benchmarks/bench_cld.py``) CLD loses nothing in the first
-world, and Heckman's method on debiased clicks is level with CLD in the second; here it falls
-behind where few are shown.
+**Limit.** Clicks cannot show in which of the two worlds you are. Rankers are linear, fitted to the
+same labels with the same penalty; generated documents of 30 features, five runs. With 100 features
+and more sessions (``tests/benchmarks/bench_cld.py``) CLD loses nothing in the first world, and
+Heckman's method on debiased clicks is as good as CLD in the second; here it falls behind where few
+are shown.
 """
 
 # %%
@@ -71,7 +71,7 @@ def top_k_log(training, k, strength, seed):
 # nDCG@3 on queries that nobody asked
 # -----------------------------------
 #
-# At *k* = 20 every candidate is shown, and ``CLDRanker`` says that there is nothing to correct.
+# At *k* = 20 every candidate is shown, and ``CLDRanker`` warns that there is nothing to correct.
 rows = []
 for seed in range(5):
     documents = make_ltr(2 * N_QUERIES, n_features=30, random_state=seed)

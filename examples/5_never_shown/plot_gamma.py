@@ -1,21 +1,21 @@
 """
-What a log says of gamma
-========================
+What a log determines about gamma
+=================================
 
-**Claim.** In a world made like the model, ``gamma="estimate"`` finds the correlation of the errors
-of relevance and selection, with an interval. On a log of the top 5 the likelihood grows to the
-bound in both worlds, whether the old ranker knew more than the features or not, and so large a
-gamma ranks worst. What you set is a statement about the old ranker: 0 is best where it knew
-nothing else, 0.1 to 0.3 where it did.
+**Claim.** In a world that follows the model, ``gamma="estimate"`` finds the correlation of the
+errors of relevance and selection, with an interval. On a log of the top 5 the likelihood grows to
+the bound in both worlds, whether the old ranker knew more than the features or not, and so large a
+gamma ranks worst. The value that you set is an assumption about the old ranker: 0 is best where it
+knew nothing but the features, 0.1 to 0.3 where it did.
 
-**Limit.** Which of the two it was, the clicks do not say: the curves of the likelihood look alike.
+**Limit.** The clicks do not show which of the two it was: the curves of the likelihood look alike.
 The best gamma depends on how strong the hidden signal is; here it is as strong as all features
 together, and correlates 0.5 with relevance.
 """
 
 # %%
-# A world made like the model
-# ---------------------------
+# A world that follows the model
+# ------------------------------
 #
 # Labels and selection are linear in two features, with normal errors that correlate 0.4. A
 # document is shown where a variable of its own passes a threshold.
@@ -112,10 +112,9 @@ print(runs.pivot_table(index="world", columns="gamma", values="nDCG@3", sort=Fal
 # ----------
 #
 # Left and middle, the log-likelihood of each gamma, less the greatest; above the dashed line is
-# the 95 % interval. Right, what a ranker with that gamma is worth: means over five runs, with
-# standard errors.
-# Documents of one run are easier than those of another, whatever gamma is: that is left out of the
-# errors.
+# the 95 % interval. Right, the quality of a ranker with that gamma: means over five runs, with
+# standard errors. Documents of one run are easier than those of another, whatever gamma is: that
+# is left out of the errors.
 of_run = runs.groupby(["world", "run"])["nDCG@3"].transform("mean")
 runs["less its run"] = runs["nDCG@3"] - of_run + runs.groupby("world")["nDCG@3"].transform("mean")
 COLORS = {"by the features": "#2e86ab", "also by a hidden signal": "#1b998b"}
@@ -124,7 +123,7 @@ profile = well.gamma_profile_["log_likelihood"]
 left.plot(profile - profile.max(), "o-", color="#8d99ae", markersize=4)
 left.axvline(0.4, color="black", linewidth=0.8)
 left.annotate(" the true gamma", (0.4, -21), fontsize=9)
-left.set(xlim=(0.2, 0.6), ylim=(-25, 1.5), title="A world made like the model")
+left.set(xlim=(0.2, 0.6), ylim=(-25, 1.5), title="A world that follows the model")
 left.axhline(-1.92, color="black", linestyle="--", linewidth=0.8)
 for world, ranker in estimated.items():
     profile = ranker.gamma_profile_["log_likelihood"]
@@ -136,7 +135,7 @@ for world, ranker in estimated.items():
     )
 middle.set_title("Logs of the top 5")
 middle.legend(title="the old ranker ranked", frameon=False)
-right.set(title="What it is worth there", ylabel="nDCG@3 on other queries")
+right.set(title="Quality there", ylabel="nDCG@3 on other queries")
 for axes in (left, middle):
     axes.set_ylabel("log-likelihood less the greatest")
 for axes in (left, middle, right):

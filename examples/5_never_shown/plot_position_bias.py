@@ -4,12 +4,12 @@ Position bias on top of selection: how strong it is, and how wrong you are about
 
 **Claim.** Where the old ranker also used a hidden signal, CLD is ahead of inverse propensities at
 every strength of position bias, while Heckman's method on clicks as they are falls with it. Wrong
-propensities hurt least in CLD: if rankers are told η = 2 where it is 1, inverse propensities lose
+propensities hurt least in CLD: if rankers are given η = 2 where it is 1, inverse propensities lose
 0.11 of nDCG@3, Heckman's method on debiased clicks 0.14, and CLD 0.03.
 
-**Limit.** CLD is not immune: told that there is no position bias, or twice as much as there is, it
-falls behind the clicks as they are. Users here examine by position alone. One world, 30 features,
-five runs; ``gamma`` is the default of 0.2.
+**Limit.** CLD is not immune: given no position bias, or twice as much as there is, it falls behind
+the clicks as they are. Users here examine by position alone. One world, 30 features, five runs;
+``gamma`` is the default of 0.2.
 """
 
 # %%
@@ -60,7 +60,7 @@ def top_5_log(training, eta, seed):
 
 
 def rankers(eta):
-    """Rankers that are told this η."""
+    """Rankers that are given this η."""
     curve = np.arange(1.0, 6.0) ** -eta
     return {
         "clicks as they are": CLDRanker(propensity=np.ones(5), gamma=0.0),
@@ -75,9 +75,9 @@ def rankers(eta):
 # nDCG@3 on queries that nobody asked
 # -----------------------------------
 #
-# First the truth varies and the rankers know it; then the truth is 1, and what they are told
-# varies.
-KNOWN, TOLD = "true η, which rankers are told", "η that rankers are told; the true one is 1"
+# First the truth varies and the rankers know it; then the truth is 1, and the η that they are
+# given varies.
+KNOWN, GIVEN = "true η, which rankers are given", "η that rankers are given; the true one is 1"
 rows = []
 for seed in range(5):
     documents = make_ltr(2 * N_QUERIES, n_features=30, random_state=seed)
@@ -85,7 +85,7 @@ for seed in range(5):
     training, test = documents[asked], documents[~asked]
     relevant = (test["relevance"] > 2).astype(int)
     logs = {eta: top_5_log(training, eta, seed) for eta in ETAS}
-    for question in (KNOWN, TOLD):
+    for question in (KNOWN, GIVEN):
         for eta in ETAS:
             log, click_rate = logs[eta if question == KNOWN else 1.0]
             for name, ranker in rankers(eta).items():
@@ -113,7 +113,7 @@ COLORS = {
     "Heckman, debiased": "#edae49",
 }
 figure, panels = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained", sharey=True)
-for axes, question in zip(panels, (KNOWN, TOLD), strict=True):
+for axes, question in zip(panels, (KNOWN, GIVEN), strict=True):
     for name, color in COLORS.items():
         part = runs[(runs["question"] == question) & (runs["ranker"] == name)]
         point = part.groupby("eta")["less its run"].agg(["mean", "sem"])

@@ -8,9 +8,9 @@ of both. Clicks on irrelevant documents cost CLD little: up to one in two of the
 nDCG@3 (as it does Heckman's method on debiased clicks), inverse propensities 0.013, and 0.06 where
 clicks are taken as they are.
 
-**Limit.** With 1,000 sessions, or two a query, taking clicks as they are is best: CLD divides by
+**Limit.** With 1,000 sessions, or two per query, taking clicks as they are is best: CLD divides by
 propensities too, and has their variance. One world, 30 features, five runs; CLD and inverse
-propensities are apart by one to two of the standard errors drawn.
+propensities differ by one to two of the standard errors drawn.
 """
 
 # %%

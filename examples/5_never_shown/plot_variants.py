@@ -5,10 +5,10 @@ By rows or by pairs, lines or networks
 **Claim.** Where the old ranker also used a hidden signal, both losses of CLD are ahead of inverse
 propensities of the same model in the mean, linear or network.
 
-**Limit.** Where it went by the features alone, linear CLD is behind. Networks differ by
-0.03 or more from run to run, as their training stops at different points. Three runs of 800
-queries and 30 features, one ``gamma`` (0.2); with 1,000 queries and 100 features networks of CLD
-are behind where nothing was hidden, see the user guide.
+**Limit.** Where it used the features alone, linear CLD is behind. Networks differ by 0.03 or more
+from run to run, as their training stops at different points. Three runs of 800 queries and 30
+features, one ``gamma`` (0.2); with 1,000 queries and 100 features networks of CLD are behind where
+nothing was hidden, see the user guide.
 """
 
 # %%
@@ -94,8 +94,8 @@ print(means.round(3).to_string())
 # The figure
 # ----------
 #
-# Large marks are means over three runs, small ones the runs.
-# Documents of one run are easier than those of another, for all rankers: that goes out.
+# Large marks are means over three runs, small ones the runs. Documents of one run are easier than
+# those of another, for all rankers: that difference is subtracted.
 of_run = runs.groupby(["world", "run"])["nDCG@3"].transform("mean")
 runs["less its run"] = runs["nDCG@3"] - of_run + runs.groupby("world")["nDCG@3"].transform("mean")
 COLORS = {"linear": "#2e86ab", "network": "#d1495b"}

@@ -3,10 +3,10 @@ Choosing a click model by a search
 ==================================
 
 **Claim.** ``GridSearchCV`` compares click models by perplexity, nDCG and CMIP in one run, and
-:class:`~skultr.model_selection.OffPolicySelection` turns the three into a choice that
-``best_estimator_`` follows and ``explain`` accounts for. With users who read down, nDCG alone
-takes a model that copied the old ranker, and pays for it when documents are ranked otherwise; the
-rule that also asks for CMIP and perplexity does not.
+:class:`~skultr.model_selection.OffPolicySelection` combines the three into a choice:
+``best_estimator_`` is the model chosen, and ``explain`` gives the reason. With users who read
+down, nDCG alone takes a model that copied the old ranker and predicts badly when documents are
+ranked otherwise; the rule that also uses CMIP and perplexity does not.
 
 **Limit.** One log of each of three kinds of users, and seven candidates. The rule is no guarantee:
 of these three choices none is worse than that by nDCG, but perplexity alone does as well twice and
@@ -72,8 +72,8 @@ def make_logs(user):
 # A search
 # --------
 #
-# These models have numbers of their own for each document, so that sessions are held out, not
-# queries: of a document that was never shown they know nothing.
+# These models have parameters per document, so that sessions are held out, not queries: they know
+# nothing about a document that was never shown.
 MODELS = [
     DCTRModel(),
     RDCTRModel(),

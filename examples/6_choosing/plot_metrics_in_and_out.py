@@ -2,10 +2,10 @@
 Seven click models, in and out of distribution
 ==============================================
 
-**Claim.** On new sessions of the ranker that collected the log, seven click models are nearly
-level in perplexity. On documents in random order they are not, and the model that is worst there,
-the click-through rate of a document (DCTR), has the best nDCG of all. CMIP gives it away: DCTR has
-by far the largest, and the next largest belongs to the second worst.
+**Claim.** On new sessions of the ranker that collected the log, seven click models hardly differ
+in perplexity. On documents in random order they do, and the model that is worst there, the
+click-through rate of a document (DCTR), has the best nDCG of all. CMIP reveals it: DCTR has by far
+the largest, and the second worst model has the next largest.
 
 **Limit.** One log of one kind of user. CMIP singles out the worst models; it does not sort the
 others, nor does it find the best. The position-based model (PBM) describes these users exactly,

@@ -8,11 +8,11 @@ do not, most of all at the bottom of the page; at the first position there is no
 Sogou, where training shows a document five times on average, the two networks are no better than
 the click-through rate of the document (DCTR).
 
-**Limit.** Held-out sessions come from the rankings of the same engine. Which of these models holds
-up under another ranking no perplexity here can tell, and the logs have no annotations for CMIP.
+**Limit.** Held-out sessions come from the rankings of the same engine. No perplexity here can show
+which of these models holds up under another ranking, and the logs have no annotations for CMIP.
 The log of Sogou has sessions with a click only: a model that reads the clicks above can learn that
 the last rows of a page without one *must* have it. Nothing was tuned. Without the data this page
-shows a made log, of users of the dynamic Bayesian network (DBN), which then is the best.
+shows a simulated log, of users of the dynamic Bayesian network (DBN), which then is the best.
 """
 
 # %%
@@ -21,8 +21,8 @@ shows a made log, of users of the dynamic Bayesian network (DBN), which then is 
 #
 # Yandex (relevance prediction challenge, sessions of 20 frequent queries; 12,000 of its 35,000
 # sessions, which keeps this page quick) and Sogou, in the folder named by the environment variable
-# ``SKULTR_DATA``. Where it is absent, as on the machine that built these pages, a made log stands
-# in. A fifth of the sessions is held out.
+# ``SKULTR_DATA``. Where it is absent, as on the machine that built these pages, a simulated log
+# replaces them. A fifth of the sessions is held out.
 import os
 import warnings
 from pathlib import Path
@@ -76,11 +76,12 @@ def split_sessions(log):
     held_out = sessions[: len(sessions) // 5]
     test = log["session"].isin(held_out)
     train = log["session"].isin(sessions) & ~test
-    # Of documents that training did not show no model knows more than the mean.
-    known = log["doc"].isin(log.loc[train, "doc"])
+    # For documents that training did not show, every model predicts the mean.
+    document = log.groupby(["qid", "doc"]).ngroup()
+    known = document.isin(document[train])
     print(
         f"{len(held_out):,} sessions held out; training shows a document "
-        f"{train.sum() / log.loc[train, 'doc'].nunique():.0f} times on average, and "
+        f"{train.sum() / document[train].nunique():.0f} times on average, and "
         f"{known[test].mean():.1%} of the held-out rows a document that it shows"
     )
     return log[train], log[test]

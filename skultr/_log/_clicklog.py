@@ -276,8 +276,7 @@ def sort_into_lists(rows, features):
     }
     if rows["propensity"] is not None:
         columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
-    last = np.where(shown, rows.position, np.iinfo(np.int64).max)
-    order = np.lexsort((documents.code, last, rows.list_))
+    order = _sorting_order(rows.place, documents.code, shown.all())
     offsets = offsets_from_sorted(rows.list_[order])
     for name in columns:  # one by one, so that the log is never held twice
         columns[name] = columns[name][order]
@@ -291,6 +290,15 @@ def sort_into_lists(rows, features):
         user_ids=user_ids,
         doc_ids=documents.ids,
     )
+
+
+def _sorting_order(place, doc, all_shown):
+    """Order of the rows by list and position; rows that were not shown by document."""
+    if not all_shown:
+        return np.lexsort((doc, place))
+    if (place[1:] >= place[:-1]).all():
+        return np.arange(len(place))
+    return np.argsort(place, kind="stable")
 
 
 def _check_equal_features(documents, features):

@@ -235,12 +235,7 @@ class Rows:
 
     def _check_one_row_per_position(self):
         rows = np.flatnonzero(self.shown)
-        list_, position = self.list_[rows], self.position[rows]
-        deepest = int(position.max())
-        place = pd.Series(list_ * (deepest + 1) + position) if deepest < 2**20 else None
-        if place is None:
-            place = pd.DataFrame({"list": list_, "position": position})
-        same = place.duplicated().to_numpy()
+        same = _repeated(self.place[rows])
         if same.any():
             row = rows[np.argmax(same)]
             query = python_value(self.query_ids[self.query[row]])
@@ -250,8 +245,8 @@ class Rows:
 
     def _check_propensity(self):
         propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
-        largest = float(propensity.max())
-        if largest >= _LEAST_EXAMINATION or position.max() == 1:
+        largest = float(propensity.max(initial=0.0))
+        if largest >= _LEAST_EXAMINATION or position.min(initial=1) == position.max(initial=1):
             return
         constant = propensity.min() == largest
         if constant or abs(spearmanr(propensity, position).statistic) < _UNRELATED:
@@ -325,6 +320,15 @@ class Rows:
         return encode(self.query * len(ids) + code)[0]
 
     @cached_property
+    def place(self):
+        """A number per row that sorts by list and position; rows not shown are last in a list."""
+        position = self.position
+        if position.max(initial=0) >= 2**20:  # or the number could overflow
+            position = encode(position)[0]
+        last = int(position.max(initial=0)) + 1
+        return self.list_ * (last + 1) + np.where(self.shown, position, last)
+
+    @cached_property
     def bias(self):
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
         values = self._values.get("bias", self.position)[self.shown]
@@ -362,11 +366,10 @@ class Rows:
         ids = pd.Index(ids, name="doc", tupleize_cols=False)
         if self._scope == "global" or "qid" not in self._values:
             return Documents(code, first_rows(code, len(ids)), ids)
-        code, pairs = encode(self.query[rows] * len(ids) + code)
-        query, doc = np.divmod(pairs, len(ids))
+        code, query, doc = _pairs_of_codes(self.query[rows], code, len(ids))
         queries = pd.Index(self.query_ids, tupleize_cols=False)
         index = pd.MultiIndex([queries, ids], [query, doc], names=["qid", "doc"])
-        return Documents(code, first_rows(code, len(pairs)), index)
+        return Documents(code, first_rows(code, len(doc)), index)
 
     def warn_about_features(self, features, names):
         """Warn of features that are the clicks.
@@ -420,6 +423,26 @@ def _encode(role, values):
             f"The role {role!r} holds values that cannot be ids, such as {values[0]!r} "
             f"({error}); expected numbers, text or other hashable values."
         ) from error
+
+
+def _repeated(key):
+    """Where a key stands that stood before."""
+    if key.max(initial=0) < 4 * len(key) + 1_000_000 and np.bincount(key).max(initial=0) <= 1:
+        return np.zeros(len(key), dtype=bool)  # a table is far quicker than hashing
+    return pd.Series(key).duplicated().to_numpy()
+
+
+def _pairs_of_codes(query, doc, n_ids):
+    """Code of each row's (query, id), in that order, and query and id of each code."""
+    of_id = np.zeros(n_ids, dtype=query.dtype)
+    of_id[doc] = query
+    if (of_id[doc] == query).all():  # no id recurs: much quicker than hashing pairs
+        order = np.argsort(of_id, kind="stable")
+        number = np.empty(n_ids, dtype=np.intp)
+        number[order] = np.arange(n_ids)
+        return number[doc], of_id[order], order
+    code, pairs = encode(query * n_ids + doc)
+    return code, *np.divmod(pairs, n_ids)
 
 
 def first_rows(code, n_codes):

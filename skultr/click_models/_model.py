@@ -236,8 +236,10 @@ class BaseClickModel(BaseRanker):
     def _by_list(self, X, roles, doc, function, dtype):
         """Values of ``function(parameters, lists, place)`` per row of X; 0 where not shown."""
         lists = read_lists(X, roles)
-        parameters = self._shown_parameters(X, lists.rows, roles["qid"], doc)
         values = np.zeros(count_rows(X), dtype=dtype)
+        if not len(lists.rows):
+            return values
+        parameters = self._shown_parameters(X, lists.rows, roles["qid"], doc)
         for place, inside in lists:
             rows = lists.rows[place]
             block = {name: np.where(inside, of[rows], 0) for name, of in parameters.items()}

@@ -98,12 +98,14 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         check_is_fitted(self)
         factor = factor_codes(self._bias_values, X, bias, position)
         shown = np.flatnonzero(factor >= 0)
+        probability = np.zeros(len(factor))
+        if not len(shown):
+            return probability
         # Candidates that were never shown may be documents that an embedding does not know.
         ids = {"qid": qid, "doc": doc} if self.relevance == "embedding" else {}
         ids = {role: read_role(X, role, value) for role, value in ids.items()}
         of_shown = {role: value[shown] for role, value in ids.items() if value is not None}
         relevance = self.predict(safe_indexing(X, shown), **of_shown)
-        probability = np.zeros(len(factor))
         probability[shown] = self._click_probability(relevance, self._factor_logits[factor[shown]])
         return probability
 

@@ -96,12 +96,10 @@ class DistilledRanker(BaseRanker):
 
     def _roles_of_documents(self, log, shown):
         """What the teacher must know of documents beside their features."""
-        if getattr(self.teacher_, "relevance", None) == "embedding":
-            return {"doc": shown}
-        if not get_routing_for_object(self.teacher_).consumes("predict", ["qid"]):
-            return {}
+        taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
         _, rows = np.unique(log.doc[log.shown], return_index=True)
-        return {"qid": log.query[log.shown][rows]}
+        roles = {"qid": log.query[log.shown][rows], "doc": shown}
+        return {name: roles[name] for name in taken}
 
     def _score(self, features):
         return np.asarray(self.student_.predict(features), dtype=float)

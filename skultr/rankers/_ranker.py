@@ -288,6 +288,7 @@ def fit_to_log(ranker, log):
         user=log.user,
         propensity=log.propensity,
         impressions=log.weight,
+        doc_scope="global",  # a code is one document
     )
 
 

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
 
 from skultr.click_models import (
     CascadeModel,
@@ -26,7 +27,13 @@ from skultr.propensity import (
     RegressionEMPropensity,
     relevance_labels,
 )
-from skultr.rankers import DLARanker, IPSRanker, RegressionEMRanker, TwoTowerRanker
+from skultr.rankers import (
+    DistilledRanker,
+    DLARanker,
+    IPSRanker,
+    RegressionEMRanker,
+    TwoTowerRanker,
+)
 
 EXAMINATION = 0.8 ** np.arange(4)
 N_QUERIES, N_DOCS, N_POSITIONS, N_SESSIONS = 12, 10, 4, 600
@@ -206,6 +213,19 @@ def test_global_ids_are_joined_over_queries(estimator, log):
     # Documents of another query, and of none, are the documents that are known.
     assert_array_equal(fitted.predict(shared.assign(qid="new")), fitted.predict(shared))
     assert_array_equal(fitted.predict(shared.drop(columns="qid")), fitted.predict(shared))
+
+
+@pytest.mark.parametrize("scope", ["query", "global"])
+def test_a_teacher_knows_the_documents_that_the_log_has(scope, log):
+    X, y = log
+    X = X.assign(doc_scope=scope, bm25=X["doc"] / 10)
+    teacher = clone(TABLES[1]).fit(X, y)
+    distilled = DistilledRanker(TABLES[1], LinearRegression(), random_state=0).fit(X, y)
+    taught = distilled.teacher_.relevance_
+    assert len(taught) == {"query": N_QUERIES * N_DOCS, "global": N_DOCS}[scope]
+    assert_allclose(taught.to_numpy(), teacher.relevance_.to_numpy(), rtol=1e-6)
+    # Documents that look alike have their names.
+    DistilledRanker(PBMModel(), LinearRegression()).fit(X.assign(bm25=0.0), y)
 
 
 @of_class([*TABLES, *CLICK_MODELS, *PROPENSITIES])

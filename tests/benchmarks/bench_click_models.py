@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from skultr import _browsing, click_models
+from skultr import click_models
+from skultr._models import _browsing
 
 N_POSITIONS = 10
 MODELS = {
@@ -118,9 +119,10 @@ def recovery(names, n_sessions):
         start = time.perf_counter()
         model.fit(log, clicks)
         seconds = time.perf_counter() - start
-        often = log["doc"].value_counts().loc[lambda n: n >= 100].index
+        often = log.value_counts(["qid", "doc"]).loc[lambda n: n >= 100].index
         estimate = model.documents_["relevance"].loc[often]
-        correlation = np.corrcoef(estimate, world.relevance.ravel()[often])[0, 1]
+        truth = world.relevance.ravel()[often.get_level_values("doc")]
+        correlation = np.corrcoef(estimate, truth)[0, 1]
         print(
             f"{name:13s} parameter error {parameter_error(model, world):.4f}  relevance "
             f"correlation {correlation:.4f}  (documents {len(often)}, {seconds:.1f} s, "

@@ -23,7 +23,7 @@ import torch
 
 from skultr import aggregate_clicks
 from skultr.datasets import make_ltr
-from skultr.rankers import DLARanker, NaiveRanker, _clicks
+from skultr.rankers import DLARanker, NaiveRanker, _click_ranker
 from skultr.simulation import (
     DeterministicPolicy,
     PlackettLucePolicy,
@@ -123,12 +123,12 @@ def identifiability_check_share():
         )
         in_check = []
 
-        def timed(log, network, check=_clicks.warn_unless_identifiable, spent=in_check):
+        def timed(log, network, check=_click_ranker.warn_unless_identifiable, spent=in_check):
             start = time.perf_counter()
             check(log, network)
             spent.append(time.perf_counter() - start)
 
-        with mock.patch.object(_clicks, "warn_unless_identifiable", timed):
+        with mock.patch.object(_click_ranker, "warn_unless_identifiable", timed):
             start = time.perf_counter()
             DLARanker(random_state=0).fit(X, clicks)
             seconds = time.perf_counter() - start

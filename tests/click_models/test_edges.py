@@ -21,7 +21,7 @@ from skultr.click_models import (
 from skultr.click_models._em import fit_em
 from skultr.click_models._patterns import click_patterns
 from skultr.click_models._priors import empirical_beta, empirical_beta_of_hidden
-from skultr.exceptions import AssumptionWarning, ClickDataWarning
+from skultr.exceptions import AssumptionWarning, ClickDataWarning, NotIdentifiableWarning
 
 
 def sessions(docs, lengths=None):
@@ -215,3 +215,13 @@ def test_by_gradient_n_iter_is_epochs(model):
     ).fit(frame, clicks)
     assert model.n_iter_ == len(model.history_) == 3
     assert model.prior_ == {}
+
+
+def test_rows_that_are_not_shown_are_not_clicked():
+    X = sessions(np.tile([3, 1, 2], (4, 1)))
+    clicks = np.tile([1, 0, 0], 4)
+    with pytest.warns(NotIdentifiableWarning):
+        model = PBMModel().fit(X, clicks)
+    unshown = X.assign(position=np.nan)
+    assert not model.predict_click(unshown).any()
+    assert not model.sample(unshown, random_state=0).any()

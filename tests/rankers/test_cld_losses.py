@@ -48,7 +48,7 @@ def test_tobit_terms_are_those_of_newtons_method(published):
     relevance = (scores[0] - center) / spread
     terms = loss.terms((relevance, scores[1], torch.zeros((), dtype=torch.float64)), batch)
     mask = batch.mask
-    shown = (batch.pad(batch.bias) == 0)[mask].numpy()
+    shown = batch.shown[mask].numpy()
     # One column a row, so that any scores are linear.
     n_rows = int(mask.sum())
     rows = SelectedRows(np.eye(n_rows), batch.clicks[mask].numpy(), shown, np.ones(n_rows))
@@ -67,7 +67,7 @@ def test_tobit_terms_are_those_of_newtons_method(published):
 
 def test_gradients_against_finite_differences():
     batch = batch_of(LISTS)
-    shown = batch.mask & (batch.pad(batch.bias) == 0)
+    shown = batch.shown
     scores = random_scores(batch)
     log_scale = torch.tensor(-0.3, dtype=torch.float64, requires_grad=True)
 
@@ -93,7 +93,7 @@ def test_tobit_is_stable_far_out(index):
 # ------------------------------------------------------------------------ pairwise
 def all_pairs(scores, batch, variant):
     """The sum over all pairs, in plain loops, divided by the number of other rows."""
-    shown = batch.mask & (batch.pad(batch.bias) == 0)
+    shown = batch.shown
     total = torch.zeros(3, dtype=torch.float64)
     for k, mask in enumerate(batch.mask):
         n_rows = int(mask.sum())
@@ -192,7 +192,7 @@ def test_tobit_shift_is_that_of_drawn_errors():
 
 def test_partners_are_others_of_the_right_kind():
     batch = batch_of(LISTS)
-    shown = batch.mask & (batch.pad(batch.bias) == 0)
+    shown = batch.shown
     loss = PairLoss(1.0, "default")
     n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
     for _ in range(50):
