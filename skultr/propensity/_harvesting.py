@@ -391,7 +391,7 @@ class InterventionHarvesting(_PairwisePropensity):
                 f"factors, but no click that method={self.method!r} could compare"
             )
         return (
-            f"The log cannot separate examination from relevance: {found}. Serve some documents at "
+            f"The log cannot tell examination from relevance: {found}. Serve some documents at "
             "several positions, as IdentifiabilityRepair(strategy='intervene') plans it, or log "
             "several rankers. RegressionEMPropensity can use this log, because it compares "
             "positions by the features of documents."
