@@ -10,7 +10,6 @@ import skultr
 TO_DO = {
     "_log",
     "identifiability",
-    "rankers",
 }
 
 

@@ -1,4 +1,8 @@
-"""Joint engines: relevance and examination learned together from the same clicks."""
+"""Relevance and examination, learned together from the same clicks by gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -10,8 +14,17 @@ from torch.nn.functional import logsigmoid
 from .._log._factors import lists_per_unit
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_factors
+from .._typing import Floats
 from ._losses import list_log_softmax
 from ._networks import ListScores
+
+if TYPE_CHECKING:
+    from skorch import NeuralNet
+
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+    from ._lists import ListBatch, ListDataset
+    from ._net import NeuralEstimator
 
 __all__ = [
     "DualLoss",
@@ -24,31 +37,39 @@ __all__ = [
     "likeliest_examination",
 ]
 
-#: Bound on log examination ratios: a factor without a click would otherwise run to minus infinity.
+#: Bound on log examination ratios, whose estimate for a factor without clicks is minus infinity.
 _MAX_LOG_RATIO = 12.0
+#: Bound on log weights, so that no weight overflows.
 _MAX_LOG_WEIGHT = 30.0
 
 
-def fit_dual(learner, log, task=None, *, learning_rate=0.05, max_weight=None):
-    """Dual learning (Ai et al. 2018): a network of relevance, and examination by bias factor.
+def fit_dual(
+    learner: NeuralEstimator,
+    log: ClickLog,
+    task: FitTask | None = None,
+    *,
+    learning_rate: float = 0.05,
+    max_weight: float | None = None,
+) -> Floats:
+    """Log examination by bias factor, learned with a network of relevance (Ai et al. 2018).
 
     Parameters
     ----------
     learner : NeuralEstimator
-        Says how the network is trained; afterwards it holds the network, as every neural
+        Holds the parameters of the training, and afterwards the network, as every neural
         estimator does.
     log : ClickLog
     task : FitTask, default=None
-        What is being fitted, for scikit-learn's callbacks.
+        The fit that scikit-learn's callbacks are informed about.
     learning_rate : float, default=0.05
         Step size of the examination logits.
     max_weight : float, default=None
-        Cap on the inverse weights of both parts.
+        Upper bound on the inverse weights of both parts.
 
     Returns
     -------
     log_examination : ndarray of shape (n_factors,)
-        As :func:`likeliest_examination` finds it for the relevance that was learned.
+        Result of :func:`likeliest_examination` for the learned relevance.
     """
     rows = log.shown
     impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
@@ -70,19 +91,27 @@ def fit_dual(learner, log, task=None, *, learning_rate=0.05, max_weight=None):
     return likeliest_examination(training, relevance, start - start.mean())
 
 
-def fit_towers(learner, log, task=None, *, link="product", learning_rate=None):
-    """A network of relevance and a table of examination, by the cross-entropy of all clicks.
+def fit_towers(
+    learner: NeuralEstimator,
+    log: ClickLog,
+    task: FitTask | None = None,
+    *,
+    link: Literal["product", "additive"] = "product",
+    learning_rate: float | None = None,
+) -> None:
+    """Train a network of relevance and a table of examination by the cross-entropy of all clicks.
 
     Parameters
     ----------
     learner, log, task
-        As of :func:`fit_dual`.
+        As in :func:`fit_dual`.
     link : {"product", "additive"}, default="product"
     learning_rate : float, default=None
         Step size of the examination logits. By default they take no steps: before every epoch
-        they are set to their best value given the relevance so far, which is regression-EM (Wang
-        et al. 2018). The gradient of the expected likelihood at the current expectations is that
-        of the likelihood itself (Fisher's identity), so that no E-step is written out.
+        they are set to their maximum-likelihood value given the current relevance, which is
+        regression-EM (Wang et al. 2018). The gradient of the expected complete-data likelihood
+        at the current expectations equals that of the likelihood (Fisher's identity), so that no
+        E-step is needed.
     """
     training, _ = log.tempered(learner.traffic_exponent)
     by_steps = learning_rate is not None
@@ -101,15 +130,15 @@ def fit_towers(learner, log, task=None, *, link="product", learning_rate=None):
 
 
 def _factor_settings(learning_rate):
-    """A logit per factor needs steps of its own size, and no pull toward zero."""
+    """Optimizer settings of the logits of bias factors: a step size, and no weight decay."""
     return [("examination", {"lr": learning_rate, "weight_decay": 0.0})]
 
 
 class DualModule(ListScores):
     """Relevance logits from a network, examination logits from a table.
 
-    One plain logit a bias factor: any shared layer or activation on top would bound the ratios
-    that can be learned.
+    The table has one logit per bias factor, without a layer or an activation on top, which would
+    bound the ratios that can be learned.
 
     Parameters
     ----------
@@ -120,12 +149,12 @@ class DualModule(ListScores):
         Code of the factor that examination is relative to.
     """
 
-    def __init__(self, network, n_factors, reference):
+    def __init__(self, network: nn.Sequential, n_factors: int, reference: int) -> None:
         super().__init__(network)
         self.reference = reference
         self.examination = nn.Parameter(torch.zeros(n_factors))
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Relevance and (relative) examination logits, each of shape (n_lists, width)."""
         relative = self.examination - self.examination[self.reference]
         return super().forward(batch), batch.pad(relative[batch.bias])
@@ -141,24 +170,24 @@ class DualLoss(nn.Module):
     with :math:`o = \exp h` relative to a fixed reference factor and :math:`r = \exp g` relative
     to the first shown row. The weights carry no gradient.
 
-    On validation lists (in evaluation mode) it is the cross-entropy of the clicks themselves
-    under :math:`\mathrm{softmax}(g + h)`: what the two parts claim together, free of the weights
-    that move while they are learned and of the variance that weights bring.
+    On validation lists (in evaluation mode) it is the cross-entropy of the uncorrected clicks
+    under :math:`\mathrm{softmax}(g + h)`, which is the prediction of both parts together. It has
+    no weights, which would change from epoch to epoch and add variance.
 
     Parameters
     ----------
     scale : float
-        One constant for the whole log.
+        Constant factor of the loss, the same for the whole log.
     max_weight : float or None
-        Cap on both weights.
+        Upper bound on both weights.
     """
 
-    def __init__(self, scale, max_weight=None):
+    def __init__(self, scale: float, max_weight: float | None = None) -> None:
         super().__init__()
         self.scale = scale
         self.max_weight = max_weight
 
-    def forward(self, outputs, batch):
+    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance, examination) logits of shape (n_lists, width)."""
         relevance, examination = outputs
         if not self.training:
@@ -175,13 +204,13 @@ class DualLoss(nn.Module):
         )
 
     def _weights(self, log_weights):
-        # Bounded before the exponential: infinity times an unclicked row would be NaN.
+        # Bounded before the exponential: infinity times 0 clicks would be NaN.
         weights = log_weights.detach().clamp(max=_MAX_LOG_WEIGHT).exp()
         return weights if self.max_weight is None else weights.clamp(max=self.max_weight)
 
 
 class TowersModule(ListScores):
-    """Relevance logits from a network, examination logits from a table, both absolute.
+    """Relevance logits from a network, examination logits from a table, none of them relative.
 
     Parameters
     ----------
@@ -191,11 +220,11 @@ class TowersModule(ListScores):
         If False, the table is set by ``ExaminationStep``.
     """
 
-    def __init__(self, network, n_factors, trained):
+    def __init__(self, network: nn.Sequential, n_factors: int, trained: bool) -> None:
         super().__init__(network)
         self.examination = nn.Parameter(torch.zeros(n_factors), requires_grad=trained)
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Relevance and examination logits, each of shape (n_lists, width)."""
         return super().forward(batch), batch.pad(self.examination[batch.bias])
 
@@ -210,16 +239,16 @@ class TowersLoss(nn.Module):
     Parameters
     ----------
     scale : float
-        One constant for the whole log.
+        Constant factor of the loss, the same for the whole log.
     link : {"product", "additive"}
     """
 
-    def __init__(self, scale, link="product"):
+    def __init__(self, scale: float, link: Literal["product", "additive"] = "product") -> None:
         super().__init__()
         self.scale = scale
         self.link = link
 
-    def forward(self, outputs, batch):
+    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance, examination) logits of shape (n_lists, width)."""
         relevance, examination = outputs
         if self.link == "additive":
@@ -236,15 +265,17 @@ def _log_sigmoids(logits):
 
 
 def _log_of_neither(g, h):
-    """log(1 - σ(g) σ(h)), without the cancellation of the naive form."""
+    """log(1 - σ(g) σ(h)), computed without cancellation."""
     both = torch.logsumexp(torch.stack([torch.zeros_like(g), -g, -h, -g - h]), dim=0)
     return torch.logsumexp(torch.stack([-g, -h, -g - h]), dim=0) - both
 
 
 class ExaminationStep(Callback):
-    """Before every epoch, examination at its best given relevance: an M-step in closed form."""
+    """Sets examination to its maximum-likelihood value given relevance, before every epoch."""
 
-    def on_epoch_begin(self, net, dataset_train=None, **kwargs):
+    def on_epoch_begin(
+        self, net: NeuralNet, dataset_train: ListDataset | None = None, **kwargs: Any
+    ) -> None:
         data, module = dataset_train, net.module_
         module.eval()
         with torch.inference_mode():
@@ -259,16 +290,16 @@ class ExaminationStep(Callback):
         best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))
         best = torch.from_numpy(best - np.log(-np.expm1(best))).to(module.examination)
         with torch.no_grad():
-            # A factor that only held-out lists show keeps what it has.
+            # A bias factor that only occurs in held-out lists keeps its value.
             module.examination.copy_(torch.where(best.isnan(), module.examination, best))
 
 
-def likeliest_examination(log, relevance, start):
-    r"""Log examination by bias factor of the greatest click likelihood, given relevance.
+def likeliest_examination(log: ClickLog, relevance: Floats, start: Floats) -> Floats:
+    r"""Maximum-likelihood log examination by bias factor, given relevance.
 
-    Maximises :math:`\sum_i c_i \log \mathrm{softmax}(g + h)_i` in :math:`h`. Training leaves its
-    logits with the noise of the last batches; a handful of numbers estimated from all clicks at
-    once have none of it, and take far less time than an epoch.
+    Maximises :math:`\sum_i c_i \log \mathrm{softmax}(g + h)_i` in :math:`h`. The logits after
+    training have the noise of the last batches; this estimate from all clicks at once has not, and
+    takes far less time than an epoch.
 
     Parameters
     ----------
@@ -276,13 +307,13 @@ def likeliest_examination(log, relevance, start):
     relevance : ndarray of shape (n_rows,)
         Relevance logit :math:`g` of each row.
     start : ndarray of shape (n_factors,)
-        Logits to begin with.
+        Logits to start from.
 
     Returns
     -------
     logits : ndarray of shape (n_factors,)
-        Determined up to a constant, and each within 12 of 0; NaN for a factor that stands in no
-        list with a click.
+        Determined up to a constant, between -12 and 12; NaN for a factor that occurs in no list
+        with a click.
     """
     clicked = np.bincount(log.list_, weights=log.clicks, minlength=log.n_lists)
     rows = log.shown & (clicked[log.list_] > 0)

@@ -22,7 +22,7 @@ __all__ = ["ListBatch", "ListDataset"]
 class ListBatch:
     """A batch of lists: flat rows for the network, padded rectangles for the loss.
 
-    The network receives no padding, so that a long list among short ones costs nothing extra and
+    The network receives no padding. A long list among short ones then costs nothing extra, and
     padding does not enter batch normalisation.
 
     Parameters
@@ -60,7 +60,7 @@ class ListDataset(Dataset):
     ----------
     log : ClickLog
     features : Tensor of shape (n_docs, n_features)
-        Network inputs of the distinct documents, on the device of the batches.
+        Scaled features of the distinct documents, on the device of the batches.
     clicks : ndarray of shape (n_rows,)
         Target of each row of the log, such as debiased clicks.
     click_only : bool
@@ -78,7 +78,7 @@ class ListDataset(Dataset):
         never_shown: bool = False,
     ) -> None:
         device = features.device
-        # Whole lists are kept or dropped: dropping rows would change normalisers.
+        # Keep or drop whole lists: without some of its rows, a list would have another softmax.
         keep = np.ones(log.n_rows, dtype=bool) if never_shown else log.shown
         if click_only:
             clicked = np.bincount(log.list_, weights=clicks != 0, minlength=log.n_lists) > 0

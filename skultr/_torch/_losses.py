@@ -1,8 +1,8 @@
-"""Pure losses over padded lists.
+"""Losses over padded lists.
 
-Every loss has the signature ``loss(scores, clicks, weight, mask)`` over tensors of shape
-(n_lists, width) and returns the *sum* over the lists; the caller, who knows the whole log,
-divides. ``clicks`` are (debiased) numbers of clicks and may be fractional or exceed ``weight``,
+Every loss has the signature ``loss(scores, clicks, weight, mask)``, with tensors of shape
+(n_lists, width), and returns the *sum* over the lists. The caller divides by a constant of the
+whole log. ``clicks`` are (debiased) numbers of clicks and may be fractional or exceed ``weight``,
 the number of impressions. Cells where ``mask`` is False hold no row and enter neither the loss nor
 its normaliser.
 
@@ -29,7 +29,7 @@ Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tens
 
 
 class ListLoss(nn.Module):
-    """The mean loss over the lists of a batch, times a constant.
+    """The mean loss per list of a batch, times a constant.
 
     Parameters
     ----------
@@ -69,7 +69,8 @@ def bce_loss(
 ) -> torch.Tensor:
     r"""Pointwise :math:`-\sum_i c_i \log\sigma(s_i) + (w_i - c_i) \log\sigma(-s_i)`.
 
-    Only the clicks are debiased. Weighting both terms by them would leave no negatives.
+    Only the clicks are debiased. If debiased clicks weighted both terms, rows without a click
+    would not enter the loss.
     """
     loss = clicks * F.softplus(-scores) + (weight - clicks) * F.softplus(scores)
     return loss[mask].sum()
@@ -91,7 +92,7 @@ def pairwise_loss(
     r"""Logistic loss of every click against every other row of its list.
 
     :math:`\sum_i c_i \sum_{j \ne i} -\log\sigma(s_i - s_j)`, divided by the number of other rows.
-    The mean (debiased) clicks of the two rows decide a pair, not those of one session.
+    Pairs are weighted by the mean (debiased) clicks of their rows, not by clicks in one session.
     """
     lost = F.softplus(scores[:, None, :] - scores[:, :, None])
     others = (mask.sum(dim=1) - 1).clamp(min=1)[:, None, None]
@@ -102,7 +103,7 @@ def pairwise_loss(
 def lambda_loss(
     scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    r"""Pairwise logistic loss weighted by the change of nDCG when the pair is swapped.
+    r"""Pairwise logistic loss, weighted by the change of nDCG if the pair is swapped.
 
     :math:`\sum_{i,j: g_i > g_j} |\Delta\mathrm{nDCG}_{ij}| (-\log\sigma(s_i - s_j))` with the
     gains :math:`g_i = c_i / w_i`, the mean (debiased) clicks. :math:`|\Delta\mathrm{nDCG}|` is
@@ -120,12 +121,12 @@ def lambda_loss(
 def propensity_ratio_loss(
     scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    r"""Logistic loss of every click against every missing click, times the gap of discounts.
+    r"""Logistic loss of every click against every missing click, times the change of discount.
 
     :math:`\sum_{i,j} a_i b_j |d_i - d_j| (-\log\sigma(s_i - s_j))` with the discounts
     :math:`d = 1 / \log_2(1 + \mathrm{rank})` of the current scores held fixed (no gradient).
     ``clicks`` are the weights :math:`a` of clicks and ``weight`` those, :math:`b`, of missing
-    clicks (Wang et al. 2021). A pair counts whichever of its rows the model ranks higher.
+    clicks (Wang et al. 2021). A pair counts regardless of which row the model ranks higher.
     """
     lost = F.softplus(scores[:, None, :] - scores[:, :, None])
     change = _discount_gap(scores.detach(), mask)
@@ -139,7 +140,7 @@ def _pair_mask(mask: torch.Tensor) -> torch.Tensor:
 
 
 def _ndcg_change(scores: torch.Tensor, gains: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Absolute change of nDCG when each pair is swapped, shape (n_lists, width, width)."""
+    """Absolute change of nDCG if each pair is swapped, shape (n_lists, width, width)."""
     best_first = gains.clamp(min=0).sort(dim=1, descending=True).values
     places = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=scores.dtype)
     ideal = (best_first / torch.log2(1 + places)).sum(dim=1).clamp(min=1e-12)

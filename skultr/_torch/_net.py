@@ -1,4 +1,4 @@
-"""The one place that holds skorch: parameters of every neural estimator, and how it trains."""
+"""Parameters and training of every neural estimator; the only module that uses skorch nets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from skorch import NeuralNet
@@ -21,7 +22,7 @@ from skorch.helper import predefined_split
 from torch import nn
 
 from .._sklearn import HasMethods, Interval, StrOptions
-from .._typing import RandomState
+from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
 from ._networks import ScaleFeatures, scoring_network
@@ -33,7 +34,7 @@ OPTIMIZERS = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
 }
-#: Documents scored at a time, so that predicting a million rows needs little memory.
+#: Number of documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
 _MAX_GRADIENT_NORM = 5.0
@@ -45,10 +46,10 @@ _STREAM = threading.RLock()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NeuralEstimator(BaseEstimator):
-    """Shared parameters and training of the neural estimators.
+    """Base class of the neural estimators: their shared parameters and their training.
 
-    Subclasses call :meth:`_train` with a module that maps a ``ListBatch`` to whatever their
-    criterion takes, and :meth:`_outputs` to apply a network to documents.
+    Subclasses call :meth:`_train` with a module that maps a ``ListBatch`` to the input of their
+    criterion, and :meth:`_outputs` to apply a network to documents.
     """
 
     hidden_layer_sizes: Sequence[int] = (64, 32)
@@ -94,11 +95,11 @@ class NeuralEstimator(BaseEstimator):
         "verbose": ["verbose"],
     }
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return {"max_epochs": self.max_epochs, **(self.net_params or {})}["max_epochs"]
 
     def _network(self, features, n_out=1):
-        """A fresh scoring network for these training documents, scaling included.
+        """An untrained scoring network for these training documents, with their scaling.
 
         Parameters
         ----------
@@ -126,7 +127,7 @@ class NeuralEstimator(BaseEstimator):
         return nn.Sequential(scale, network)
 
     def _check_settings(self):
-        """What the declared constraints cannot say."""
+        """Raise on settings that the declared constraints cannot describe."""
         for name in self._sizes_of_layers:
             sizes = getattr(self, name)
             if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
@@ -148,10 +149,10 @@ class NeuralEstimator(BaseEstimator):
 
     @contextmanager
     def _seeded(self):
-        """Torch's random stream is the estimator's own inside, and untouched outside.
+        """Context with a random stream of torch for this estimator; restores the global stream.
 
-        One training at a time: trainings in several threads of a process wait for each other, or
-        each would draw from the stream of the others.
+        Trainings in several threads of a process wait for each other, because all threads share
+        one stream.
         """
         self._check_settings()  # first, because fork_rng on a missing GPU raises an obscure error
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -175,12 +176,12 @@ class NeuralEstimator(BaseEstimator):
     ):
         """Train ``module`` on the lists of ``log``.
 
-        Sets ``network_``, ``net_``, ``history_`` and ``n_iter_``, when all is done.
+        Sets ``network_``, ``net_``, ``history_`` and ``n_iter_`` at the end.
 
         Parameters
         ----------
         module : torch.nn.Module with ``network``, as :meth:`_network` gives it
-            ``forward(batch)`` receives a ``ListBatch`` whose features are scaled already.
+            ``forward(batch)`` receives a ``ListBatch`` with scaled features.
         criterion : torch.nn.Module
             ``forward(outputs, batch)`` is the loss, a scalar.
         log : ClickLog
@@ -189,16 +190,16 @@ class NeuralEstimator(BaseEstimator):
         click_only : bool
             Lists without clicks contribute nothing and may be left out.
         never_shown : bool
-            Candidates that were never shown are rows of their lists too.
+            Whether lists include candidates that were never shown.
         task : FitTask
-            What is being fitted, for scikit-learn's callbacks.
+            The fit that scikit-learn's callbacks are informed about.
         param_groups : list of (str, dict)
-            Parameter names with optimizer settings of their own, as in skorch.
+            Parameter names and their optimizer settings, as in skorch.
         callbacks : list of (str, skorch.callbacks.Callback)
-            What the method itself does between epochs.
+            Callbacks of the method itself.
         """
         module = module.to(self.device)
-        # Scaling happens once here; batches then need no work that could be done before.
+        # Scale once, before training, rather than in every batch.
         inputs = self._scaled_inputs(module.network[0], log.features)
         click_only = click_only and bool(clicks.any())
         train, valid = self._split_queries(log, clicks if click_only else log.weight)
@@ -210,14 +211,14 @@ class NeuralEstimator(BaseEstimator):
         self._train_on(dataset, validation, module, criterion, task, param_groups, callbacks)
 
     def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):
-        """Train ``module`` on batches of any kind, and set what :meth:`_train` sets."""
+        """Train ``module`` on batches of any kind; sets the same attributes as :meth:`_train`."""
         net = self._make_net(
             module, criterion, validation, task, list(param_groups), list(callbacks)
         )
         net.fit(dataset, None)
         if net.interrupted_:
             raise KeyboardInterrupt
-        net.train_split = None  # or the validation lists would travel in every pickle
+        net.train_split = None  # otherwise every pickle would contain the validation lists
         self.history_ = _history(net)
         self.n_iter_ = len(self.history_)
         self.net_, self.network_ = net, module.network
@@ -251,7 +252,7 @@ class NeuralEstimator(BaseEstimator):
         if isinstance(added, str):
             raise ValueError(
                 f"net_params['callbacks'] is {added!r}; expected a list of skorch callbacks, "
-                "which are added to those that training needs."
+                "which are used in addition to those of the training."
             )
         callbacks += [
             pair if isinstance(pair, tuple) else (type(pair).__name__, pair) for pair in added
@@ -268,7 +269,7 @@ class NeuralEstimator(BaseEstimator):
     def _split_queries(self, log, mass):
         """(log, rows) of the training and of the validation queries; the latter may be None.
 
-        Only queries with any ``mass`` are held out, because others could not be validated on.
+        Only queries with a positive ``mass`` are held out; the others have no validation loss.
         """
         everything = (log, slice(None))
         if not self.early_stopping:
@@ -278,8 +279,8 @@ class NeuralEstimator(BaseEstimator):
         if n_valid >= len(queries):
             warn_user(
                 f"early_stopping needs validation queries, but the log has {len(queries)} "
-                f"query(ies) to learn from: training runs for max_epochs={self.max_epochs}. Give "
-                "more queries, or set early_stopping=False.",
+                f"{'query' if len(queries) == 1 else 'queries'} to learn from: training runs for "
+                f"max_epochs={self.max_epochs}. Give more queries, or set early_stopping=False.",
                 ClickDataWarning,
             )
             return everything, None
@@ -292,10 +293,10 @@ class NeuralEstimator(BaseEstimator):
         )
 
     def _attributes_so_far(self, module):
-        """What predicting needs, in the middle of a training: for scikit-learn's callbacks."""
+        """Attributes for predicting in the middle of training, for scikit-learn's callbacks."""
         return {"network_": copy.deepcopy(module.network)}
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         """Scores of unscaled features by the trained network, shape (n_rows,)."""
         return self._outputs(self.network_, features)[:, 0]
 
@@ -303,7 +304,7 @@ class NeuralEstimator(BaseEstimator):
         """Network outputs for unscaled features, as float64 ndarray (n_rows, n_out)."""
         network.eval()
         if self.module is None and torch.device(self.device).type == "cpu":
-            # In single precision a row's last digits depend on the rows beside it.
+            # In single precision the last digits of a row depend on the other rows of the matrix.
             network = copy.deepcopy(network).double()
         dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
         parts = [np.empty((0, 1))]
@@ -317,10 +318,10 @@ class NeuralEstimator(BaseEstimator):
 
 
 class _ListNet(NeuralNet):
-    """A skorch net whose batches are lists already on the device.
+    """A skorch net whose batches are on the device already.
 
-    skorch ends a training on ``KeyboardInterrupt``, be it a callback's wish or the user's Ctrl-C.
-    ``interrupted_`` tells the second from the first: callbacks ask at the end of an epoch.
+    skorch ends training on ``KeyboardInterrupt``, whether raised by a callback or by Ctrl-C.
+    ``interrupted_`` is True for Ctrl-C only: callbacks raise it at the end of an epoch.
     """
 
     interrupted_ = False
@@ -348,7 +349,10 @@ class _ListNet(NeuralNet):
 
 
 class _Patience(EarlyStopping):
-    """Early stopping that knows losses below zero, where a share of the loss points upward."""
+    """Early stopping that is correct for negative losses too.
+
+    skorch multiplies the best loss by 1 - threshold, which raises a negative one.
+    """
 
     def on_epoch_end(self, net, **kwargs):
         super().on_epoch_end(net, **kwargs)
@@ -358,7 +362,7 @@ class _Patience(EarlyStopping):
 
 
 class _EpochTasks(Callback):
-    """Reports each epoch to scikit-learn's callbacks; stops when one of them asks to."""
+    """Reports each epoch to scikit-learn's callbacks; stops when one of them requests it."""
 
     def __init__(self, estimator=None, task=None):
         self.estimator = estimator
@@ -379,12 +383,12 @@ class _EpochTasks(Callback):
             raise KeyboardInterrupt  # how a skorch callback ends the training
 
     def on_train_end(self, net, **kwargs):
-        # These belong to one fit: nothing of them may end up in a pickle.
+        # These belong to one fit, and must not enter a pickle.
         self.estimator = self.task = self.epoch_ = None
 
 
 def _history(net):
-    """Losses by epoch; an error where one is not finite."""
+    """Losses by epoch, one row per epoch; an error if a training loss is not finite."""
     names = [name for name in ("train_loss", "valid_loss") if name in net.history[-1]]
     values = {name: [epoch[name] for epoch in net.history] for name in names}
     bad = np.flatnonzero(~np.isfinite(values["train_loss"]))
@@ -403,4 +407,4 @@ def _as_is(batch):
 
 
 def _no_output(text):
-    """Swallow a message: early stopping reports through ``history_``."""
+    """Discard a message: early stopping reports through ``history_``."""

@@ -1,4 +1,4 @@
-"""Modules: the scoring network and the scaling of features before it."""
+"""Modules: the scoring network, and the scaling of its input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ListScores", "ScaleFeatures", "scoring_network"]
 
-#: Standardised features are clipped here, so that one extreme value does not dominate the network.
+#: Standardised features are clipped at this value: no extreme one can dominate the network.
 _MAX_DEVIATION = 8.0
 
 
@@ -84,8 +84,8 @@ class ScaleFeatures(nn.Module):
 
     :math:`x \mapsto \mathrm{clip}((\mathrm{sign}(x) \log(1 + |x|) - m) / s, -8, 8)` with the mean
     m and standard deviation s of the training documents, which are stored with the network. Raw
-    ranking features mix probabilities with counts of up to a million; unscaled, the counts alone
-    would decide what a network learns.
+    ranking features include both probabilities and counts of up to a million; without scaling the
+    counts alone would determine what a network learns.
 
     Parameters
     ----------

@@ -1,11 +1,15 @@
 """Trust bias: click probabilities that are an affine function of relevance."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 from skorch.callbacks import Callback
@@ -23,54 +27,64 @@ from .._sklearn import Interval, StrOptions
 from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
+from .._typing import Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._ranker import BaseRanker
+
+if TYPE_CHECKING:
+    from skorch import NeuralNet
+
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+    from .._torch._lists import ListBatch, ListDataset
 
 __all__ = ["AffineLoss", "AffineModule", "AffineRanker", "TrustStep", "fit_trust"]
 
 
-#: Share of the clicks that relevance must move, below which trust explains them all.
+#: If relevance moves a smaller share of the clicks, trust alone explains them.
 _LEAST_EFFECT = 0.01
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AffineRanker(NeuralEstimator, BaseRanker):
-    r"""Trust bias: users also click what is not relevant, because it stands high.
+    r"""Ranker for clicks with trust bias: users also click irrelevant documents that rank high.
 
-    Where users trust the upper results, they click irrelevant ones by mistake, and more so the
-    higher they stand. The click probability is then an affine function of relevance (Agarwal et
+    Users who trust the upper results click irrelevant documents by mistake, and more often at
+    higher positions. The click probability is then an affine function of relevance (Agarwal et
     al. 2019; Vardasbi et al. 2020):
 
     .. math::
         P(c = 1 \mid x, t) = \alpha_t\, r(x) + \beta_t, \qquad
         \alpha_t, \beta_t \ge 0, \quad \alpha_t + \beta_t \le 1 .
 
-    Dividing clicks by any propensity cannot remove :math:`\beta_t`, the clicks that irrelevant
-    documents get. Here a network first learns :math:`r = \sigma(g)` together with the
-    coefficients, by the likelihood of all clicks: before each epoch they are set to their best
-    values given the relevance so far. Then a second network learns to rank by the labels
+    No division of clicks by a propensity removes :math:`\beta_t`, the clicks that irrelevant
+    documents get. A first network therefore learns :math:`r = \sigma(g)` together with the
+    coefficients, by maximising the likelihood of all clicks: before each epoch the coefficients
+    are set to their maximum-likelihood values given the current relevance. Then a second network
+    learns to rank by the labels
 
     .. math::
         \hat r = r(x) + \frac{c - \alpha_t\, r(x) - \beta_t}{\max(\alpha_t, \tau)}
 
-    with the listwise softmax loss. Without a bound :math:`\tau` that is the published
-    :math:`(c - \beta_t) / \alpha_t`, which is unbiased, and negative where a click was missing:
-    labels are not clipped, because the loss is linear in them.
+    with the listwise softmax loss. Without the bound :math:`\tau` the label is the published
+    :math:`(c - \beta_t) / \alpha_t`. It is unbiased, and negative for a row without a click;
+    negative labels are kept, because the loss is linear in the labels.
 
-    Assumes that the coefficients depend on the bias factor alone, and a log that showed similar
-    documents under several factors.
+    Assumes that the coefficients depend on the bias factor alone, and that the log showed similar
+    documents under several bias factors.
 
     Parameters
     ----------
     loss : {"softmax", "likelihood"}, default="softmax"
-        What the ranking network is trained by: the labels above, or nothing more, so that the
-        network of the likelihood ranks. The listwise loss only compares documents of a list;
-        under trust bias it ended higher (see Notes).
+        "softmax" trains a second network on the labels above, and that network ranks. With
+        "likelihood" there is no second network: the first one ranks. The softmax loss only
+        compares documents of a list; under trust bias its nDCG was higher (see Notes).
     clip : float in (0, 1], default=0.3
-        :math:`\tau` as a share of the largest :math:`\alpha`: no click weighs more than
-        ``1 / clip`` times one where relevance matters most. What the bound takes from a click is
-        filled up by the model, so that the mean label of a factor stays (Oosterhuis 2022). None
-        is the published label; a factor where relevance hardly matters can then ruin training.
+        :math:`\tau` as a share of the largest :math:`\alpha`: a click weighs at most
+        ``1 / clip`` times as much as a click under the bias factor with the largest
+        :math:`\alpha`. The modelled relevance :math:`r(x)` in the label keeps the mean label of
+        a bias factor unchanged by the bound (Oosterhuis 2022). None gives the published label; a
+        bias factor whose :math:`\alpha` is close to 0 can then dominate the training.
 
     Other Parameters
     ----------------
@@ -79,37 +93,36 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Their training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     trust_ : DataFrame
-        Bias factor (index ``bias``) to ``alpha`` and ``beta``, with ``impressions`` and
-        ``clicks``: the coefficients for the relevance in (0, 1) that the network learned.
+        Coefficients ``alpha`` and ``beta`` of each bias factor (index ``bias``), for the learned
+        relevance in (0, 1); with ``impressions`` and ``clicks``.
     examination_ : DataFrame
-        Bias factor (index ``bias``) to ``examination``, which is alpha relative to the first
-        factor: how much less a difference in relevance shows there. Without trust bias it is the
-        examination of the position-based model. With ``impressions`` and ``clicks``. Where
-        trust alone explains the first factor, its alpha is near 0 and the ratios are huge: then
-        read ``trust_``.
+        ``examination`` of each bias factor (index ``bias``): its alpha, relative to that of the
+        first factor, with ``impressions`` and ``clicks``. Without trust bias it is the
+        examination of the position-based model. If trust alone explains the clicks under the
+        first factor, its alpha is near 0 and the ratios are huge: then read ``trust_``.
     network_ : torch.nn.Sequential
         Scaling of the features, then the network that ranks.
     click_network_ : torch.nn.Sequential
-        The same for the relevance that explains the clicks; with ``loss="likelihood"`` it is
-        ``network_``.
+        Scaling of the features, then the network that explains the clicks. With
+        ``loss="likelihood"`` it is ``network_``.
     net_ : skorch.NeuralNet
-        What trained ``network_``.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves of ``network_``: training and, with ``early_stopping``, validation loss
         by epoch.
     click_history_ : DataFrame
-        The same of ``click_network_``, as cross-entropy of the clicks.
+        Learning curves of ``click_network_``: cross-entropy of the clicks by epoch.
     n_iter_ : int
-        Epochs run by ``network_``.
+        Number of epochs that ``network_`` was trained for.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -119,26 +132,26 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     NotIdentifiableWarning
         If the log does not determine relevance.
     ClickDataWarning
-        If relevance moves click probabilities by less than 1 %: trust then explains all clicks,
-        and scores mean nothing.
+        If relevance moves click probabilities by less than 1 % of their mean: trust then explains
+        the clicks, and scores mean little.
 
     See Also
     --------
-    RegressionEMRanker : The same without trust, beta = 0.
-    VectorizationRanker : Clicks that are products of vectors.
+    RegressionEMRanker : The same model without trust bias (beta = 0).
+    VectorizationRanker : Click logits, or probabilities, that are inner products of vectors.
 
     Notes
     -----
     Relevance is determined up to an affine map: :math:`r' = (r - a) / b` with :math:`\alpha' = b
-    \alpha` and :math:`\beta' = \beta + a \alpha` explains the clicks as well. Rankings and ratios
-    of alpha do not depend on it; beta and the level of alpha do.
+    \alpha` and :math:`\beta' = \beta + a \alpha` has the same likelihood. Rankings and ratios of
+    alpha do not depend on the map; beta and the scale of alpha do.
 
-    nDCG@10 on 2,000 queries of ``make_ltr``, 200,000 sessions under trust bias, ten positions of
-    a fixed ranking (means of five logs, none of which chose a default): 0.795, with
-    ``loss="likelihood"`` 0.770, with ``clip=None`` 0.794, against 0.780 of dual learning and 0.755
-    of regression-EM. Where clicks are no affine function of relevance, as in the click matrix of
-    TianGong-ST, the likelihood ended higher (0.703 against 0.684, four logs), and ``clip=None``
-    ranked in reverse.
+    nDCG@10 was 0.795 on 2,000 queries of ``make_ltr`` with 200,000 sessions under trust bias and
+    ten positions of a fixed ranking (means over five logs, none of which served to choose a
+    default). It was 0.770 with ``loss="likelihood"`` and 0.794 with ``clip=None``, against 0.780
+    for dual learning and 0.755 for regression-EM. In the click matrix of TianGong-ST, clicks are
+    not an affine function of relevance: there nDCG@10 was higher with ``loss="likelihood"``
+    (0.703 against 0.684, four logs), and ``clip=None`` reversed the ranking.
 
     References
     ----------
@@ -163,7 +176,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     ['alpha', 'beta', 'impressions', 'clicks']
     """
 
-    loss: str = "softmax"
+    loss: Literal["softmax", "likelihood"] = "softmax"
     clip: float | None = 0.3
 
     _parameter_constraints = {
@@ -172,20 +185,22 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         "clip": [Interval(Real, 0, 1, closed="right"), None],
     }
 
-    def predict_click(self, X, *, bias=None, position=None):
-        """P(click) of each row, shown under its bias factor.
+    def predict_click(
+        self, X: Table, *, bias: Column | None = None, position: Column | None = None
+    ) -> Floats:
+        """P(click) of each row if it is shown under its bias factor.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             A frame holds the bias factors in its column ``bias``, else ``position``.
         bias, position : array-like of shape (n_rows,), default=None
-            The same for arrays.
+            The same roles, for arrays.
 
         Returns
         -------
         probability : ndarray of shape (n_rows,)
-            0 where a row has no bias factor, because it was not shown.
+            0 for a row without a bias factor, because it was not shown.
 
         Raises
         ------
@@ -198,7 +213,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         chance = self._click_chance(relevance, codes)
         return np.where(codes >= 0, chance, 0.0)
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
@@ -207,24 +222,24 @@ class AffineRanker(NeuralEstimator, BaseRanker):
             if self.loss == "softmax":
                 self._fit_ranking(training, task)
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return super()._n_subtasks() * (2 if self.loss == "softmax" else 1)
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         scores = super()._score(features)
         return expit(scores) if self.loss == "likelihood" else scores
 
     def _fit_clicks(self, log, task):
         module = AffineModule(self._network(log.shown_features()), len(log.bias_values))
         loss = AffineLoss(lists_per_unit(log, log.weight))
-        # The gradient of the likelihood is that of the expected one (Fisher's identity), so that
-        # no E-step is written out.
+        # The gradient of the likelihood equals that of the expected complete-data likelihood
+        # (Fisher's identity), so that no E-step is needed.
         steps = [("trust", TrustStep())]
         self._train(module, loss, log, log.clicks, click_only=False, task=task, callbacks=steps)
         self.click_network_, self.click_history_ = self.network_, self.history_
 
     def _remember_trust(self, log):
-        """The coefficients once more, from all queries and without the noise of last batches."""
+        """Refit the coefficients on all queries; those of the last epoch lack held-out queries."""
         rows = log.shown
         relevance = self._relevance(log.features)[log.doc]
         low, high = fit_trust(
@@ -244,33 +259,33 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         rows = log.shown
         weight, clicks = log.weight[rows], log.clicks[rows].sum()
         alpha = self.trust_["alpha"].to_numpy()[log.bias[rows]]
-        moved = weight @ (
+        moved = weight @ (  # expected clicks that deviations of relevance from its mean move
             alpha * np.abs(relevance[rows] - np.average(relevance[rows], weights=weight))
         )
         if 0 < clicks < weight.sum() and moved < _LEAST_EFFECT * clicks:
             warn_user(
                 f"Relevance moves the click probabilities of AffineRanker by {moved / clicks:.1e} "
                 "of their mean: trust in the position explains all clicks, and the scores mean "
-                "little. The log may be too small, or show each factor documents of one kind; "
-                "try RegressionEMRanker, which knows no trust.",
+                "little. The log may be too small, or may show documents of only one kind under "
+                "each bias factor. Try RegressionEMRanker, which has no trust bias.",
                 ClickDataWarning,
             )
 
     def _fit_ranking(self, log, task):
         relevance = self._relevance(log.features)[log.doc]
         labels = np.where(log.shown, self._labels(log, relevance), 0.0)
-        # Debiased clicks may add up to nothing; what they estimate does not.
+        # The sum of debiased clicks may be 0 or negative; that of modelled clicks is positive.
         unit = np.where(log.shown, log.weight * relevance, 0.0)
         module = ListScores(self._network(log.shown_features()))
         loss = ListLoss(softmax_loss, lists_per_unit(log, unit))
         self._train(module, loss, log, labels, click_only=False, task=task)
 
     def _labels(self, log, relevance):
-        """Debiased clicks of each row, summed over its impressions."""
+        """Debiased clicks of each row: its label (see the class), times its impressions."""
         alpha = self.trust_["alpha"].to_numpy()
         least = 0.0 if self.clip is None else self.clip * alpha.max()
-        surprise = log.clicks - log.weight * self._click_chance(relevance, log.bias)
-        return log.weight * relevance + surprise / np.maximum(alpha, least)[log.bias]
+        residual = log.clicks - log.weight * self._click_chance(relevance, log.bias)
+        return log.weight * relevance + residual / np.maximum(alpha, least)[log.bias]
 
     def _relevance(self, features):
         return expit(self._outputs(self.click_network_, features)[:, 0])
@@ -280,26 +295,27 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         return alpha[codes] * relevance + beta[codes]
 
 
-#: Weight of the barrier that keeps coefficients off their bounds, as a share of a factor's clicks
-#: (or of its missing clicks, where they are fewer), and the least such share of its impressions.
+#: Weight of the logarithmic barrier at the bounds of the coefficients, relative to the share of
+#: clicked (or of unclicked, if smaller) impressions of a bias factor; and the least such share.
 _BARRIER, _LEAST_SHARE = 1e-6, 1e-9
 
 
-#: Half the range of click rates that training starts with, as a share of the rate.
+#: At the start of training, P(click | relevant) is the click rate times 1 plus this number, and
+#: P(click | irrelevant) the click rate times 1 minus this number.
 _START = 0.1
 
 
 _MAX_ITER = 100
 
 
-#: Gain in likelihood that ends the fit, on the same scale as the barrier.
+#: The fit ends when a step is expected to gain less likelihood; relative, as the barrier is.
 _TOL = 1e-10
 
 
 class AffineModule(ListScores):
-    """Relevance logits from a network, and two click probabilities a bias factor from a table.
+    """Relevance logits from a network, and two click probabilities per bias factor from a table.
 
-    The table is not trained: :class:`TrustStep` sets it.
+    The table is not trained by gradient: :class:`TrustStep` sets it.
 
     Parameters
     ----------
@@ -307,12 +323,12 @@ class AffineModule(ListScores):
     n_factors : int
     """
 
-    def __init__(self, network, n_factors):
+    def __init__(self, network: nn.Sequential, n_factors: int) -> None:
         super().__init__(network)
         self.register_buffer("low", torch.full((n_factors,), 0.01))
         self.register_buffer("high", torch.full((n_factors,), 0.5))
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Relevance logits, P(click | irrelevant), P(click | relevant): each (n_lists, width)."""
         return (
             super().forward(batch),
@@ -322,23 +338,23 @@ class AffineModule(ListScores):
 
 
 class AffineLoss(nn.Module):
-    r"""Cross-entropy of clicks, weighted by impressions, where relevance moves their probability.
+    r"""Cross-entropy of clicks under the affine model, weighted by impressions.
 
     .. math:: P(c = 1) = \beta\,(1 - \sigma(g)) + (\alpha + \beta)\,\sigma(g).
 
     Parameters
     ----------
     scale : float
-        One constant for the whole log.
+        Constant factor of the loss, the same for the whole log.
     """
 
-    def __init__(self, scale):
+    def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
-    def forward(self, outputs, batch):
+    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance logits, low, high), each of shape (n_lists, width)."""
-        # The rows alone: at padding both probabilities are 0.
+        # Without the padding, where both probabilities are 0.
         logits, low, high = (values[batch.mask] for values in outputs)
         clicks, weight = batch.clicks[batch.mask], batch.weight[batch.mask]
         hit = _log_mixture(logits, low, high)
@@ -347,14 +363,16 @@ class AffineLoss(nn.Module):
 
 
 def _log_mixture(logits, low, high):
-    """log((1 - σ(g)) low + σ(g) high), without the rounding of σ(g) to 0 or 1."""
+    """log((1 - σ(g)) low + σ(g) high), computed without rounding σ(g) to 0 or 1."""
     return torch.logaddexp(logsigmoid(-logits) + low.log(), logsigmoid(logits) + high.log())
 
 
 class TrustStep(Callback):
-    """Before every epoch, the table at its best given relevance."""
+    """Sets the table to its maximum-likelihood values given relevance, before every epoch."""
 
-    def on_epoch_begin(self, net, dataset_train=None, **kwargs):
+    def on_epoch_begin(
+        self, net: NeuralNet, dataset_train: ListDataset | None = None, **kwargs: Any
+    ) -> None:
         data, module = dataset_train, net.module_
         rows = [
             values.cpu().numpy()
@@ -369,18 +387,19 @@ class TrustStep(Callback):
             relevance = torch.sigmoid(logits.double()).cpu().numpy()
             best = fit_trust(relevance, *rows, n_factors=len(module.low))
         for table, values in zip((module.low, module.high), best, strict=True):
-            # Single precision takes what is closer to 1 for 1, and its logarithm is infinite.
+            # Values closer to 1 round to 1 in single precision, and log(1 - 1) is infinite.
             values = torch.from_numpy(np.minimum(values, 1 - 1e-6)).to(table)
-            # A factor that only held-out lists show keeps what it has.
+            # A bias factor that only occurs in held-out lists keeps its values.
             table.copy_(torch.where(values.isnan(), table, values))
 
 
 def _cautious_start(factor, clicks, weight, *, n_factors):
-    """Where a network begins that knows nothing yet: relevance moves clicks a little everywhere.
+    """Table before the first epoch: relevance moves the clicks of every bias factor by 10 %.
 
-    The likeliest table would follow the network's chance, and leave a factor's clicks to trust
-    alone wherever they happen to contradict it. A narrow range makes the network spread its
-    relevance, which keeps the later table away from the bound at 0.
+    An untrained network scores at random. The maximum-likelihood table for such scores would put
+    alpha at 0 for every bias factor whose clicks happen to contradict them. A narrow range of
+    click probabilities makes the network spread its relevance over (0, 1), which keeps alpha off
+    the bound at 0 in the following epochs.
     """
     with np.errstate(invalid="ignore"):
         rate = np.bincount(factor, clicks, n_factors) / np.bincount(factor, weight, n_factors)
@@ -388,12 +407,15 @@ def _cautious_start(factor, clicks, weight, *, n_factors):
     return np.stack([(1 - _START) * rate, (1 + _START) * rate])
 
 
-def fit_trust(relevance, factor, clicks, weight, *, n_factors):
-    r"""The likeliest click probabilities of irrelevant and relevant documents, by bias factor.
+def fit_trust(
+    relevance: Floats, factor: Ints, clicks: Floats, weight: Floats, *, n_factors: int
+) -> Floats:
+    r"""Maximum-likelihood P(click) of irrelevant and of relevant documents, by bias factor.
 
     Maximises the concave :math:`\sum c \log p + (w - c) \log(1 - p)` with
-    :math:`p = l_t (1 - r) + h_t r` under :math:`0 \le l_t \le h_t \le 1`, all factors at once, by
-    Newton's method with a logarithmic barrier so slight that it shows from the sixth digit on.
+    :math:`p = l_t (1 - r) + h_t r` under :math:`0 \le l_t \le h_t \le 1`, by Newton's method for
+    all bias factors at once. A logarithmic barrier keeps the bounds; it is small enough to leave
+    the first five digits unchanged.
 
     Parameters
     ----------
@@ -406,11 +428,11 @@ def fit_trust(relevance, factor, clicks, weight, *, n_factors):
     Returns
     -------
     low, high : ndarray of shape (n_factors,)
-        :math:`\beta` and :math:`\alpha + \beta`; NaN for a factor without impressions. Where
-        relevance does not vary within a factor, any two with the same mean are as likely, and
-        the barrier chooses.
+        :math:`\beta` and :math:`\alpha + \beta`; NaN for a factor without impressions. If
+        relevance does not vary within a factor, all pairs with the same mean have the same
+        likelihood, and the barrier chooses among them.
     """
-    problem = _Trust(relevance, factor, clicks, weight, n_factors)
+    problem = _TrustLikelihood(relevance, factor, clicks, weight, n_factors)
     point = problem.start()
     value = problem.value(point)
     for _ in range(_MAX_ITER):
@@ -421,8 +443,17 @@ def fit_trust(relevance, factor, clicks, weight, *, n_factors):
     return np.where(problem.seen, point, np.nan)
 
 
-class _Trust:
-    """Mean log-likelihood of each factor, with its barrier; points have shape (2, n_factors)."""
+class _TrustLikelihood:
+    r"""Mean log-likelihood of each bias factor, plus a logarithmic barrier at its bounds.
+
+    With :math:`\mu` the weight of the barrier and all sums over the rows of factor :math:`t`:
+
+    .. math::
+        F_t(l, h) = \frac{1}{\sum w} \sum c \log p + (w - c) \log(1 - p)
+            + \mu \bigl[\log l + \log(h - l) + \log(1 - h)\bigr], \qquad p = (1 - r)\, l + r h .
+
+    A point holds :math:`l` and :math:`h` of all factors, shape (2, n_factors).
+    """
 
     def __init__(self, relevance, factor, clicks, weight, n_factors):
         self.factor, self.n_factors = factor, n_factors
@@ -431,18 +462,18 @@ class _Trust:
         mass = np.maximum(impressions, TINY)[factor]
         self.hits, self.misses = clicks / mass, (weight - clicks) / mass
         self.shares = np.stack([1 - relevance, relevance])
-        # What is rare must outweigh the barrier too: a position that is clicked once in 10⁵.
+        # The barrier must stay small against rare clicks too, such as one per 10⁵ impressions.
         rate = self._sum(self.hits)
         self.scale = np.maximum(np.minimum(rate, 1 - rate), _LEAST_SHARE)
         self.barrier, self.tol = _BARRIER * self.scale, _TOL * self.scale
 
     def start(self):
-        """A point inside the bounds, on either side of the click rate."""
+        """A point inside the bounds: l below the click rate, h above it."""
         rate = np.clip(self._sum(self.hits), _LEAST_SHARE, 1 - _LEAST_SHARE)
         return np.stack([0.5 * rate, 0.5 * (rate + np.minimum(2 * rate, 1.0))])
 
     def value(self, point):
-        """Of each factor; minus infinity outside the bounds."""
+        """F of each factor; minus infinity outside the bounds."""
         gaps = _gaps(point)
         inside = (gaps > 0).all(axis=0)
         chance = self._chance(np.where(inside, point, 0.5))
@@ -451,22 +482,26 @@ class _Trust:
         return np.where(inside, total + barrier, -np.inf)
 
     def newton_step(self, point):
-        """The step (2, n_factors) and what it promises to gain, twice over."""
+        """Newton step, shape (2, n_factors), and twice the gain that the quadratic model predicts.
+
+        The step solves a system of two equations per factor, whose matrix [[a, b], [b, c]] is
+        minus the Hessian of F.
+        """
         chance, gaps = self._chance(point), _gaps(point)
         slope = self.hits / chance - self.misses / (1 - chance)
-        bend = self.hits / chance**2 + self.misses / (1 - chance) ** 2
-        push, stiff = self.barrier / gaps, self.barrier / gaps**2
+        curvature = self.hits / chance**2 + self.misses / (1 - chance) ** 2
+        push, stiffness = self.barrier / gaps, self.barrier / gaps**2
         gradient = np.stack([self._sum(slope * share) for share in self.shares])
         gradient += push[:2] - push[1:]
-        a, c = (self._sum(bend * share**2) for share in self.shares)
-        b = self._sum(bend * self.shares[0] * self.shares[1]) - stiff[1]
-        a, c = a + stiff[0] + stiff[1], c + stiff[1] + stiff[2]
+        a, c = (self._sum(curvature * share**2) for share in self.shares)
+        b = self._sum(curvature * self.shares[0] * self.shares[1]) - stiffness[1]
+        a, c = a + stiffness[0] + stiffness[1], c + stiffness[1] + stiffness[2]
         step = np.stack([c * gradient[0] - b * gradient[1], a * gradient[1] - b * gradient[0]])
         step /= a * c - b**2
         return step, (step * gradient).sum(axis=0)
 
     def advance(self, point, value, step, gain):
-        """The point after the longest step, halved as often as needed, that gains enough."""
+        """The point after the step, halved until the likelihood of each factor gains enough."""
         length = np.ones(self.n_factors)
         for _ in range(60):
             tried = point + length * step
@@ -486,5 +521,5 @@ class _Trust:
 
 
 def _gaps(point):
-    """What is left of each of 0 <= low <= high <= 1."""
+    """Slacks of the bounds 0 <= l <= h <= 1: l, h - l and 1 - h."""
     return np.stack([point[0], point[1] - point[0], 1 - point[1]])

@@ -1,17 +1,23 @@
-"""All documents that a query could have shown, whether it did or not: one row a candidate."""
+"""All documents that a query could have shown, whether shown or not: one row per candidate."""
+
+from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .._log._segments import TINY, encode, offsets_from_sorted
+from .._typing import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
 
 __all__ = ["Candidates", "find_candidates"]
 
 
 class Candidates(NamedTuple):
-    """One row a (query, document); within a query those that were shown come first.
+    """One row per (query, document), sorted by query; shown documents come first within a query.
 
     Parameters
     ----------
@@ -20,19 +26,19 @@ class Candidates(NamedTuple):
     shown : ndarray of shape (n_candidates,), bool
         Whether any session of the query showed the document.
     label : ndarray of shape (n_candidates,)
-        (Debiased) clicks an impression; 0 where never shown.
+        (Debiased) clicks per impression; 0 where never shown.
     weight : ndarray of shape (n_candidates,)
-        Impressions; of a document that was never shown, the impressions of the query's pages,
+        Impressions. For a document that was never shown: the impressions of the query's pages,
         each of which could have shown it.
     """
 
-    query: np.ndarray
-    doc: np.ndarray
-    shown: np.ndarray
-    label: np.ndarray
-    weight: np.ndarray
+    query: Ints
+    doc: Ints
+    shown: Bools
+    label: Floats
+    weight: Floats
 
-    def as_log(self, log):
+    def as_log(self, log: ClickLog) -> ClickLog:
         """The candidates of each query as one list of a click log, for training in batches.
 
         Click rates are the labels, and all rows that were shown have one bias factor.
@@ -55,8 +61,8 @@ class Candidates(NamedTuple):
         )
 
 
-def find_candidates(log, clicks, traffic_exponent=1.0):
-    """The candidates of the queries that were served at all.
+def find_candidates(log: ClickLog, clicks: Floats, traffic_exponent: float = 1.0) -> Candidates:
+    """The candidates of the queries with at least one impression.
 
     Parameters
     ----------
@@ -64,7 +70,7 @@ def find_candidates(log, clicks, traffic_exponent=1.0):
     clicks : ndarray of shape (n_rows,)
         (Debiased) number of clicks of each row.
     traffic_exponent : float in [0, 1], default=1.0
-        A query weighs as if its number of pages were raised to it.
+        A query weighs as much as its number of page impressions to this power.
 
     Returns
     -------
@@ -78,11 +84,11 @@ def find_candidates(log, clicks, traffic_exponent=1.0):
 
     impressions = total(log.weight)
     shown = impressions > 0
-    # How often a candidate row was written down says nothing: pages could have shown it, and
-    # a log may keep it once a query.
+    # How often the log repeats a candidate that was never shown carries no information: every
+    # page could have shown it, and a log may list it only once per query.
     pages = _pages(log)
     weight = np.where(shown, impressions, pages[query])
-    # Pages, not rows: how many rows were shown is what selection is about.
+    # By page impressions, not row impressions: selection decides how many rows are shown.
     weight *= np.maximum(pages, TINY)[query] ** (traffic_exponent - 1.0)
     label = np.divide(total(clicks), impressions, out=np.zeros(len(key)), where=shown)
     order = np.lexsort((doc, ~shown, query))
@@ -91,7 +97,7 @@ def find_candidates(log, clicks, traffic_exponent=1.0):
 
 
 def _pages(log):
-    """Impressions of the pages of each query: those of the row of a page that has the most."""
+    """Page impressions per query; a page counts as often as its most frequent row."""
     of_list = np.maximum.reduceat(np.where(log.shown, log.weight, 0.0), log.offsets[:-1])
     query = log.query[log.offsets[:-1]]
     return np.bincount(query, of_list, minlength=len(log.query_ids))

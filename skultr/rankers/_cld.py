@@ -1,12 +1,17 @@
 """Position bias and selection bias removed together: causal likelihood decomposition."""
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -16,6 +21,7 @@ from .._log._factors import lists_per_unit
 from .._sklearn import Interval, StrOptions
 from .._torch._net import NeuralEstimator
 from .._torch._networks import scoring_network
+from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._weights import label_table
 from ._candidates import find_candidates
@@ -28,13 +34,14 @@ __all__ = ["CLDRanker"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CLDRanker(NeuralEstimator, PropensityRanker):
-    r"""Causal likelihood decomposition, for logs in which only the top few were shown.
+    r"""Causal likelihood decomposition, for logs that show only the top documents of a query.
 
-    Candidates that were never shown are rows without a ``position``. What was shown was chosen
-    by the old ranker, often because it knew something about relevance; among the documents shown,
-    features then look less important than they are (selection bias). Clicks are first divided by
-    propensities, which removes position bias. Then relevance and selection are fitted together,
-    so that what selection says about a document's error does not go into its relevance.
+    Candidates that were never shown are rows without a ``position``. The old ranker selected the
+    documents shown, often because it knew something about their relevance. Among the documents
+    shown, features then seem less important than they are (selection bias). Clicks are first
+    divided by propensities, which removes position bias. Then relevance and selection are fitted
+    together, with correlated errors: the part of a label's error that selection explains does not
+    enter relevance.
 
     ``loss="pointwise"`` is the likelihood of a Type-II Tobit model. With :math:`\bar y` the mean
     of clicks over propensities of a (query, document), :math:`e = \bar y - x\beta` and
@@ -46,39 +53,42 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         + \sum_{\text{not shown}} \log\Phi(-x\omega).
 
     ``loss="pairwise"`` compares pairs of candidates of a query (see Notes). Documents are ranked
-    by :math:`x\beta`, or the network in its place.
+    by :math:`x\beta`, or by the network that replaces it.
 
-    Assumes right propensities (up to one factor), and a logging policy whose hidden knowledge of
-    relevance is about as strong as ``gamma`` says. If the policy ranked by nothing but the
-    features, selection is ignorable: the true :math:`\gamma` is 0, and there is nothing to gain
-    over :class:`IPSRanker`, and in small logs something to lose.
+    Assumes correct propensities (up to a common scale), and that the errors of relevance and
+    selection have a correlation of about ``gamma``. The correlation measures how much the logging
+    policy knew about relevance beyond the features. If the policy ranked by the features alone,
+    selection is ignorable and the true :math:`\gamma` is 0: :class:`IPSRanker` is then as good,
+    and better on small logs.
 
     Parameters
     ----------
     loss : {"pointwise", "pairwise"}, default="pointwise"
     gamma : float in (-1, 1) or "estimate", default=0.2
         Correlation of the errors of relevance and selection. The paper has 0.05 to 0.30.
-        ``"estimate"`` takes the likeliest, with linear models, and warns where the log does not
-        determine it. It seldom does: see Notes.
+        ``"estimate"`` takes the maximum-likelihood estimate under linear models, and warns if the
+        log does not determine it. A log seldom does: see Notes.
     scale : float or "estimate", default="estimate"
-        Standard deviation :math:`\tau` of the labels given the features; read by the pointwise
-        loss.
+        Standard deviation :math:`\tau` of the labels given the features. Only the pointwise loss
+        uses it.
     variant : {"default", "preference", "published"}, default="default"
-        ``"published"`` is the paper as it stands: with the pointwise loss equation 9, with
-        :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`; with the
-        pairwise loss equation 12, which does not read ``gamma``. ``"preference"`` is that
-        equation without its terms of pairs that nobody compared. Both end lower; see Notes.
+        ``"published"`` is the objective as printed. For the pointwise loss it is equation 9, with
+        :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`. For the
+        pairwise loss it is equation 12, which does not use ``gamma``. ``"preference"`` is
+        equation 12 without the preference of shown over never-shown candidates, which no user
+        expressed. Both had a lower nDCG; see Notes.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Where the examination probabilities come from, as in :class:`IPSRanker`.
+        Source of the examination probabilities, as in :class:`IPSRanker`.
     clip : float in (0, 1], default=None
-        Propensities below it are raised to it.
+        Lower bound: smaller propensities are replaced by it.
     hidden_layer_sizes : sequence of int, default=()
         Hidden layers of the relevance model; empty for a linear one.
     selection_hidden_layer_sizes : sequence of int, default=()
-        Those of the selection model.
+        Hidden layers of the selection model.
     alpha : float, default=0.001
-        Penalty on squared coefficients, of a mean row, where Newton's method is used. Without
-        any, the selection model of a policy that ranked by the features has no bound.
+        Penalty on squared coefficients, relative to the mean log-likelihood of a row; used by
+        Newton's method. Without a penalty the coefficients of the selection model diverge if the
+        policy ranked by the features.
 
     Other Parameters
     ----------------
@@ -86,108 +96,112 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         The relevance network and the input of both; shared by all neural rankers, see
         :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Training by gradient. Two linear models with the pointwise loss need none: Newton's method
-        finds the maximum.
+        Gradient training. It is not used for two linear models with the pointwise loss, whose
+        maximum Newton's method finds.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries, by the likelihood of the labels given that they
-        were shown.
+        Early stopping by the likelihood of the labels of held-out queries, given that the
+        documents were shown.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Relevance by (scaled) feature, where the relevance model is linear.
+        Coefficient of each (scaled) feature in the relevance model, if that is linear.
     intercept_ : float
     selection_coef_ : ndarray of shape (n_features,)
-        The same of selection, where that model is linear.
+        Coefficient of each (scaled) feature in the selection model, if that is linear.
     selection_intercept_ : float
     gamma_ : float
-        The correlation used; 0 where nothing was left out, and with a ``variant`` of the pairwise
-        loss.
+        The correlation used; 0 if every candidate was shown, and for the pairwise loss with a
+        ``variant`` other than ``"default"``.
     scale_ : float
-        The standard deviation :math:`\tau` used or found; absent after the pairwise loss.
+        The standard deviation :math:`\tau` that was used or estimated; absent after the pairwise
+        loss.
     gamma_interval_ : tuple of float
-        95 % interval of the correlation, with ``gamma="estimate"``. As evidence, rows of unequal
-        weights count as :math:`(\sum w)^2 / \sum w^2` rows (Kish 1965): the interval is wider,
-        the fewer queries most of the traffic went to.
+        95 % confidence interval of the correlation, with ``gamma="estimate"``. The effective
+        number of rows is :math:`(\sum w)^2 / \sum w^2` (Kish 1965): the fewer queries most of the
+        traffic went to, the wider the interval.
     gamma_profile_ : DataFrame indexed by ``gamma``
-        Its ``log_likelihood``, with ``gamma="estimate"``.
+        Profile ``log_likelihood`` of the correlation, with ``gamma="estimate"``.
     likelihood_ : DataFrame indexed by ``epoch``
-        Log-likelihood of a mean row, in its three terms: ``relevance`` of the rows shown, their
-        selection (``shown``) and that of the others (``never_shown``). Where Newton's method was
-        used, an epoch is one of its steps, and epoch 0 is where it began. Means over the training
-        batches otherwise, from epoch 1.
+        Mean log-likelihood per row, as the sum of three columns: the labels of the rows shown
+        (``relevance``), the selection of these rows (``shown``) and that of the others
+        (``never_shown``). With Newton's method an epoch is one step, and epoch 0 the start. With
+        gradient training the values are means over the training batches, from epoch 1.
     network_ : torch.nn.Sequential
         Scaling of the features, then the relevance model.
     selection_network_ : torch.nn.Sequential
         The same scaling, then the selection model.
     labels_ : DataFrame
-        What the clicks say of each document shown, as in :class:`IPSRanker`.
+        Debiased labels of the documents shown, as in :class:`IPSRanker`.
     examination_ : DataFrame
-        Bias factor (index ``bias``) to the propensity used, as in :class:`IPSRanker`.
+        Propensity used for each bias factor (index ``bias``), as in :class:`IPSRanker`.
     propensity_ : estimator
-        The fitted clone, where ``propensity`` is an estimator (or assumed).
+        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
     effective_sample_size_, largest_weight_, clipped_share_ : float
-        How evenly the clicks carry the labels, as in :class:`IPSRanker`.
+        Diagnostics of the weights of clicks, as in :class:`IPSRanker`.
     net_ : skorch.NeuralNet
-        What trained it by gradient; absent after Newton's method, as is ``history_``.
+        The net that trained both models. Newton's method leaves neither it nor ``history_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run, or Newton steps.
+        Number of epochs run, or of Newton steps.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     See Also
     --------
-    HeckmanRanker : The same model in two steps.
-    IPSRanker : Position bias alone.
+    HeckmanRanker : The same model, estimated in two steps.
+    IPSRanker : Removes position bias only.
 
     Warns
     -----
     ClickDataWarning
-        If no candidate was left out: position bias is removed, and no more.
+        If every candidate was shown: only position bias is removed.
     NotIdentifiableWarning
         If ``gamma="estimate"`` and the log does not determine it.
 
     Notes
     -----
-    *Parameters.* There are more than 23 parameters, because two models are trained, of relevance
-    and of selection, from clicks that are debiased first.
+    *Parameters.* There are more than 23 parameters, because two models, of relevance and of
+    selection, are trained on clicks that are debiased first.
 
-    *Rows.* A (query, document) is one row, shown if any session showed it; one that was shown with
-    no weight (its ``impressions`` or ``sample_weight`` are 0) counts as never shown. Its weight is
-    its number of impressions, or that of its query's pages if it was never shown, however often
-    the log repeats the candidate; ``traffic_exponent`` tempers both. Queries that were never
-    served are not read. The sums above are divided by the weight of all rows, which leaves the
-    terms as they stand to each other.
+    *Rows.* Each (query, document) is one row. It is shown if any session showed it with a positive
+    weight (``impressions`` times ``sample_weight``). Its weight is its number of impressions. A
+    row that was never shown has the number of impressions of its query's pages, however often the
+    log repeats the candidate. ``traffic_exponent`` applies to both. Queries without impressions
+    are ignored. The sums above are divided by the weight of all rows, which does not change the
+    weight of one term relative to another.
 
-    *What identifies* :math:`\gamma`. Without a variable that moves selection and not relevance,
-    only the form of the normal distribution does, and clicks are not normal. Selection by rank
-    within a query is no independent threshold either: on top-k logs the likeliest
-    :math:`\gamma` often runs to the bound. Take it as a statement of yours about the old ranker.
+    *What identifies* :math:`\gamma`. Without a variable that affects selection but not relevance,
+    only the shape of the normal distribution identifies it, and clicks are not normal. Selection
+    by rank within a query is not an independent threshold per document either: on top-k logs the
+    maximum-likelihood :math:`\gamma` is often at the bound. Treat :math:`\gamma` as your
+    assumption about the old ranker.
 
     *Pairs.* A preference between two shown candidates is :math:`\log\sigma(f_i - f_j)`, for
     :math:`\bar y_i > \bar y_j` and :math:`\sigma` the logistic function, weighted by how much the
-    labels differ; their selection is :math:`\log\sigma(g_i + h) + \log\sigma(g_j - h)` with
-    :math:`h = \gamma e / \sqrt 2` and :math:`e` the expected difference of the errors of
-    relevance, given that :math:`i` won. A candidate that was not shown is
-    :math:`\log\sigma(-g)` (the paper prints :math:`\sigma(1 - g)`). So a candidate of poor
-    features that was shown, and won, is taken to be better than its features: it moves :math:`f`
-    less. Pairs are drawn anew in each batch: two for every row, so that time and memory grow with
-    the rows.
+    labels differ. The selection of the two contributes
+    :math:`\log\sigma(g_i + h) + \log\sigma(g_j - h)`, where :math:`h = \gamma e / \sqrt 2` and
+    :math:`e` is the expected difference of the errors of relevance given that :math:`i` won. A
+    candidate that was not shown contributes :math:`\log\sigma(-g)` (the paper prints
+    :math:`\sigma(1 - g)`). If a candidate with a low selection score was shown and preferred, the
+    model attributes this to its error term; it contributes less to the gradient of :math:`f`. Two
+    pairs per row are drawn anew in each batch, so that time and memory are linear in the number
+    of rows.
 
-    *Equation 12* has :math:`\log\sigma(g_i + f_i - f_j) + \log\sigma(g_j + f_i - f_j)` instead.
-    For the loser that has the sign of the above. For the winner it has the opposite: candidates
-    that were unlikely to be shown, and won, move :math:`f` *more*. Shown partners of
-    candidates that were not shown have :math:`\log\sigma(g_i + f_i - f_j)` too, though nobody
-    preferred them. ``variant="published"`` is all of that, and ``"preference"`` leaves the
-    last out. Both end below ``gamma=0`` by rows, in worlds with selection bias and without; the
-    user guide has the figures.
+    *Equation 12* has :math:`\log\sigma(g_i + f_i - f_j) + \log\sigma(g_j + f_i - f_j)` for the
+    selection. The term of the loser moves :math:`f` in the same direction as the terms above. The
+    term of the winner moves it in the opposite direction: candidates that were unlikely to be
+    shown, and won, contribute *more* to the gradient of :math:`f`. A shown candidate paired with
+    one that was not shown has the term :math:`\log\sigma(g_i + f_i - f_j)` too, although no user
+    compared them. ``variant="published"`` has all these terms; ``"preference"`` has
+    :math:`\log\sigma(g_i)` for the last. The nDCG of both was below that of the pointwise loss
+    with ``gamma=0``, with and without selection bias; the user guide has the figures.
 
     References
     ----------
@@ -218,12 +232,12 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     True
     """
 
-    loss: str = "pointwise"
-    gamma: float | str = 0.2
-    scale: float | str = "estimate"
-    variant: str = "default"
-    hidden_layer_sizes: tuple = ()
-    selection_hidden_layer_sizes: tuple = ()
+    loss: Literal["pointwise", "pairwise"] = "pointwise"
+    gamma: float | Literal["estimate"] = 0.2
+    scale: float | Literal["estimate"] = "estimate"
+    variant: Literal["default", "preference", "published"] = "default"
+    hidden_layer_sizes: Sequence[int] = ()
+    selection_hidden_layer_sizes: Sequence[int] = ()
     alpha: float = 0.001
 
     _parameter_constraints = {
@@ -239,7 +253,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     _learns_from_never_shown = True
     _sizes_of_layers = ("hidden_layer_sizes", "selection_hidden_layer_sizes")
 
-    def predict_selection(self, X):
+    def predict_selection(self, X: Table) -> Floats:
         """P(shown) of each row, by the selection model.
 
         Parameters
@@ -250,7 +264,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         Returns
         -------
         probability : ndarray of shape (n_rows,)
-            About 1 if no candidate was left out of the training log.
+            1 if every candidate was shown in the training log.
         """
         check_is_fitted(self)
         features = self._read_features(X, reset=False)
@@ -266,7 +280,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             "selection_network_": nn.Sequential(network[0], selection),
         }
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return 0 if self._is_newton() else super()._n_subtasks()
 
     def _fit(self, log, task):
@@ -277,8 +291,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         if not self._selects:
             warn_user(
                 "Every candidate was shown: there is no selection to correct, and only position "
-                "bias is removed. If the log leaves out what was not shown, add the other "
-                "candidates of each query as rows without a position.",
+                "bias is removed. If the log omits the candidates that were not shown, add them "
+                "to each query as rows without a position.",
                 ClickDataWarning,
             )
         with self._seeded():
@@ -291,7 +305,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self.selection_network_ = nn.Sequential(self.network_[0], selection)
         self._keep_coefficients()
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         center, spread = self._units
         return center + spread * super()._score(features)
 
@@ -341,7 +355,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         return 0.0 if without or not self._selects else self.gamma
 
     def _scale(self, rows):
-        """The parameter; 1 where labels do not vary, whose scale would run to 0."""
+        """The parameter ``scale``; 1 if labels do not vary, because the estimate would be 0."""
         if self.variant == "published":
             return "published"
         varies = np.ptp(rows.label[rows.shown]) > 0
@@ -364,10 +378,10 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             fit = fit_tobit(rows, TobitModel(self.gamma_, scale, self.alpha))
         if not fit.converged:
             warn_user(
-                f"Newton's method stopped after {fit.n_iter} steps, short of the maximum. That is "
-                "so where labels hardly differ from a function of the features, or the features "
-                "tell exactly what was shown: raise alpha, or set scale to the standard deviation "
-                "of the labels given the features.",
+                f"Newton's method stopped after {fit.n_iter} steps, before the maximum. This "
+                "happens if the labels are nearly a function of the features, or the features "
+                "determine which documents were shown. Raise alpha, or set scale to the standard "
+                "deviation of the labels given the features.",
                 ConvergenceWarning,
             )
         return fit
@@ -381,10 +395,11 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         low, high = profile.interval
         if low <= -GAMMA_BOUND or high >= GAMMA_BOUND or high - low > _WIDE_INTERVAL:
             warn_user(
-                f"The log does not determine gamma: the likeliest is {profile.gamma:.2f}, with a "
-                f"95 % interval from {low:.2f} to {high:.2f}. Selection of the top few of a query "
-                "is no independent threshold, which the model takes it for. Set gamma to what "
-                "the old ranker may have known, such as 0.1 to 0.5, and compare.",
+                "The log does not determine gamma: its maximum-likelihood estimate is "
+                f"{profile.gamma:.2f}, with a 95 % interval from {low:.2f} to {high:.2f}. In the "
+                "model each document passes a threshold of its own, which differs from selecting "
+                "the top documents of a query. Set gamma to what the old ranker may have known "
+                "about relevance beyond the features, such as 0.1 to 0.5, and compare results.",
                 NotIdentifiableWarning,
             )
         return profile.fit
@@ -419,7 +434,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         )
         self._keep_terms(terms.epochs_)
 
-    # What is kept -----------------------------------------------------------------------
+    # Fitted attributes --------------------------------------------------------------------
     def _keep_terms(self, terms, first=1):
         epochs = pd.RangeIndex(first, len(terms) + first, name="epoch")
         self.likelihood_ = pd.DataFrame(np.asarray(terms), epochs, columns=list(TERMS))
@@ -434,7 +449,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             self.selection_coef_, self.selection_intercept_ = _coefficients(layer)
 
 
-#: An interval as wide says nothing.
+#: Intervals of gamma wider than this are reported: the log does not determine it.
 _WIDE_INTERVAL = 1.0
 
 

@@ -1,16 +1,25 @@
-"""Relevance and selection learned together: Type-II Tobit by rows, or pairs drawn on the fly.
+"""Losses of relevance and selection, learned together: Type-II Tobit by rows, or random pairs.
 
 Batches hold all candidates of some queries, those that were shown first; clicks over weight are
 the (debiased) labels.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
+
+if TYPE_CHECKING:
+    from skorch import NeuralNet
+
+    from .._torch._lists import ListBatch
 
 __all__ = [
     "TERMS",
@@ -28,37 +37,39 @@ TERMS = ("relevance", "shown", "never_shown")
 
 
 class SelectionModule(nn.Module):
-    """Scores of relevance and of selection, each from a network of its own.
+    """Scores of relevance and of selection, from two networks.
 
     Parameters
     ----------
     network : torch.nn.Sequential of (scaling, scoring network)
-        Batches come scaled, so that only the second is applied.
+        Only the scoring network is applied, because batches are scaled already.
     selection : torch.nn.Module
-        Another scoring network, of scaled features.
+        Scoring network of selection, for scaled features.
     log_scale : float, default=0.0
-        Logarithm of the standard deviation of labels, a parameter.
+        Logarithm of the standard deviation of labels; a trained parameter.
     """
 
-    def __init__(self, network, selection, log_scale=0.0):
+    def __init__(
+        self, network: nn.Sequential, selection: nn.Module, log_scale: float = 0.0
+    ) -> None:
         super().__init__()
         self.network = network
         self.selection = selection
         self.log_scale = nn.Parameter(torch.tensor(float(log_scale)))
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Two rectangles (n_lists, width) of scores, and the logarithm of the scale."""
         relevance = batch.pad(self.network[1](batch.features).reshape(-1))
         return relevance, batch.pad(self.selection(batch.features).reshape(-1)), self.log_scale
 
 
 class _TermLoss(nn.Module):
-    """A loss made of sums, which are kept until the epoch is recorded.
+    """Base of losses that are sums of terms, which it adds up until the epoch is recorded.
 
-    ``terms`` gives four: the three of the likelihood, and what the second would be if labels had
-    no part in selection. On validation lists the loss is that of the labels *given* that they
-    were shown, the first two less the fourth. How well selection is predicted would drown it,
-    and a network of relevance went on to learn noise while selection improved.
+    ``terms`` returns four sums: the three of the likelihood, and the second one for gamma = 0. On
+    validation lists the loss is that of the labels *given* that the rows were shown: minus the
+    first two terms, plus the fourth. The terms of selection alone are left out, because they are
+    larger: with them, training went on while selection improved and relevance overfitted.
     """
 
     def __init__(self, scale):
@@ -67,7 +78,7 @@ class _TermLoss(nn.Module):
         self.sums, self.n_lists = 0.0, 0
 
     def forward(self, outputs, batch):
-        """Minus the log-likelihood of scores of relevance and selection, of a mean row."""
+        """Minus the mean log-likelihood per row, given scores of relevance and selection."""
         labels, shown, not_shown, alone = self.terms(outputs, batch) * self.scale
         if not self.training:
             return (alone - labels - shown) / len(batch)
@@ -76,7 +87,7 @@ class _TermLoss(nn.Module):
         return -(labels + shown + not_shown) / len(batch)
 
     def take_means(self):
-        """The terms since they were last taken, of a mean row."""
+        """Mean terms per row since the last call."""
         means = (self.sums / self.n_lists).tolist()
         self.sums, self.n_lists = 0.0, 0
         return means
@@ -88,21 +99,28 @@ class TobitLoss(_TermLoss):
     Parameters
     ----------
     scale : float
-        One constant for the whole log.
+        Constant factor of the loss, the same for the whole log.
     gamma : float in (-1, 1)
         Correlation of the errors.
     fixed : float, "published" or None
-        Standard deviation of labels; None where it is learned.
+        Standard deviation of labels; None if it is learned.
     center, spread : float
-        The network scores ``(label - center) / spread``.
+        The network predicts the standardised label ``(label - center) / spread``.
     """
 
-    def __init__(self, scale, gamma, fixed, center, spread):
+    def __init__(
+        self,
+        scale: float,
+        gamma: float,
+        fixed: float | Literal["published"] | None,
+        center: float,
+        spread: float,
+    ) -> None:
         super().__init__(scale)
         self.gamma, self.fixed, self.center, self.spread = gamma, fixed, center, spread
 
-    def terms(self, outputs, batch):
-        """Sums over rows: labels, selection where shown, where not, and shown without labels."""
+    def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
+        """Sums over rows: labels, selection if shown, if not shown, and if shown for gamma = 0."""
         relevance, selection, log_scale = outputs
         label = (batch.clicks / batch.weight.clamp(min=1e-12) - self.center) / self.spread
         shown = batch.shown
@@ -119,17 +137,32 @@ class TobitLoss(_TermLoss):
             self.gamma,
             published,
         )
-        # What standard labels and the density leave out; without it the term has no unit.
+        # The constants that tobit_terms omits: of the density, and of the unit of the labels.
         constant = 0.0 if published else math.log(self.spread) + 0.5 * math.log(2 * math.pi)
         terms = (terms[0] - constant * shown, *terms[1:])
         return torch.stack([(batch.weight * term)[batch.mask].sum() for term in terms])
 
 
-def tobit_terms(relevance, selection, log_scale, label, shown, gamma, published=False):
-    """The terms of each row, without constants; 0 where a term does not apply.
+def tobit_terms(
+    relevance: torch.Tensor,
+    selection: torch.Tensor,
+    log_scale: torch.Tensor,
+    label: torch.Tensor,
+    shown: torch.Tensor,
+    gamma: float,
+    published: bool = False,
+) -> tuple[torch.Tensor, ...]:
+    r"""Log-likelihood terms of each row, without constants; 0 where a term does not apply.
 
-    In the ``published`` form (Zhao et al. 2023, equation 9) the square of the error is not
-    halved, and the scale is a constant.
+    With relevance :math:`f`, selection :math:`g` and :math:`e = (y - f) / \tau` they are
+
+    .. math::
+        -\frac{e^2}{2} - \log\tau, \qquad
+        \log\Phi\Bigl(\frac{g + \gamma e}{\sqrt{1 - \gamma^2}}\Bigr), \qquad
+        \log\Phi(-g), \qquad \log\Phi(g);
+
+    the third applies to rows that were not shown, the others to shown rows. In the ``published``
+    form (Zhao et al. 2023, equation 9) the first is :math:`-e^2`, with a constant :math:`\tau`.
     """
     error = torch.where(shown, label - relevance, 0.0) / log_scale.exp()
     index = (selection + gamma * error) / math.sqrt(1 - gamma**2)
@@ -143,30 +176,32 @@ def tobit_terms(relevance, selection, log_scale, label, shown, gamma, published=
 
 
 class PairLoss(_TermLoss):
-    """Minus the pairwise objective (Zhao et al. 2023, equation 12), pairs drawn on the fly.
+    """Minus the pairwise objective (Zhao et al. 2023, equation 12), estimated on random pairs.
 
-    Each row meets one row of its query that was shown and one that was not. Each meeting counts
-    as often as there are such rows, so that the expected sum is that over all pairs, divided by
-    the number of other rows; memory is that of the rows.
+    Each row is paired with one random row of its query that was shown and one that was not. Each
+    pair is weighted by the number of rows that it was drawn from, so that the expected sum is the
+    sum over all pairs, divided by the number of other rows. Memory is linear in the rows.
 
     Parameters
     ----------
     scale : float
-        One constant for the whole log.
+        Constant factor of the loss, the same for the whole log.
     variant : {"default", "preference", "published"}
-        How preference and selection meet; see :func:`pair_terms`.
+        How preferences enter the terms of selection; see :func:`pair_terms`.
     selection : bool
-        Whether anything was left out, so that selection can be learned.
+        False if every candidate was shown; selection then has no terms.
     gamma : float in (-1, 1), default=0.0
-        Correlation of the errors; read by the variant ``"default"``.
+        Correlation of the errors; used by the variant ``"default"``.
     """
 
-    def __init__(self, scale, variant, selection=True, gamma=0.0):
+    def __init__(
+        self, scale: float, variant: str, selection: bool = True, gamma: float = 0.0
+    ) -> None:
         super().__init__(scale)
         self.variant, self.selection, self.gamma = variant, selection, gamma
 
-    def terms(self, outputs, batch):
-        """Sums over drawn pairs: preferences, selection where shown, where not, and without h."""
+    def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
+        """Sums over drawn pairs: preferences, selection if shown, if not shown, and for h = 0."""
         relevance, selection, _ = outputs
         shown = batch.shown
         label = batch.clicks / batch.weight.clamp(min=1e-12)
@@ -181,19 +216,22 @@ class PairLoss(_TermLoss):
                 self.variant,
                 self.gamma,
             )
-            # Each pair meets twice, once from either side.
+            # Each pair is drawn from both of its rows.
             weight = 0.5 * sessions[:, None] * count
             total = total + torch.stack([(weight * term)[count > 0].sum() for term in terms])
         return total if self.selection else total * total.new_tensor([1.0, 0.0, 0.0, 0.0])
 
     def _partners(self, mask, n_shown, n_rows):
-        """Place of a drawn partner of each row, and how many it was drawn from: shown, and not."""
+        """Column of a random partner of each row, and the number of rows it was drawn from.
+
+        Once for partners that were shown, once for partners that were not.
+        """
         place = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
         first, n_shown, n_rows = place < n_shown[:, None], n_shown[:, None], n_rows[:, None]
         for own, start, size in ((first, 0, n_shown), (~first, n_shown, n_rows - n_shown)):
             count = (size - own.long()) * mask
             step = (self._uniform(mask) * count).long().clamp(max=(count - 1).clamp(min=0))
-            # A row of the same kind counts on from its own place, and so never meets itself.
+            # Among rows of its own kind, a row draws an offset from itself of at least 1.
             partner = torch.where(own, (place - start + 1 + step) % size.clamp(min=1), step)
             yield (start + partner).clamp(max=mask.shape[1] - 1), count
 
@@ -205,21 +243,28 @@ class PairLoss(_TermLoss):
         return torch.rand(mask.shape, generator=generator).to(mask.device)
 
 
-def pair_terms(one, other, variant, gamma=0.0):
-    r"""Terms of pairs of rows, each given by (relevance, selection, label, shown).
+def pair_terms(
+    one: Sequence[torch.Tensor], other: Sequence[torch.Tensor], variant: str, gamma: float = 0.0
+) -> tuple[torch.Tensor, ...]:
+    r"""Terms of pairs of rows; a row is (relevance, selection, label, shown).
 
-    With :math:`\Delta` the relevance of the winner less that of the loser, a preference is
-    :math:`\log\sigma(\Delta)`, times how much the labels differ, and a row that was shown
-    :math:`\log\sigma(g + h)`. In the variant ``published`` :math:`h = \Delta` for winner and
-    loser, and a row that was not shown loses to one that was. In ``preference`` it does not. By
-    default :math:`h = \pm \gamma e / \sqrt 2`, with :math:`e` the expected difference of the
-    errors given who won: what the winner is, beyond its features, made its selection likely too.
+    Let :math:`\Delta` be the relevance of the winner, which has the higher label, minus that of
+    the loser. The preference is :math:`|y_i - y_j| \log\sigma(\Delta)`. A shown row adds
+    :math:`\log\sigma(g + h)`, any other :math:`\log\sigma(-g)`. The variants differ in
+    :math:`h`:
+
+    - ``published``: :math:`h = \Delta` for winner and loser, and a row that was not shown loses
+      to one that was;
+    - ``preference``: the same, but a row that was not shown does not lose;
+    - ``default``: :math:`h = \gamma e / \sqrt 2` for the winner and :math:`-\gamma e / \sqrt 2`
+      for the loser, with :math:`e` the expected difference of their errors given who won: an
+      error that made the winner better than its features also made its selection more likely.
 
     Returns
     -------
     terms : tuple of four tensors
-        Preference, selection of the shown and of the other rows of the pair, and that of the
-        shown ones without :math:`h`.
+        Preference, selection of the shown and of the other rows of the pair, and selection of the
+        shown rows for :math:`h = 0`.
     """
     relevance, selection, label, shown = one
     other_relevance, other_selection, other_label, other_shown = other
@@ -233,7 +278,7 @@ def pair_terms(one, other, variant, gamma=0.0):
     if variant == "default":
         shift = gamma / math.sqrt(2) * side * expected_gap(difference)
         other_shift = -shift
-    # Tied rows: the paper has no such pairs. They say nothing of relevance, but were selected.
+    # The paper has no pairs with equal labels. They have no preference, but were selected.
     counts = (~both | (gap != 0)) if variant == "published" else torch.ones_like(both)
     preference = torch.where(both & (gap != 0), gap.abs() * logsigmoid(difference), 0.0)
 
@@ -253,29 +298,30 @@ def pair_terms(one, other, variant, gamma=0.0):
     )
 
 
-def expected_gap(difference):
+def expected_gap(difference: torch.Tensor) -> torch.Tensor:
     r"""E[d | d > -difference] of a standard logistic variable d.
 
-    It is :math:`H(p) / p` for :math:`p = \sigma` (difference) and :math:`H` the entropy.
+    It is :math:`H(p) / p` with :math:`p = \sigma(\text{difference})` and the entropy
+    :math:`H(p) = -p \log p - (1 - p) \log(1 - p)`.
     """
-    # Far left the second term is 1, the product of numbers that overflow and underflow.
+    # For very negative differences the second term, the product of a huge and a tiny number, is 1.
     left = difference.clamp(min=-15.0)
     return softplus(-difference) + (-left).exp() * softplus(left)
 
 
 class RecordTerms(Callback):
-    """Keeps the means of the likelihood's terms by epoch.
+    """Keeps the mean terms of the likelihood of each epoch.
 
     Parameters
     ----------
     criterion : _TermLoss
     """
 
-    def __init__(self, criterion=None):
+    def __init__(self, criterion: _TermLoss | None = None) -> None:
         self.criterion = criterion
 
-    def on_train_begin(self, net, **kwargs):
+    def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         self.epochs_ = []
 
-    def on_epoch_end(self, net, **kwargs):
+    def on_epoch_end(self, net: NeuralNet, **kwargs: Any) -> None:
         self.epochs_.append(self.criterion.take_means())

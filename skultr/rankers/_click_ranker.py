@@ -1,9 +1,13 @@
-"""Rankers that explain clicks by relevance and examination, with relevance of either kind."""
+"""Rankers that explain clicks by relevance and examination; relevance a network or a table."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -15,40 +19,46 @@ from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
 from .._sklearn import safe_indexing
 from .._torch._net import NeuralEstimator
+from .._typing import Column, Floats, Table
 from ..exceptions import python_value
 from ._ranker import BaseRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["ClickRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
-    """Relevance and examination from the same clicks; relevance a network or a table.
+    """Base class of rankers that learn relevance and examination from the same clicks.
 
-    Subclasses write ``_fit_network(log, task)`` and name the published loss of the table.
+    Relevance is a network or a table. Subclasses write ``_fit_network(log, task)`` and name the
+    published loss of the table.
     """
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         **LearnsRelevance._parameter_constraints,
     }
-    #: Whether the network gives probabilities, and not only scores to compare.
+    #: True if the network gives probabilities; False if its scores are only relative.
     _network_gives_probabilities = True
 
     __metadata_request__predict = {"qid": True, "doc": True}
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=self.relevance == "network")
         if self.relevance == "network":
             self._fit_network(log, task)
         else:
             self._fit_embedding(log)
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return super()._n_subtasks() if self.relevance == "network" else 0
 
-    def predict(self, X, *, qid=None, doc=None):
-        """Relevance scores: higher is more relevant, comparable within a query.
+    def predict(self, X: Table, *, qid: Column | None = None, doc: Column | None = None) -> Floats:
+        """Relevance scores; a higher one is more relevant, within one query.
 
         Parameters
         ----------
@@ -57,9 +67,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             ``relevance="embedding"`` it needs the column ``doc`` instead, if the training log
             had it.
         qid, doc : array-like of shape (n_rows,), default=None
-            Queries and documents of the rows of an array, read only with
-            ``relevance="embedding"``. The queries may be left out where no id of a document
-            recurs under several queries of the training log.
+            Queries and documents of the rows of an array, used only with
+            ``relevance="embedding"``. ``qid`` may be left out if each document id occurs in only
+            one query of the training log.
 
         Returns
         -------
@@ -68,27 +78,35 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         Raises
         ------
         ValueError
-            With ``relevance="embedding"``, if a document was not shown in the training log.
+            With ``relevance="embedding"``, if the training log did not show a document.
         """
         check_is_fitted(self)
         if self.relevance == "network":
             return self._score(self._read_features(X, reset=False))
         return self._relevance_of(X, qid, doc)
 
-    def predict_click(self, X, *, qid=None, doc=None, bias=None, position=None):
-        """P(click) of each row, shown under its bias factor.
+    def predict_click(
+        self,
+        X: Table,
+        *,
+        qid: Column | None = None,
+        doc: Column | None = None,
+        bias: Column | None = None,
+        position: Column | None = None,
+    ) -> Floats:
+        """P(click) of each row if it is shown under its bias factor.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             A frame holds the bias factors in its column ``bias``, else ``position``.
         qid, doc, bias, position : array-like of shape (n_rows,), default=None
-            The same for arrays.
+            The same roles, for arrays.
 
         Returns
         -------
         probability : ndarray of shape (n_rows,)
-            0 where a row has no bias factor, because it was not shown.
+            0 for a row without a bias factor, because it was not shown.
 
         Raises
         ------
@@ -101,7 +119,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         probability = np.zeros(len(factor))
         if not len(shown):
             return probability
-        # Candidates that were never shown may be documents that an embedding does not know.
+        # Only the rows with a bias factor: an embedding may not know the other documents.
         ids = {"qid": qid, "doc": doc} if self.relevance == "embedding" else {}
         ids = {role: read_role(X, role, value) for role, value in ids.items()}
         of_shown = {role: value[shown] for role, value in ids.items() if value is not None}
@@ -115,18 +133,18 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         return np.minimum(relevance * np.exp(logits), 1.0)
 
     @property
-    def _needs_features(self):
+    def _needs_features(self) -> bool:
         return self.relevance == "network"
 
     # The network -----------------------------------------------------------------------
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         scores = super()._score(features)
         return expit(scores) if self._network_gives_probabilities else scores
 
     def _fit_factors_again(self, log, link="product"):
-        """Examination of the greatest likelihood given the relevance that was learned.
+        """Set examination to its maximum-likelihood value given the learned relevance.
 
-        Training leaves it with the noise of the last batches, and without the held-out queries.
+        Its value after training has the noise of the last batches, and ignores held-out queries.
         """
         rows = log.shown
         score = NeuralEstimator._score(self, log.features)[log.doc[rows]]
@@ -158,7 +176,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
 
     def _random_examination(self, random, n_factors):
-        """Where the table begins; it decides the answer where the log does not."""
+        """Start of the table; it decides the result if the log does not determine it."""
         return random.uniform(size=n_factors)
 
     def _remember_factors(self, log, logits, link, standard_error=None):
@@ -183,10 +201,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         unseen = np.flatnonzero(place < 0)
         if len(unseen):
             raise ValueError(
-                f"{len(unseen)} of {len(place)} rows hold a document that was not shown in "
-                f"the training log (first: {'row' if by_features else 'doc'} "
-                f"{python_value(names[unseen[0]])!r}); an embedding knows only those "
-                f"{len(self.relevance_)} documents. DistilledRanker around this ranker scores "
-                "unseen documents by their features."
+                f"{len(unseen)} of {len(place)} rows {'holds' if len(unseen) == 1 else 'hold'} a "
+                "document that was not shown in the training log (first: "
+                f"{'row' if by_features else 'doc'} {python_value(names[unseen[0]])!r}); an "
+                f"embedding only knows the {len(self.relevance_)} documents shown there. "
+                "DistilledRanker around this ranker scores other documents by their features."
             )
         return self.relevance_.to_numpy()[place]

@@ -1,43 +1,52 @@
-"""Rankers made of trees: a click model's relevance, distilled into a function of the features."""
+"""The relevance that one ranker learned from clicks, distilled into a regressor of features."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from lightgbm import LGBMRegressor
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from .._sklearn import HasMethods, seeded_clone
+from .._typing import Estimator, Floats, Ints, RandomState
 from ._dual_learning import DLARanker
 from ._ranker import BaseRanker, fit_to_log
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["DistilledRanker"]
 
 
 @dataclass(eq=False, repr=False)
 class DistilledRanker(BaseRanker):
-    """Learn relevance from clicks by one ranker, and its dependence on features by another model.
+    """Regressor trained on the relevance that another ranker estimated from the clicks.
 
     The *teacher* estimates the relevance of the documents that were shown, for example as one
-    free number each (``relevance="embedding"``), which fits clicks best and knows no other
-    document. The *student*, a regressor, then learns that relevance from the documents' features,
-    and scores documents that were never shown. A document weighs as much as its impressions.
+    free number per document (``relevance="embedding"``). Such a teacher fits the clicks best, but
+    cannot score other documents. The *student*, a regressor, then learns this relevance from the
+    documents' features, and scores any document. A document weighs as much as its impressions.
 
     Parameters
     ----------
     teacher : ranker, default=None
-        Any ranker of :mod:`skultr.rankers`; by default ``DLARanker(relevance="embedding")``.
+        Any ranker of :mod:`skultr.rankers`. The default is ``DLARanker(relevance="embedding")``.
     student : regressor, default=None
-        Any scikit-learn regressor whose ``fit`` takes ``sample_weight``; by default LightGBM with
-        500 trees of up to 255 leaves and a learning rate of 0.1, the setting of the paper.
+        Any scikit-learn regressor whose ``fit`` takes ``sample_weight``. The default is LightGBM
+        with 500 trees of up to 255 leaves and a learning rate of 0.1, as in the paper.
     random_state : int, RandomState instance or None, default=None
-        Seeds teacher and student where they have no ``random_state`` of their own.
+        Seed of teacher and student, unless they have a ``random_state`` of their own.
 
     Attributes
     ----------
     teacher_ : ranker
-        The fitted clone of ``teacher``. It was given the documents by number.
+        The fitted clone of ``teacher``. Its document ids are running numbers.
     student_ : regressor
         The fitted clone of ``student``.
     n_features_in_ : int
@@ -66,9 +75,9 @@ class DistilledRanker(BaseRanker):
     (1000,)
     """
 
-    teacher: object = None
-    student: object = None
-    random_state: object = None
+    teacher: BaseRanker | None = None
+    student: Estimator | None = None
+    random_state: RandomState = None
 
     _parameter_constraints = {
         "teacher": [HasMethods(["fit", "predict", "rank"]), None],
@@ -77,13 +86,13 @@ class DistilledRanker(BaseRanker):
     }
     _reads_users = True  # the teacher may
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         student = _default_student() if self.student is None else self.student
         if not has_fit_parameter(student, "sample_weight"):
             raise ValueError(
-                f"The fit of {type(student).__name__} takes no sample_weight; the student needs "
-                "it, because documents weigh as much as their impressions. Use another regressor."
+                f"The fit of {type(student).__name__} takes no sample_weight. The student needs "
+                "it, because a document weighs as much as its impressions. Use another regressor."
             )
         teacher = DLARanker(relevance="embedding") if self.teacher is None else self.teacher
         self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
@@ -94,14 +103,14 @@ class DistilledRanker(BaseRanker):
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         self.student_.fit(features, relevance, sample_weight=impressions[shown])
 
-    def _roles_of_documents(self, log, shown):
-        """What the teacher must know of documents beside their features."""
+    def _roles_of_documents(self, log: ClickLog, shown: Ints) -> dict[str, Ints]:
+        """Roles that the teacher's predict needs beside the features of the documents."""
         taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
         _, rows = np.unique(log.doc[log.shown], return_index=True)
         roles = {"qid": log.query[log.shown][rows], "doc": shown}
         return {name: roles[name] for name in taken}
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         return np.asarray(self.student_.predict(features), dtype=float)
 
 

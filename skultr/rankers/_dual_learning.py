@@ -1,7 +1,10 @@
 """Dual learning: relevance and examination, each weighted by the inverse of the other."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
@@ -13,47 +16,52 @@ from .._torch._joint import fit_dual
 from ..exceptions import ClickDataWarning, warn_user
 from ._click_ranker import ClickRanker
 
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+
 __all__ = ["DLARanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DLARanker(ClickRanker):
-    r"""Dual learning algorithm: relevance and examination from the same clicks.
+    r"""Dual learning algorithm: a ranker that learns examination from the same clicks.
 
-    A network scores relevance, a table holds one logit a bias factor for examination. Each list's
-    clicks, weighted by the inverse of the one, train the other (Ai et al. 2018):
+    A network scores relevance; a table holds one examination logit per bias factor. Clicks
+    weighted by inverse examination train relevance, and clicks weighted by inverse relevance
+    train examination (Ai et al. 2018):
 
     .. math::
         L = -\sum_i c_i \frac{o_1}{o_i} \log \mathrm{softmax}(g)_i
             -\sum_i c_i \frac{r_1}{r_i} \log \mathrm{softmax}(h)_i ,
 
-    with :math:`o_1` the most frequent bias factor (usually the first position) and :math:`r_1` the
+    with :math:`g = \log r` and :math:`h = \log o` up to constants, :math:`o_1` the examination of
+    the most frequent bias factor (usually the first position) and :math:`r_1` the relevance of the
     first shown row of the list.
 
     Assumes :math:`P(c = 1) = o(\text{bias factor})\, r(x)`, and a log in which the same (or
-    similar) documents were shown under several bias factors. A log that always showed a document
-    in one place determines neither part: what separates them is then the network's inability to
-    see the position through the features, and ``fit`` says so.
+    similar) documents were shown under several bias factors. If the log showed each document
+    under one bias factor only, it determines neither part. They are then separated only because
+    the network cannot infer the bias factor from the features, and ``fit`` warns.
 
-    A network's scores are relative. For ``predict_click`` they get the constant of each bias
-    factor under which the clicks of the training log are likeliest,
-    :math:`P(c = 1) = \sigma(g(x) + a_t)`.
+    The scores of the network are relative. ``predict_click`` adds one intercept per bias factor,
+    the maximum-likelihood value on the training log: :math:`P(c = 1) = \sigma(g(x) + a_t)`.
 
     Parameters
     ----------
     relevance : {"network", "embedding"}, default="network"
-        A network of the features, or one number a document, which needs neither features nor
-        epochs: the optimum of a likelihood, found by Newton's method. With
-        ``variant="published"`` the fixed point of alternating least squares,
+        A network of the features, or one number per document. The second needs neither features
+        nor epochs: it is the maximum of a likelihood, found by Newton's method. With
+        ``variant="published"`` it is the fixed point of alternating least squares,
         :math:`r_d \leftarrow \sum c\,o / \sum o^2` and :math:`o_t \leftarrow \sum c\,r / \sum
         r^2` over impressions.
     variant : {"default", "published"}, default="default"
-        What an embedding is fitted by: a likelihood, the same for all rankers, or the published
-        least squares, which are biased where documents have few clicks (see :ref:`embedding`).
+        Objective of the embedding: a likelihood, the same for all rankers, or the published least
+        squares, which are biased if documents have few clicks (see :ref:`embedding`).
     examination_learning_rate : float, default=0.05
         Step size of the examination logits.
     max_weight : float, default=None
-        Cap on the inverse weights of both parts; no cap by default.
+        Upper bound on the inverse weights of both parts; no bound by default.
 
     Other Parameters
     ----------------
@@ -62,31 +70,33 @@ class DLARanker(ClickRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Bias factor (index ``bias``) to estimated ``examination``, relative to the first factor,
-        with ``impressions`` and ``clicks``. Of the greatest click likelihood given the relevance
-        that was learned, because the logits of the training carry the noise of its last batches.
-        With an embedding also ``standard_error``, that of log examination (infinite where it is
-        not connected with the first factor, NaN for more than 1,500 factors).
+        Estimated ``examination`` of each bias factor (index ``bias``), relative to that of the
+        first factor, with ``impressions`` and ``clicks``. It maximises the likelihood of the
+        clicks given the learned relevance, because the logits after training have the noise of
+        the last batches. With an embedding also the ``standard_error`` of log examination:
+        infinite for a factor that is not connected with the first one, NaN for more than 1,500
+        factors.
     relevance_ : Series
-        Only with an embedding: relevance in [0, 1] by ``doc`` (by number where the log has no
-        such column), up to one factor.
+        Only with an embedding: relevance in [0, 1] of each document. The index is (``qid``,
+        ``doc``), ``doc`` alone if ids are global, or a running number without the column
+        ``doc``. Relevance is determined up to a common scale.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -128,10 +138,10 @@ class DLARanker(ClickRanker):
     }
 
     _published_loss = "squares"
-    # Its two parts are relative, each to a constant of its own.
+    # Both parts are determined up to a constant each.
     _network_gives_probabilities = False
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         logits = fit_dual(
             self,
             log,
@@ -141,10 +151,10 @@ class DLARanker(ClickRanker):
         )
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
-        self._remember_level(log, self._score(log.features)[log.doc])
+        self._fit_intercepts(log, self._score(log.features)[log.doc])
 
-    def _remember_level(self, log, scores):
-        """A constant a factor that brings scores to the level of the clicks."""
+    def _fit_intercepts(self, log, scores):
+        """One intercept per bias factor, with which scores are logits of click probabilities."""
         rows = log.shown
         self._bias_values = log.bias_values
         self._factor_logits = fit_factors(
@@ -162,10 +172,10 @@ class DLARanker(ClickRanker):
         return super()._click_probability(relevance, logits)
 
     def _warn_about_unknown(self, factors):
-        if 0 < len(factors) < len(self.net_.module_.examination):  # a log without clicks warned
+        if 0 < len(factors) < len(self.net_.module_.examination):  # without clicks, fit has warned
             warn_user(
-                f"{len(factors)} bias factors stand in no list with a click, such as "
-                f"{factors[:3].tolist()}: the log does not determine their examination, which is "
-                "NaN in examination_.",
+                f"{len(factors)} bias factor{' occurs' if len(factors) == 1 else 's occur'} in no "
+                f"list with a click, such as {factors[:3].tolist()}: the log does not determine "
+                "their examination, which is NaN in examination_.",
                 ClickDataWarning,
             )

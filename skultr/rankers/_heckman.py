@@ -1,10 +1,13 @@
-"""Selection bias in two steps: a probit of what was shown, then least squares."""
+"""Removes selection bias in two steps: a probit of what was shown, then least squares."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -12,6 +15,7 @@ from torch import nn
 
 from .._sklearn import Interval
 from .._torch._networks import ScaleFeatures
+from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._candidates import find_candidates
 from ._propensity_ranker import PropensityRanker
@@ -22,71 +26,77 @@ __all__ = ["HeckmanRanker"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HeckmanRanker(PropensityRanker):
-    r"""Heckman's two steps, for logs in which only the top few were shown.
+    r"""Heckman's two-step correction, for logs that show only the top documents of a query.
 
-    A probit model over all candidates says how likely each was to be shown,
-    :math:`P(s = 1 \mid x) = \Phi(x\omega)`. Where errors of selection and of the label are
-    correlated, the label of a *shown* document is off by a multiple of the inverse Mills ratio
-    :math:`\lambda = \varphi(x\omega) / \Phi(x\omega)`. So least squares of the labels of the
-    documents shown on :math:`[x, \lambda]` finds :math:`\beta` without that bias. Documents are
-    ranked by :math:`x\beta`, without the term of :math:`\lambda`.
+    A probit model over all candidates estimates the probability that each was shown,
+    :math:`P(s = 1 \mid x) = \Phi(x\omega)`. If the errors of selection and of the label are
+    correlated, the mean label of a *shown* document is
 
-    Assumes normal errors and linear models. **Identification rests on that form**: with no
-    variable that moves selection but not relevance (an *exclusion restriction*), :math:`\lambda`
-    is a function of the same features as relevance, and tells from them only by its curvature.
-    ``mills_collinearity_`` says how little that is. Where it is near 1, single fits can be far
-    worse than the mean over many logs, most of all those with a negative ``mills_coef_``.
+    .. math::
+        E[y \mid x, s = 1] = x\beta + c\,\lambda(x), \qquad
+        \lambda(x) = \varphi(x\omega) / \Phi(x\omega),
+
+    with :math:`\lambda` the inverse Mills ratio. Least squares of the labels of the documents
+    shown on :math:`[x, \lambda]` therefore estimates :math:`\beta` without selection bias.
+    Documents are ranked by :math:`x\beta`, without the term of :math:`\lambda`.
+
+    Assumes normal errors and linear models. **Identification depends on these assumptions**:
+    without a variable that affects selection but not relevance (an *exclusion restriction*),
+    :math:`\lambda` is a function of the same features as relevance, and only its curvature
+    separates the two. ``mills_collinearity_`` measures how weak that is. If it is near 1, a single
+    fit can be far worse than the mean over many logs, above all with a negative ``mills_coef_``.
 
     Parameters
     ----------
     debias : bool, default=False
-        Whether clicks are divided by propensities. The published method takes them as they are
-        and leaves position bias in; :class:`RankAggRanker` combines it with a ranker that
-        removes it.
+        Divide clicks by propensities. The published method does not, and keeps position bias;
+        :class:`RankAggRanker` combines it with a ranker that removes position bias.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Where the examination probabilities come from, as in :class:`IPSRanker`; read with
-        ``debias``.
+        Source of the examination probabilities, as in :class:`IPSRanker`; used
+        with ``debias``.
     clip : float in (0, 1], default=None
-        Propensities below it are raised to it.
+        Lower bound: smaller propensities are replaced by it.
     alpha : float, default=0.001
-        Penalty on squared coefficients, of a mean row.
+        Penalty on squared coefficients, relative to the mean loss per row.
     traffic_exponent : float in [0, 1], default=0.5
-        How much more a frequent query counts than a rare one: its impressions to this power.
+        A query weighs as much as its number of page impressions to this power.
     scale_features : bool, default=True
-        Signed logarithm and standardisation inside, see :ref:`network_parameters`.
+        Scale the features by signed logarithm and standardisation, see
+        :ref:`network_parameters`.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Relevance by (scaled) feature.
+        Coefficient of each (scaled) feature in the relevance model.
     intercept_ : float
     mills_coef_ : float
-        What the inverse Mills ratio is multiplied by: covariance of the errors of label and
-        selection; 0 where nothing was left out.
+        Coefficient c of the inverse Mills ratio, which is the covariance of the errors of label
+        and selection; 0 if every candidate was shown.
     mills_collinearity_ : float
-        Share of the variance of the inverse Mills ratio among the documents shown that the
-        features explain linearly. Near 1 nothing identifies ``mills_coef_``.
+        R² of the inverse Mills ratio of the documents shown, regressed on their features. If it
+        is near 1, the log does not determine ``mills_coef_``.
     selection_coef_ : ndarray of shape (n_features,)
-        Of the probit model.
+        Coefficient of each (scaled) feature in the probit model.
     selection_intercept_ : float
     examination_ : DataFrame
-        Bias factor (index ``bias``) to the propensity used; with ``debias``.
+        Propensity used for each bias factor (index ``bias``); with ``debias``.
     propensity_ : estimator
-        The fitted clone, where ``propensity`` is an estimator (or assumed); with ``debias``.
+        The fitted clone, if ``propensity`` is an estimator (or the assumed curve); with
+        ``debias``.
     effective_sample_size_, largest_weight_, clipped_share_ : float
-        How evenly the clicks carry the labels, as in :class:`IPSRanker`; with ``debias``.
+        Diagnostics of the weights of clicks, as in :class:`IPSRanker`; with ``debias``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     See Also
     --------
-    CLDRanker : The same model in one step, by its likelihood.
+    CLDRanker : The same model in one step, by maximum likelihood.
 
     Warns
     -----
     ClickDataWarning
-        If no candidate was left out: it is then least squares.
+        If every candidate was shown: the fit is then ordinary least squares.
     ConvergenceWarning
         If the probit model did not converge.
 
@@ -95,8 +105,8 @@ class HeckmanRanker(PropensityRanker):
     A document that was shown with no weight (its ``impressions`` or ``sample_weight`` are 0)
     counts as never shown.
 
-    The second step runs over the documents shown. Published code runs it over all rows, with 0
-    for the clicks of those that were never shown, and so learns selection a second time.
+    The second step uses only the documents shown. Published code uses all rows, with 0 clicks for
+    those that were never shown, and so learns selection a second time.
 
     References
     ----------
@@ -133,10 +143,10 @@ class HeckmanRanker(PropensityRanker):
         "scale_features": ["boolean"],
     }
     _learns_from_never_shown = True
-    #: Nothing is drawn; a propensity estimator brings its own seed.
+    #: The fit is not random; a propensity estimator has a seed of its own.
     random_state = None
 
-    def predict_selection(self, X):
+    def predict_selection(self, X: Table) -> Floats:
         """P(shown) of each row, by the probit model.
 
         Parameters
@@ -166,9 +176,9 @@ class HeckmanRanker(PropensityRanker):
         mills = np.zeros(len(shown))
         if shown.all():
             warn_user(
-                "Every candidate was shown: there is no selection to correct. If the log leaves "
-                "out what was not shown, add the other candidates of each query as rows without "
-                "a position.",
+                "Every candidate was shown: there is no selection to correct. If the log omits "
+                "the candidates that were not shown, add them to each query as rows without a "
+                "position.",
                 ClickDataWarning,
             )
             self.selection_coef_ = np.zeros(features.shape[1])
@@ -190,12 +200,12 @@ class HeckmanRanker(PropensityRanker):
         if not fit.converged:
             warn_user(
                 "The probit model of what was shown did not converge, so that the inverse Mills "
-                "ratio is not that of the likeliest model. That is so where the features (nearly) "
-                "tell exactly what was shown: raise alpha.",
+                "ratio is not that of the maximum-likelihood model. This happens if the features "
+                "(nearly) determine which documents were shown: raise alpha.",
                 ConvergenceWarning,
             )
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         return self._scaled(features) @ self.coef_ + self.intercept_
 
     def _scaled(self, features):
@@ -204,20 +214,20 @@ class HeckmanRanker(PropensityRanker):
 
 
 def _least_squares(design, label, weight, alpha):
-    """Ridge regression; the last column of the design is not penalised, nor is the intercept."""
+    """Ridge coefficients and intercept; the last column and the intercept are not penalised."""
     total = weight.sum()
     center, mean = weight @ design / total, weight @ label / total
     design, label = design - center, label - mean
     penalty = np.full(design.shape[1], alpha)
     penalty[-1] = 0.0
     gram = design.T @ (design * weight[:, None]) / total + np.diag(penalty)
-    # The least of all solutions, where columns (or the Mills ratio) are constant.
+    # The solution of least norm, if columns (or the Mills ratio) are constant.
     coef = np.linalg.lstsq(gram, design.T @ (weight * label) / total, rcond=None)[0]
     return coef, float(mean - center @ coef)
 
 
 def _explained(design, values, weight):
-    """R² of a regression of the values on the design."""
+    """R² of a weighted regression of the values on the design."""
     mean = weight @ values / weight.sum()
     variance = weight @ (values - mean) ** 2
     if variance <= 1e-12 * weight.sum():

@@ -1,14 +1,17 @@
-"""The convex hull of points, of whatever dimension they span."""
+"""The convex hull of points that may span any dimension."""
+
+from __future__ import annotations
 
 import numpy as np
 from scipy.spatial import ConvexHull
 
 from .._log._segments import TINY
+from .._typing import Floats
 
 __all__ = ["Hull"]
 
 
-#: Numbers held at a time, of points by facets.
+#: Largest number of cells (points times facets) in memory at a time.
 _MAX_CELLS = 1 << 22
 
 
@@ -18,10 +21,10 @@ class Hull:
     Parameters
     ----------
     points : ndarray of shape (n_points, n_dimensions)
-        They may be few, repeated, or lie on a line: the hull is that of the space they span.
+        They may be few, repeated, or lie on a line: the hull is that in the space they span.
     """
 
-    def __init__(self, points):
+    def __init__(self, points: Floats) -> None:
         self.center = points.mean(axis=0)
         _, size, axes = np.linalg.svd(points - self.center, full_matrices=False)
         self._axes = axes[size > 1e-6 * max(size[0], TINY)]
@@ -35,8 +38,10 @@ class Hull:
             facets = ConvexHull(flat, qhull_options="QJ Pp").equations
             self._normals, self._bounds = facets[:, :-1], -facets[:, -1]
 
-    def pull_in(self, points):
-        """Points outside moved straight toward the mean of the hull's points, to its surface.
+    def pull_in(self, points: Floats) -> Floats:
+        """The points; those outside move to the surface, straight toward the center of the hull.
+
+        The center is the mean of the points that define the hull.
 
         Parameters
         ----------

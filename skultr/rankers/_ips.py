@@ -1,6 +1,9 @@
-"""One weighted fit with different weights: clicks as they are, or divided by propensities."""
+"""Rankers fitted to weighted clicks: clicks as they are, or divided by propensities."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -8,26 +11,31 @@ from .._log._factors import lists_per_unit
 from .._sklearn import StrOptions
 from .._torch._losses import CLICK_ONLY, LOSSES, ListLoss
 from .._torch._networks import ListScores
+from .._typing import Floats
 from ..propensity._weights import average_propensities, document_labels, label_table
 from ._learner_ranker import LearnerRanker
 from ._learners import fit_learner
 from ._propensity_ranker import PropensityRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["IPSRanker", "NaiveRanker", "UserAwareIPSRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _WeightedRanker(LearnerRanker):
-    """A learner fitted to (re)weighted clicks; subclasses say which."""
+    """A learner fitted to weighted clicks, which subclasses compute in ``_weighted_clicks``."""
 
-    loss: str = "softmax"
+    loss: Literal["softmax", "bce", "mse", "pairwise", "lambda"] = "softmax"
 
     _parameter_constraints = {
         **LearnerRanker._parameter_constraints,
         "loss": [StrOptions(set(LOSSES))],
     }
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         clicks = self._weighted_clicks(log)
         log, factor = log.tempered(self.traffic_exponent)
         clicks = clicks * factor
@@ -38,7 +46,7 @@ class _WeightedRanker(LearnerRanker):
             module = ListScores(self._network(log.shown_features()))
             self._train(module, criterion, log, clicks, click_only=click_only, task=task)
 
-    def _fit_estimator(self, log, seed):
+    def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         clicks = self._weighted_clicks(log)
         log, factor = log.tempered(self.traffic_exponent)
         labels = document_labels(log, clicks * factor)
@@ -54,18 +62,18 @@ class _WeightedRanker(LearnerRanker):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NaiveRanker(_WeightedRanker):
-    r"""Clicks as labels: the baseline that learns the old ranking.
+    r"""Ranker with clicks as labels: the baseline, which learns the old ranking.
 
-    Minimises the loss between scores :math:`f(x)` and clicks as they came, so that it estimates
-    examination times relevance. It is unbiased only where every position is examined equally.
+    Minimises the loss between scores :math:`f(x)` and uncorrected clicks, so that it estimates
+    examination times relevance. It is unbiased only if all positions are examined equally often.
 
     Parameters
     ----------
     loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
         Listwise, pointwise (two) or pairwise (two) loss of the network.
     estimator : estimator, default=None
-        What learns instead of a network: a LightGBM ranker, or any regressor whose ``fit`` takes
-        ``sample_weight``. See :ref:`learners`.
+        Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
+        takes ``sample_weight``. See :ref:`learners`.
 
     Other Parameters
     ----------------
@@ -74,31 +82,31 @@ class NaiveRanker(_WeightedRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     estimator_ : estimator
-        The fitted clone of ``estimator``; the next four are absent then.
+        Only with ``estimator``: its fitted clone. The next four attributes exist only without.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     See Also
     --------
-    IPSRanker : Divides clicks by the probability that they could have happened.
+    IPSRanker : Divides clicks by the probability that the row was examined.
 
     Examples
     --------
@@ -112,40 +120,40 @@ class NaiveRanker(_WeightedRanker):
     (1000,)
     """
 
-    def _weighted_clicks(self, log):
+    def _weighted_clicks(self, log: ClickLog) -> Floats:
         return log.clicks
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IPSRanker(PropensityRanker, _WeightedRanker):
-    r"""Inverse propensity scoring: a click counts one over its chance of being examined.
+    r"""Inverse propensity scoring: clicks are divided by the probability of examination.
 
-    If :math:`P(c = 1 \mid x, k) = o(k)\, r(x)`, then :math:`E[c / o(k)] = r(x)`: every loss
-    that is linear in the clicks becomes, in expectation, the loss on relevance itself.
+    If :math:`P(c = 1 \mid x, k) = o(k)\, r(x)`, then :math:`E[c / o(k)] = r(x)`: a loss that is
+    linear in the clicks has the expectation of the same loss with relevance for clicks.
 
-    Assumes that the propensities are right up to one factor, and positive wherever a document
-    was shown. A propensity that is too small for a position makes its clicks too heavy, and the
-    ranker then prefers what stood there.
+    Assumes that the propensities are correct up to a common scale, and positive wherever a
+    document was shown. If the propensity of a position is too small, its clicks weigh too much,
+    and the ranker then prefers the documents that were shown there.
 
     Parameters
     ----------
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Where the examination probabilities come from: the role ``propensity`` of each row; one
-        number a position, from position 1; or an estimator, which is cloned, fitted on the log
-        and asked to ``predict`` a probability a row (``FrozenEstimator`` keeps one that is
-        fitted). None takes the role where there is one, else
-        ``PowerLawPropensity(eta=1.0)``, with a warning that it is assumed.
+        Source of the examination probabilities: the role ``propensity`` of each row; one number
+        per position, from position 1; or an estimator, which is cloned, fitted to the log and
+        asked to ``predict`` one probability per row (``FrozenEstimator`` keeps a fitted one as it
+        is). None uses the role if there is one, otherwise ``PowerLawPropensity(eta=1.0)``, with a
+        warning that it is an assumption.
     clip : float in (0, 1], default=None
-        Propensities below it are raised to it, so that no click weighs more than ``1 / clip``:
-        less variance, at the price of bias in favour of the old ranking.
+        Lower bound: smaller propensities are replaced by it, so that no click weighs more than
+        ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking.
     normalize : bool, default=False
-        Divide the weights by their mean over the clicks (self-normalised IPS). It keeps
-        pointwise labels at the level of the click rate; listwise losses do not change.
+        Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
+        then have the scale of click rates; listwise losses do not change.
     loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
         Listwise, pointwise (two) or pairwise (two) loss of the network.
     estimator : estimator, default=None
-        What learns instead of a network: a LightGBM ranker, or any regressor whose ``fit`` takes
-        ``sample_weight``. See :ref:`learners`.
+        Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
+        takes ``sample_weight``. See :ref:`learners`.
 
     Other Parameters
     ----------------
@@ -154,58 +162,58 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Bias factor (index ``bias``) to the propensity used (``examination``, relative to the
-        first factor), with ``impressions`` and ``clicks``. The mean, weighted by impressions,
-        where the propensity varies within a factor.
+        Propensity used for each bias factor (index ``bias``): ``examination``, relative to that
+        of the first factor, with ``impressions`` and ``clicks``. If the propensity varies within
+        a factor, it is the mean over impressions.
     labels_ : DataFrame
-        What the clicks say of each document: ``qid``, ``doc`` (by number where the log has no
-        such column), ``clicks``, ``impressions`` and ``label``, the debiased clicks an impression.
+        Label of each document: ``qid``, ``doc`` (a running number if the log has no such
+        column), ``clicks``, ``impressions`` and ``label``, the debiased clicks per impression.
     propensity_ : estimator
-        The fitted clone, where ``propensity`` is an estimator (or assumed).
+        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
     effective_sample_size_ : float
-        How many equally weighted clicks would estimate as precisely: (Σ w)² / Σ w².
+        Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
-        Weight of the heaviest click, where the mean click weighs 1.
+        Largest weight of a click, divided by the mean weight.
     clipped_share_ : float
-        Share of the clicks whose propensity was raised to ``clip``.
+        Share of the clicks whose propensity was below ``clip``.
     estimator_ : estimator
-        The fitted clone of ``estimator``; the next four are absent then.
+        Only with ``estimator``: its fitted clone. The next four attributes exist only without.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     See Also
     --------
-    UserAwareIPSRanker : Averages the propensities of a query's users: less variance.
+    UserAwareIPSRanker : Averages the propensities of a query's users, which has less variance.
 
     Notes
     -----
-    With a propensity for every user (an estimator with ``user="user"``, or the role) each click
-    is divided by that of the user who clicked: the "straightforward" estimator of Niu et al.
-    (2025). With one curve for all it is their "IPS-PBM", which is biased where users who look
-    further down ask other queries.
+    With propensities per user (an estimator with ``user="user"``, or the role), each click is
+    divided by the propensity of the user who clicked: the "straightforward" estimator of Niu et
+    al. (2025). With one curve for all users it is their "IPS-PBM", which is biased if users who
+    examine more positions ask other queries.
 
     Warns
     -----
     UnstableWeightsWarning
-        If a handful of clicks carry half of the weight.
+        If a few clicks carry half of the weight.
 
     References
     ----------
@@ -232,7 +240,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         "normalize": ["boolean"],
     }
 
-    def _weighted_clicks(self, log):
+    def _weighted_clicks(self, log: ClickLog) -> Floats:
         clicks = self._debiased_clicks(log, self.normalize)
         self.labels_ = label_table(log, clicks)
         return clicks
@@ -240,41 +248,42 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class UserAwareIPSRanker(IPSRanker):
-    r"""Inverse propensity scoring by query, for users who differ in what they ask and examine.
+    r"""Inverse propensity scoring by query, for users who differ in queries and in examination.
 
-    Where people who ask other queries also examine result pages in another way, one curve for all
-    is biased, and dividing each click by its own user's propensity has a large variance. Here a
-    click of a document is divided by the document's *mean* propensity among the users who asked
-    its query (Niu et al. 2025):
+    If users who ask different queries also examine result pages differently, one examination curve
+    for all users is biased. Dividing each click by the propensity of its own user is unbiased, but
+    has a large variance. This ranker divides the clicks of a document by its *mean* propensity
+    over the users who asked its query (Niu et al. 2025):
 
     .. math::
         y_{q,d} = \frac{\mathrm{clicks}(q, d)}{N_q \sum_u P(e = 1 \mid k(d), u)\, P(u \mid q)},
 
-    with :math:`P(u \mid q)` the users' shares of the query's :math:`N_q` sessions. It is unbiased
-    wherever the straightforward estimator is, with no larger a variance. Where a query was served
-    in several orders, the mean runs over the impressions of the document, at the positions they
-    gave it.
+    with :math:`P(u \mid q)` the users' shares of the :math:`N_q` sessions of the query. It is
+    unbiased whenever division by each user's own propensity is, and its variance is not larger. If
+    a query was served in several orders, the mean is taken over the impressions of the document,
+    with the position of each.
 
     Assumes :math:`P(c = 1 \mid x, k, u) = o(k, u)\, r(x)`: users differ in what they examine, not
-    in what they find relevant. With users who are all alike it equals :class:`IPSRanker`.
+    in what they find relevant. If all users are alike, it equals :class:`IPSRanker`.
 
     Parameters
     ----------
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Where the examination probabilities of the *sessions* come from: the role ``propensity``
-        of each row; an estimator with curves of its own for each user, such as
-        ``RegressionEMPropensity(user="user")``, which is cloned, fitted on the log and asked to
-        ``predict``; or one number a position. None takes the role where there is one, else
-        ``PowerLawPropensity(eta=1.0)``, with a warning that it is assumed.
+        Source of the examination probabilities of the *sessions*: the role ``propensity`` of each
+        row; an estimator with one curve per user, such as
+        ``RegressionEMPropensity(user="user")``, which is cloned, fitted to the log and asked to
+        ``predict``; or one number per position. None uses the role if there is one, otherwise
+        ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
     clip : float in (0, 1], default=None
-        Mean propensities below it are raised to it: less variance, at the price of bias.
+        Lower bound: smaller mean propensities are replaced by it. This reduces the variance, and
+        adds bias.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS).
     loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
         Listwise, pointwise (two) or pairwise (two) loss of the network.
     estimator : estimator, default=None
-        What learns instead of a network: a LightGBM ranker, or any regressor whose ``fit`` takes
-        ``sample_weight``. See :ref:`learners`.
+        Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
+        takes ``sample_weight``. See :ref:`learners`.
 
     Other Parameters
     ----------------
@@ -283,38 +292,38 @@ class UserAwareIPSRanker(IPSRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one; the paper has 0.
+        A query weighs as much as its number of impressions to this power; 0 in the paper.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     labels_ : DataFrame
-        What the clicks say of each document: ``qid``, ``doc`` (by number where the log has no
-        such column), ``clicks``, ``impressions`` and ``label``, the estimate of :math:`P(r = 1)`.
+        Label of each document: ``qid``, ``doc`` (a running number if the log has no such
+        column), ``clicks``, ``impressions`` and ``label``, the estimate of :math:`P(r = 1)`.
     examination_ : DataFrame
-        Bias factor (index ``bias``) to the mean propensity used (``examination``, relative to the
-        first factor), with ``impressions`` and ``clicks``.
+        Mean propensity used for each bias factor (index ``bias``): ``examination``, relative to
+        that of the first factor, with ``impressions`` and ``clicks``.
     propensity_ : estimator
-        The fitted clone, where ``propensity`` is an estimator (or assumed).
+        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
     effective_sample_size_ : float
-        How many equally weighted clicks would estimate as precisely: (Σ w)² / Σ w².
+        Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
-        Weight of the heaviest click, where the mean click weighs 1.
+        Largest weight of a click, divided by the mean weight.
     clipped_share_ : float
-        Share of the clicks whose propensity was raised to ``clip``.
+        Share of the clicks whose propensity was below ``clip``.
     estimator_ : estimator
-        The fitted clone of ``estimator``; the next four are absent then.
+        Only with ``estimator``: its fitted clone. The next four attributes exist only without.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -322,7 +331,7 @@ class UserAwareIPSRanker(IPSRanker):
     Warns
     -----
     UnstableWeightsWarning
-        If a handful of clicks carry half of the weight.
+        If a few clicks carry half of the weight.
 
     References
     ----------
@@ -345,6 +354,6 @@ class UserAwareIPSRanker(IPSRanker):
     (1000,)
     """
 
-    def _before_folding(self, log):
-        # Then lists of different users have equal propensities, and fold together.
+    def _before_folding(self, log: ClickLog) -> ClickLog:
+        # Lists of different users then have equal propensities, and can be merged.
         return average_propensities(log)

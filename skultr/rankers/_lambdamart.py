@@ -1,113 +1,125 @@
 """Boosted trees on debiased clicks."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal
 
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._log._segments import TINY
 from .._sklearn import Interval, StrOptions
+from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels
 from ._learners import order_by_query
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import LambdaObjective, SoftmaxObjective
 
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+
 __all__ = ["LambdaMARTRanker"]
 
-#: LightGBM's labels are whole numbers: click rates in steps of 1 / 1000.
-_LEVELS = 1000
+#: LightGBM's labels are whole numbers: click rates are given in steps of 1 / 1000.
+_RATE_STEPS = 1000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LambdaMARTRanker(PropensityRanker):
-    r"""LightGBM on debiased clicks: boosted trees that compare the documents of a query.
+    r"""Gradient-boosted trees of LightGBM that rank documents, trained on debiased clicks.
 
-    Each document of a query gets one label, its clicks over the chances that they were seen, and
-    one weight, how well that label is known. The trees then descend the gradient of a ranking
-    loss that takes both. Labels are fractions and queries have any length, neither of which
-    LightGBM's own ranking objectives allow. Numbers of impressions only weigh, so that time and
-    memory grow with the distinct (query, document) pairs, not with the sessions.
+    Each document of a query has one label, its clicks per examination, and one weight, the
+    precision of that label. The trees minimise a ranking loss of both. Labels may be fractions
+    and queries may have any length; LightGBM's own ranking objectives allow neither. Time and
+    memory are linear in the number of distinct (query, document) pairs, not in that of sessions.
 
-    Assumes that the propensities are right up to one factor. With ``debiasing="lightgbm"`` it
-    assumes instead that position shifts the *score* of a document.
+    Assumes that the propensities are correct up to a common scale. With ``debiasing="lightgbm"``
+    it assumes instead that position shifts the *score* of a document.
 
     Parameters
     ----------
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Where the examination probabilities come from: the role ``propensity`` of each row; one
-        number a position, from position 1; or an estimator, which is cloned, fitted on the log
-        and asked to ``predict`` a probability a row. None takes the role where there is one,
-        else ``PowerLawPropensity(eta=1.0)``, with a warning that it is assumed.
+        Source of the examination probabilities: the role ``propensity`` of each row; one number
+        per position, from position 1; or an estimator, which is cloned, fitted to the log and
+        asked to ``predict`` one probability per row. None uses the role if there is one,
+        otherwise ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
     clip : float in (0, 1], default=None
-        Propensities below it are raised to it: less variance, at the price of bias.
+        Lower bound: smaller propensities are replaced by it. This reduces the variance, and adds
+        bias.
     debiasing : {"user-aware", "ips", "lightgbm", "none"}, default="user-aware"
         ``"user-aware"`` divides the clicks of a document by its mean propensity in the query,
-        over users and positions, as :class:`UserAwareIPSRanker` does; ``"ips"`` divides each
-        click by the propensity of its own row, with no smaller a variance. ``"lightgbm"`` is
-        LightGBM's own debiasing, which estimates a bias for each bias factor along with the
-        trees; it is here for comparison. ``"none"`` takes the clicks as they are.
+        over users and positions, as :class:`UserAwareIPSRanker` does. ``"ips"`` divides each
+        click by the propensity of its own row; the variance is the same or larger. ``"lightgbm"``
+        is LightGBM's own debiasing, which estimates one bias per bias factor together with the
+        trees; it is provided for comparison. ``"none"`` does not correct the clicks.
     loss : {"softmax", "lambda"}, default="softmax"
-        Listwise, the likelihood of where the clicks of a query fell; or pairwise, weighted by
-        what exchanging the pair would change in DCG. See Notes. LightGBM's debiasing has its own.
+        Listwise, the likelihood of which documents of a query were clicked; or pairwise, where a
+        pair is weighted by the change of DCG when it is exchanged. See Notes. LightGBM's
+        debiasing has a loss of its own.
     n_estimators : int, default=300
-        Trees at most.
+        Maximum number of trees.
     learning_rate : float, default=0.05
+        Factor by which the values of the leaves are multiplied.
     num_leaves : int, default=31
-        Leaves of a tree at most.
+        Maximum number of leaves per tree.
     min_child_samples : int, default=20
-        Documents in a leaf at least.
+        Minimum number of documents per leaf.
     reg_lambda : float, default=50.0
-        L2 penalty of the values of the leaves, in clicks: a leaf with fewer says little.
+        L2 penalty on the values of the leaves, in units of clicks: leaves with fewer clicks are
+        shrunk strongly.
     truncation_level : int, default=30
-        With the lambda loss, and LightGBM's, pairs count if one of the two ranks this high.
+        The lambda loss, and LightGBM's debiasing, only use pairs in which at least one document
+        has a rank up to this number.
     position_bias_regularization : float, default=0.0
-        Of LightGBM's debiasing: pulls the biases to zero.
+        L2 penalty on the biases of LightGBM's debiasing.
     traffic_exponent : float in [0, 1], default=0.5
-        How much more a frequent query counts than a rare one: its weight is its traffic to this
-        power.
+        A query weighs as much as its number of impressions to this power.
     early_stopping : bool, default=True
         Hold out queries, and stop when the softmax loss of their debiased labels no longer falls.
-        LightGBM's debiasing has no debiased labels to stop by and trains all trees.
+        LightGBM's debiasing has no debiased labels, and always trains all trees.
     validation_fraction : float in (0, 1), default=0.1
         Share of the queries held out.
     n_iter_no_change : int, default=20
-        Trees without improvement after which training stops.
+        Training stops after this number of trees without improvement.
     lgbm_params : dict, default=None
-        Any further parameters of LightGBM.
+        Further parameters of LightGBM.
     n_jobs : int, default=None
-        Threads of LightGBM; None means 1, -1 all.
+        Number of threads of LightGBM; None means 1, and -1 all cores.
     random_state : int, RandomState instance or None, default=None
-        Draws the queries held out, and seeds LightGBM.
+        Seed of LightGBM, and of the choice of the queries held out.
 
     Attributes
     ----------
     booster_ : lightgbm.Booster
         The trees; after early stopping, those up to the best round.
     best_iteration_ : int
-        How many they are.
+        Number of trees in ``booster_``.
     n_iter_ : int
-        Rounds run.
+        Number of rounds run.
     history_ : DataFrame of shape (`n_iter_`, 1)
         With ``early_stopping``: ``valid_loss`` by round.
     feature_importances_ : ndarray of shape (`n_features_in_`,)
         Share of each feature in the total gain of all splits.
     examination_ : DataFrame
-        Where propensities are used: bias factor (index ``bias``) to the mean propensity used
-        (``examination``, relative to the first factor), with ``impressions`` and ``clicks``.
+        Only if propensities are used: mean propensity of each bias factor (index ``bias``),
+        ``examination``, relative to that of the first factor, with ``impressions`` and ``clicks``.
     propensity_ : estimator
-        The fitted clone, where ``propensity`` is an estimator (or assumed).
+        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
     effective_sample_size_ : float
-        How many equally weighted clicks would estimate as precisely: (Σ w)² / Σ w².
+        Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
-        Weight of the heaviest click, where the mean click weighs 1.
+        Largest weight of a click, divided by the mean weight.
     clipped_share_ : float
-        Share of the clicks whose propensity was raised to ``clip``.
+        Share of the clicks whose propensity was below ``clip``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -115,7 +127,7 @@ class LambdaMARTRanker(PropensityRanker):
     Warns
     -----
     UnstableWeightsWarning
-        If a handful of clicks carry half of the weight.
+        If a few clicks carry half of the weight.
     ClickDataWarning
         If there are too few queries to hold any out.
 
@@ -125,22 +137,24 @@ class LambdaMARTRanker(PropensityRanker):
 
     Notes
     -----
-    *Weights.* The variance of a label is about its relevance over the *examinations* of the
-    document: impressions times the harmonic mean of its propensities. The weight is that number.
-    A document that stood at position 10 only has the same right label as before, and less say.
-    The order of any two documents stays unbiased, because weights know no clicks.
+    *Weights.* The variance of a label is approximately the relevance of the document, divided by
+    its number of *examinations*: its impressions times the harmonic mean of its propensities.
+    That number is the weight. The label of a document that was only shown at position 10 is
+    unbiased, and has a small weight. The order of two documents stays unbiased, because the
+    weights do not depend on the clicks.
 
-    *Losses.* The softmax loss is the likelihood of where the clicks of a query fell, given the
-    examinations: :math:`P(i) \propto w_i e^{s_i}`. The lambda loss is that of LambdaMART but for
-    three things, each of which made noisy labels worse in our measurements: both sides of a pair
-    win, as often as their labels say, so that noise averages out; a query is not divided by its
-    ideal DCG; and a pair is not divided by the distance of its scores.
+    *Losses.* The softmax loss is the likelihood of which documents of a query were clicked, given
+    the examinations: :math:`P(i) \propto w_i e^{s_i}`. The lambda loss is that of LambdaMART with
+    three changes, each of which raised nDCG on noisy labels in our measurements. Both documents
+    of a pair win, in proportion to their labels, so that noise averages out. The loss of a query
+    is not divided by its ideal DCG. And the loss of a pair is not divided by the difference of
+    its scores.
 
-    *LightGBM's debiasing* gets the distinct lists, weighted by their impressions, with click
-    rates rounded to 1 / 1000. Lists of more than 10,000 documents are beyond it. Given single
-    sessions, as LightGBM takes them by itself, it was level where orders varied and ended 0.018
-    higher in nDCG@10 where every query had one order and 20 sessions (5 seeds); the other kinds
-    of debiasing were ahead of both.
+    *LightGBM's debiasing* is given the distinct lists, weighted by their impressions, with click
+    rates rounded to 1 / 1000, and at most 10,000 documents per list. LightGBM itself would take
+    single sessions. With these, nDCG@10 was equal if the order of results varied, and 0.018
+    higher if every query had one order and 20 sessions (5 seeds); the other kinds of debiasing
+    were better than both.
 
     References
     ----------
@@ -161,8 +175,8 @@ class LambdaMARTRanker(PropensityRanker):
     (1000,)
     """
 
-    debiasing: str = "user-aware"
-    loss: str = "softmax"
+    debiasing: Literal["user-aware", "ips", "lightgbm", "none"] = "user-aware"
+    loss: Literal["softmax", "lambda"] = "softmax"
     n_estimators: int = 300
     learning_rate: float = 0.05
     num_leaves: int = 31
@@ -174,9 +188,9 @@ class LambdaMARTRanker(PropensityRanker):
     early_stopping: bool = True
     validation_fraction: float = 0.1
     n_iter_no_change: int = 20
-    lgbm_params: dict | None = None
+    lgbm_params: dict[str, Any] | None = None
     n_jobs: int | None = None
-    random_state: object = None
+    random_state: RandomState = None
 
     _parameter_constraints = {
         **PropensityRanker._parameter_constraints,
@@ -199,7 +213,7 @@ class LambdaMARTRanker(PropensityRanker):
     }
 
     @property
-    def feature_importances_(self):
+    def feature_importances_(self) -> Floats:
         """Share of each feature in the total gain of all splits."""
         gain = self.booster_.feature_importance("gain")
         return gain / max(gain.sum(), TINY)
@@ -208,7 +222,7 @@ class LambdaMARTRanker(PropensityRanker):
     def _uses_propensities(self):
         return self.debiasing in ("user-aware", "ips")
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return self.n_estimators
 
     def _fit_propensity(self, X, y, sample_weight, roles):
@@ -216,12 +230,12 @@ class LambdaMARTRanker(PropensityRanker):
             return roles
         return super()._fit_propensity(X, y, sample_weight, roles)
 
-    def _before_folding(self, log):
+    def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:
             return replace(log, propensity=None)
         return average_propensities(log) if self.debiasing == "user-aware" else log
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         settings = self._settings(random)
         callbacks = [_report_rounds(self, task)]
@@ -251,14 +265,14 @@ class LambdaMARTRanker(PropensityRanker):
         self._remember(booster, losses["valid_0"]["softmax"])
 
     def _remember(self, booster, losses=None):
-        self.booster_ = booster  # of early stopping only the best trees are left
+        self.booster_ = booster  # after early stopping it holds only the best trees
         self.best_iteration_ = self.n_iter_ = booster.current_iteration()
         if losses is not None:
             self.n_iter_ = len(losses)
             index = pd.RangeIndex(1, self.n_iter_ + 1, name="round")
             self.history_ = pd.DataFrame({"valid_loss": losses}, index=index)
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         return self.booster_.predict(features, num_threads=effective_n_jobs(self.n_jobs))
 
     def _settings(self, random):
@@ -269,10 +283,10 @@ class LambdaMARTRanker(PropensityRanker):
             "min_data_in_leaf": self.min_child_samples,
             "lambda_l2": self.reg_lambda,
             "num_threads": effective_n_jobs(self.n_jobs),
-            # The same trees in every run: else LightGBM times two ways of counting and picks one.
+            # The same trees in every run; otherwise LightGBM picks the faster of two algorithms.
             "deterministic": True,
             "force_col_wise": True,
-            # A custom objective fails where the filter leaves no feature, as with few rows.
+            # A custom objective fails if the filter removes all features, as with few rows.
             "feature_pre_filter": False,
             "verbosity": -1,
         }
@@ -281,7 +295,7 @@ class LambdaMARTRanker(PropensityRanker):
         if taken:
             raise ValueError(
                 f"lgbm_params holds {taken}, which the ranker sets itself. Use its parameters "
-                "loss, debiasing and n_estimators."
+                "loss, debiasing and n_estimators instead."
             )
         return {**own, **given, **self._objective()}
 
@@ -289,7 +303,7 @@ class LambdaMARTRanker(PropensityRanker):
         if self.debiasing == "lightgbm":
             return {
                 "objective": "lambdarank",
-                "label_gain": np.arange(_LEVELS + 1) / _LEVELS,
+                "label_gain": np.arange(_RATE_STEPS + 1) / _RATE_STEPS,
                 "lambdarank_truncation_level": self.truncation_level,
                 "lambdarank_position_bias_regularization": self.position_bias_regularization,
             }
@@ -298,7 +312,7 @@ class LambdaMARTRanker(PropensityRanker):
         return {"objective": partial(_derivatives, loss), "metric": "None"}
 
     def _documents(self, log):
-        """One row a shown document of a query, with its label and its examinations."""
+        """One row per (query, shown document), with its label and its number of examinations."""
         if self._uses_propensities:
             clicks, propensity = self._debiased_clicks(log), self._divisors(log)
         else:
@@ -315,19 +329,20 @@ class LambdaMARTRanker(PropensityRanker):
         )
 
     def _held_out(self, documents, random):
-        """Whether each row belongs to a query that trees are stopped by."""
+        """True for the rows of held-out queries, by whose loss training stops."""
         nothing = np.zeros(len(documents.query), dtype=bool)
         if not self.early_stopping:
             return nothing
-        # A query without clicks says nothing about a loss per click.
+        # A query without clicks does not enter a loss per click.
         clicked = documents.label > 0
         queries = np.unique(documents.query[clicked if clicked.any() else ~clicked])
         n_held_out = max(1, round(self.validation_fraction * len(queries)))
         if n_held_out >= len(queries):
             warn_user(
                 f"early_stopping needs validation queries, but the log has {len(queries)} "
-                f"query(ies) to learn from: training runs for n_estimators={self.n_estimators}. "
-                "Give more queries, or set early_stopping=False.",
+                f"{'query' if len(queries) == 1 else 'queries'} to learn from: training runs for "
+                f"n_estimators={self.n_estimators}. Give more queries, or set "
+                "early_stopping=False.",
                 ClickDataWarning,
             )
             return nothing
@@ -336,16 +351,16 @@ class LambdaMARTRanker(PropensityRanker):
 
 @dataclass(frozen=True, eq=False)
 class _Documents:
-    """The rows that trees learn from; ``doc`` says where the features of each are."""
+    """The training rows of the trees; ``doc`` is the row of ``features`` of each."""
 
-    features: np.ndarray
-    doc: np.ndarray
-    query: np.ndarray
-    label: np.ndarray
-    weight: np.ndarray
+    features: NDArray[np.float32]
+    doc: Ints
+    query: Ints
+    label: Floats
+    weight: Floats
 
     def take(self, rows, reference=None):
-        """Some rows as LightGBM wants them, binned as those of the ``reference``."""
+        """Some rows as a dataset of LightGBM, with the bins of the ``reference``."""
         return lgb.Dataset(
             self.features[self.doc[rows]],
             self.label[rows],
@@ -364,7 +379,7 @@ def _held_out_loss(scores, data):
 
 
 def _listed(log):
-    """The distinct lists with their click rates, as LightGBM's position debiasing wants them."""
+    """The distinct lists with their click rates, as a dataset for LightGBM's debiasing."""
     rows = np.flatnonzero(log.shown)
     sizes = np.unique(log.list_[rows], return_counts=True)[1]
     if sizes.max() > 10_000:
@@ -374,7 +389,7 @@ def _listed(log):
         )
     return lgb.Dataset(
         log.features[log.doc[rows]],
-        np.rint(log.click_rate[rows] * _LEVELS),
+        np.rint(log.click_rate[rows] * _RATE_STEPS),
         weight=log.weight[rows],
         group=sizes,
         position=log.bias[rows],
@@ -382,7 +397,10 @@ def _listed(log):
 
 
 def _report_rounds(estimator, task):
-    """Tells scikit-learn's callbacks of every round, and stops when one of them asks to."""
+    """Callback of LightGBM that reports every round to scikit-learn's callbacks.
+
+    Training stops when one of them requests it.
+    """
 
     def report(env):
         context = task.context.subcontext(task_name="round")

@@ -1,43 +1,52 @@
 """The base class of rankers that train a network, or any estimator, on weighted clicks."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._sklearn import HasMethods
 from .._torch._net import NeuralEstimator
+from .._typing import Estimator, Floats
 from ._ranker import BaseRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["LearnerRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LearnerRanker(NeuralEstimator, BaseRanker):
-    """A ranker whose learner is a network, or any ``estimator``.
+    """Base class of rankers whose learner is a network, or any ``estimator``.
 
     Subclasses write ``_fit_network(log, task)`` and ``_fit_estimator(log, seed)``, which returns
     the fitted clone of ``estimator``.
     """
 
-    estimator: object = None
+    estimator: Estimator | None = None
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict"]), None],
     }
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         if self.estimator is None:
             self._fit_network(log, task)
         else:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self.estimator_ = self._fit_estimator(log, seed)
 
-    def _n_subtasks(self):
+    def _n_subtasks(self) -> int:
         return super()._n_subtasks() if self.estimator is None else 0
 
-    def _score(self, features):
+    def _score(self, features: NDArray[np.float32]) -> Floats:
         if not hasattr(self, "estimator_"):
             return super()._score(features)
         return np.asarray(self.estimator_.predict(features), dtype=float)

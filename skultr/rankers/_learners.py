@@ -1,13 +1,20 @@
-"""Any estimator as the learner of a ranker: labels a document in, a fitted clone out."""
+"""Any estimator as the learner of a ranker: labels per document in, a fitted clone out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from lightgbm import LGBMRanker
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from .._log._hashing import equal_rows
 from .._sklearn import seeded_clone
+from .._typing import Floats, Ints
 from ._tree_objectives import LambdaObjective, PairObjective, SoftmaxObjective
 
 __all__ = ["fit_learner", "order_by_query"]
@@ -16,14 +23,23 @@ __all__ = ["fit_learner", "order_by_query"]
 _LISTWISE = frozenset({"rank_xendcg", "xendcg", "xe_ndcg", "xe_ndcg_mart", "xendcg_mart"})
 
 
-def fit_learner(estimator, features, labels, weight, query, *, random_state, objective=None):
-    """Fit a clone of an estimator to one (debiased) label a (query, document).
+def fit_learner(
+    estimator: Any,
+    features: NDArray[Any],
+    labels: Floats,
+    weight: Floats,
+    query: Ints,
+    *,
+    random_state: int,
+    objective: Callable[..., Any] | None = None,
+) -> Any:
+    """Fit a clone of an estimator to one (debiased) label per (query, document).
 
     Parameters
     ----------
     estimator : estimator
         A LightGBM ranker, any regressor whose ``fit`` takes ``sample_weight``, or a Pipeline that
-        ends in one. A LightGBM ranker compares the documents of a query: its objectives
+        ends in one of these. A LightGBM ranker compares the documents of a query: its objectives
         ``"lambdarank"`` and ``"rank_xendcg"`` are replaced by :class:`LambdaObjective` and
         :class:`SoftmaxObjective`, which take fractional labels and queries of any length.
     features : ndarray of shape (n_rows, n_features)
@@ -32,10 +48,10 @@ def fit_learner(estimator, features, labels, weight, query, *, random_state, obj
     query : ndarray of shape (n_rows,), int
         Codes, in any order.
     random_state : int
-        Seeds the estimator, or the steps of the Pipeline, where it can be seeded and is not.
+        Seed of the estimator, or of the steps of the Pipeline, unless they have one of their own.
     objective : callable, default=None
-        What a LightGBM ranker minimises instead, such as a :class:`PairObjective` whose rows are
-        those of ``features``.
+        Objective of a LightGBM ranker that replaces its own, such as a :class:`PairObjective`
+        whose rows are those of ``features``.
 
     Returns
     -------
@@ -44,8 +60,8 @@ def fit_learner(estimator, features, labels, weight, query, *, random_state, obj
     Raises
     ------
     ValueError
-        If the estimator is a classifier, its ``fit`` takes no ``sample_weight``, or there is an
-        ``objective`` and it is no LightGBM ranker.
+        If the estimator is a classifier, if its ``fit`` takes no ``sample_weight``, or if there is
+        an ``objective`` and it is not a LightGBM ranker.
     """
     estimator = seeded_clone(estimator, random_state)
     last = estimator
@@ -60,23 +76,23 @@ def fit_learner(estimator, features, labels, weight, query, *, random_state, obj
     return estimator
 
 
-def order_by_query(features, query):
-    """Order of rows by query, then by a hash of the features, and the rows of each query.
+def order_by_query(features: NDArray[Any], query: Ints) -> tuple[Ints, Ints]:
+    """Order of rows by query, then by a hash of the features; and the number of rows per query.
 
-    Before the first tree all scores are tied, and the order of the rows is what ranks. A hash
-    knows neither the labels nor the ids of the documents.
+    Before the first tree all scores are tied, and the ranks are the order of the rows. A hash of
+    the features depends neither on the labels nor on the ids of the documents.
     """
     order = np.lexsort((equal_rows(np.ascontiguousarray(features, dtype=np.float32))[0], query))
     return order, np.unique(query, return_counts=True)[1]
 
 
 def _fit_transformers(pipeline, features, labels):
-    """Fit all steps but the last. A Pipeline's own fit does not know which of them take weights.
+    """Fit all steps but the last, without weights, which some transformers do not take.
 
     Returns
     -------
     features : ndarray
-        As the last step sees them.
+        The input of the last step.
     """
     if len(pipeline) == 1:
         return features
@@ -91,16 +107,16 @@ def _fit_ranker(ranker, features, labels, weight, query, objective):
     if isinstance(objective, PairObjective):
         objective = objective.reordered(order)
     own = ranker.objective
-    # Without a word about metrics LightGBM prepares its nDCG, which takes no fraction either; and
-    # a custom objective fails where the filter leaves no feature, as with few rows.
+    # By default LightGBM prepares its nDCG, which does not allow fractional labels. And a custom
+    # objective fails if the filter removes all features, as with few rows.
     ranker.set_params(objective=objective, metric="None", feature_pre_filter=False)
     ranker.fit(features[order], labels[order], sample_weight=weight[order], group=group)
-    # The parameter says what the user asked for; the trees no longer need what taught them.
+    # Restore the user's parameter; the fitted trees no longer need the objective.
     return ranker.set_params(objective=own)
 
 
 def _objective_of(ranker):
-    """What stands in for the objective of a LightGBM ranker, with fractional labels."""
+    """The objective for fractional labels that replaces that of a LightGBM ranker."""
     own = ranker.objective
     if own in (None, "lambdarank"):
         return LambdaObjective(ranker.get_params().get("lambdarank_truncation_level", 30))
@@ -116,12 +132,12 @@ def _check_regressor(estimator, objective):
         )
     if is_classifier(estimator):
         raise ValueError(
-            f"{name} is a classifier, and debiased labels are fractions, not classes. Use the "
-            "regressor of its kind, or lightgbm.LGBMRanker."
+            f"{name} is a classifier, but debiased labels are fractions, not classes. Use the "
+            "corresponding regressor, or lightgbm.LGBMRanker."
         )
     if not has_fit_parameter(estimator, "sample_weight"):
         raise ValueError(
-            f"The fit of {name} takes no sample_weight, which says how well each label is known. "
+            f"The fit of {name} takes no sample_weight, which is the precision of each label. "
             "Use another regressor, such as Ridge, HistGradientBoostingRegressor or "
             "lightgbm.LGBMRegressor, or lightgbm.LGBMRanker."
         )

@@ -1,7 +1,10 @@
-"""Pairwise debiasing: ratios of bias for clicks and for missing clicks."""
+"""Pairwise debiasing: bias ratios for clicks and for missing clicks."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,22 +17,28 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ._ranker import BaseRanker
 
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+    from .._torch._lists import ListBatch
+
 __all__ = ["PairDebiasLoss", "PairDebiasModule", "PairDebiasRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PairDebiasRanker(NeuralEstimator, BaseRanker):
-    r"""Pairwise debiasing, the idea of unbiased LambdaMART, with a network.
+    r"""Network with the pairwise debiasing of unbiased LambdaMART.
 
     Each clicked row :math:`i` is compared with each row :math:`j` of the list that was not
-    clicked. Clicks and missing clicks have a ratio of bias each, :math:`t^+` and :math:`t^-`, and
-    the loss divides by both (Hu et al. 2019):
+    clicked. A bias factor has one bias ratio for clicks, :math:`t^+`, and one for missing clicks,
+    :math:`t^-`. The loss divides by both (Hu et al. 2019):
 
     .. math::
         L = \sum_{c_i = 1, c_j = 0} \frac{L_{ij}}{t^+_i\, t^-_j}, \qquad
         L_{ij} = \log(1 + e^{s_j - s_i}) .
 
-    The ratios are estimated meanwhile: a bias factor whose pairs cause more loss has more bias,
+    The ratios are estimated during training. A bias factor whose pairs cause more loss has more
+    bias:
 
     .. math::
         t^+_k = \left[\frac{\sum_{i \text{ at } k} \sum_j L_{ij} / t^-_j}
@@ -38,20 +47,20 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         t^-_k = \left[\frac{\sum_{j \text{ at } k} \sum_i L_{ij} / t^+_i}
                            {\sum_{j \text{ at } 1} \sum_i L_{ij} / t^+_i}\right]^{1 / (p + 1)},
 
-    relative to the most frequent factor (usually position 1), as running means over batches and
-    for each impression, so that rarely shown factors do not look unbiased.
+    relative to the most frequent factor (usually position 1). The sums are running means over
+    batches, divided by impressions, so that rarely shown factors do not look unbiased.
 
-    **Its limit.** The method assumes that a missing click is as much a sign of irrelevance as a
-    click is of relevance. Under a position-based model most clicks are missing because nobody
-    looked; :math:`t^-` then absorbs relevance, and the ranker can end below the naive one. It is
-    here for comparison; see Notes for figures, and prefer :class:`DLARanker` or
-    :class:`AffineRanker`.
+    **Limit.** The method assumes that a missing click indicates irrelevance as strongly as a click
+    indicates relevance. Under a position-based model most clicks are missing because the result
+    was not examined. :math:`t^-` then absorbs relevance, and the ranker can be worse than the
+    naive one. It is provided for comparison; see Notes for figures, and prefer
+    :class:`DLARanker` or :class:`AffineRanker`.
 
     Parameters
     ----------
     p : float, default=2.0
-        Regularisation: the larger, the closer all ratios are to 1. Published implementations take
-        0, with which the two ratios can run apart.
+        Regularisation: the larger p is, the closer all ratios are to 1. Published implementations
+        use 0, with which the two ratios can diverge.
 
     Other Parameters
     ----------------
@@ -60,28 +69,28 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries, by the mean loss of a weighted pair.
+        Early stopping by the mean loss of the weighted pairs of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
-    position_ratios_ : DataFrame
-        Bias factor (index ``bias``) to ``t_plus`` and ``t_minus``, with ``impressions`` and
-        ``clicks``; both are 1 for the reference, and for a factor that stood in no pair.
+    bias_ratios_ : DataFrame
+        ``t_plus`` and ``t_minus`` of each bias factor (index ``bias``), with ``impressions`` and
+        ``clicks``. Both ratios are 1 for the most frequent factor, and for a factor without pairs.
     examination_ : DataFrame
-        ``t_plus`` as ``examination``, relative to the first factor, with ``impressions`` and
-        ``clicks``.
+        ``t_plus`` as ``examination``, relative to that of the first factor, with ``impressions``
+        and ``clicks``.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -92,15 +101,24 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
 
     Notes
     -----
-    Sessions that saw the same list are one list: the expected number of its sessions in which
-    :math:`i` was clicked and :math:`j` was not is the product of their rates, clicks of a list
-    being taken as independent.
+    Sessions that saw the same list are one list with N sessions and click rates c. Clicks of a
+    list are assumed to be independent, so that the expected number of sessions in which :math:`i`
+    was clicked and :math:`j` was not is :math:`N c_i (1 - c_j)`.
 
-    nDCG@10 on 2,000 queries of ``make_ltr``, 200,000 sessions, ten positions of a fixed ranking:
-    under trust bias 0.683 (p = 0: 0.663), where pairs without debiasing reach 0.687, the naive
-    softmax 0.685 and dual learning 0.780 (means of five logs); under position bias 0.710 (p = 0:
-    0.658) against 0.718, 0.723 and 0.807 (three logs). The default was the best of p = 0, 0.5, 1
-    and 2 on three other logs of both kinds.
+    nDCG@10 on 2,000 queries of ``make_ltr`` with 200,000 sessions and ten positions of a fixed
+    ranking:
+
+    ============================  ==================  =====================
+    ranker                        trust bias, 5 logs  position bias, 3 logs
+    ============================  ==================  =====================
+    this one, p = 2 (default)     0.683               0.710
+    this one, p = 0               0.663               0.658
+    pairs without debiasing       0.687               0.718
+    naive, softmax loss           0.685               0.723
+    dual learning                 0.780               0.807
+    ============================  ==================  =====================
+
+    The default was the best of p = 0, 0.5, 1 and 2 on three other logs of both kinds.
 
     References
     ----------
@@ -119,7 +137,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     >>> ranker = PairDebiasRanker(max_epochs=2, random_state=0).fit(log, clicks)
     >>> ranker.predict(documents).shape
     (1000,)
-    >>> list(ranker.position_ratios_.columns)
+    >>> list(ranker.bias_ratios_.columns)
     ['t_plus', 't_minus', 'impressions', 'clicks']
     """
 
@@ -130,7 +148,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         "p": [Interval(Real, 0, None, closed="left")],
     }
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         rows = log.shown
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
@@ -148,29 +166,29 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         table = self.examination_.drop(columns="examination")
         table.insert(0, "t_plus", plus)
         table.insert(1, "t_minus", minus)
-        self.position_ratios_ = table
+        self.bias_ratios_ = table
 
 
 def _pairs_won(log):
-    """How many pairs each row wins by its clicks."""
+    """Expected number of pairs that each row wins by its clicks."""
     missing = np.where(log.shown, 1 - log.click_rate, 0.0)
     others = np.bincount(log.list_, missing, minlength=log.n_lists)[log.list_] - missing
     return log.clicks * others
 
 
-#: How much of the running means a batch leaves.
+#: Weight of the previous running means after a batch.
 _DECAY = 0.95
 
 
-#: A factor without clicks has a ratio of 0; pairs of it must not weigh infinitely.
+#: Lower bound on ratios: a factor without clicks has a ratio of 0, and pairs are divided by it.
 _LEAST_RATIO = 1e-3
 
 
 class PairDebiasModule(ListScores):
     r"""Scores from a network; ratios :math:`t^+` and :math:`t^-` from the losses of pairs.
 
-    While it trains, each batch moves two running means a bias factor, the loss that an impression
-    under this factor causes by its clicks and by its missing clicks:
+    In training, each batch updates two running means per bias factor, the loss per impression that
+    is caused by its clicks and by its missing clicks:
 
     .. math::
         t^+_k = \left[\frac{\ell^+_k}{\ell^+_1}\right]^{1 / (p + 1)}, \quad
@@ -178,7 +196,8 @@ class PairDebiasModule(ListScores):
         t^-_k = \left[\frac{\ell^-_k}{\ell^-_1}\right]^{1 / (p + 1)}, \quad
         \ell^-_k = \frac{1}{n_k} \sum_{j \text{ at } k} \sum_i \frac{m_{ij} L_{ij}}{t^+_i}.
 
-    Sums and impressions are averaged apart, so that a batch without the reference harms nothing.
+    with :math:`m_{ij}` the number of sessions in which i was clicked and j was not. Sums and
+    impressions have separate running means, so that batches without the reference do no harm.
 
     Parameters
     ----------
@@ -190,7 +209,7 @@ class PairDebiasModule(ListScores):
         Regularisation.
     """
 
-    def __init__(self, network, n_factors, reference, p):
+    def __init__(self, network: nn.Sequential, n_factors: int, reference: int, p: float) -> None:
         super().__init__(network)
         self.reference = reference
         self.p = p
@@ -199,7 +218,7 @@ class PairDebiasModule(ListScores):
         self.register_buffer("losses", torch.zeros(2, n_factors))
         self.register_buffer("impressions", torch.zeros(n_factors))
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Scores and the ratios of each row by click and by missing click: (n_lists, width)."""
         scores = super().forward(batch)
         if self.training:
@@ -216,15 +235,15 @@ class PairDebiasModule(ListScores):
             sums.index_add_(0, batch.bias, values[batch.mask])
         shown = torch.zeros_like(self.impressions)
         shown.index_add_(0, batch.bias, batch.weight[batch.mask])
-        # Means of a rare factor wait for its next batch, or they would fade to nothing.
+        # Means of a factor change only in batches that show it; otherwise they would fade to 0.
         here = shown > 0
         self.losses.copy_(torch.where(here, self.losses.lerp(seen, 1 - _DECAY), self.losses))
         mixed = self.impressions.lerp(shown, 1 - _DECAY)
         self.impressions.copy_(torch.where(here, mixed, self.impressions))
         mean = self.losses / self.impressions
         ratios = (mean / mean[:, [self.reference]]) ** (1 / (self.p + 1))
-        # Nothing is known of a factor that stood in no pair, nor of any where the reference did
-        # not. One that lost all its pairs is known: it was hardly clicked.
+        # The ratio of a factor without pairs is unknown, and all ratios are if the reference has
+        # no pairs. A factor that lost all its pairs has a known ratio near 0.
         known = ratios.isfinite() & (self.losses.sum(dim=0) > 0)
         self.ratios.copy_(torch.where(known, ratios.clamp(min=_LEAST_RATIO), self.ratios))
 
@@ -232,19 +251,20 @@ class PairDebiasModule(ListScores):
 class PairDebiasLoss(nn.Module):
     r"""Logistic loss of pairs, weighted by :math:`1 / (t^+_i t^-_j)`.
 
-    On validation lists the mean loss of a pair: a sum would move with the ratios.
+    On validation lists it is the weighted mean loss per pair, because the sum would change with
+    the ratios.
 
     Parameters
     ----------
     scale : float
-        One constant for the whole log.
+        Constant factor of the loss, the same for the whole log.
     """
 
-    def __init__(self, scale):
+    def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
-    def forward(self, outputs, batch):
+    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (scores, ratios by click, ratios by missing click)."""
         scores, plus, minus = outputs
         plus, minus = _inverse(plus, batch), _inverse(minus, batch)
@@ -256,15 +276,15 @@ class PairDebiasLoss(nn.Module):
         return loss / total.clamp(min=1e-30)
 
 
-def pair_losses(scores, batch):
-    """Loss of each pair times how often it occurred; clicked rows down, missing clicks across."""
+def pair_losses(scores: torch.Tensor, batch: ListBatch) -> torch.Tensor:
+    """Loss of each pair (clicked row i, unclicked row j) times its count, shape (n, w, w)."""
     return _pairs(batch) * softplus(scores[:, None, :] - scores[:, :, None])
 
 
 def _pairs(batch):
-    """In how many sessions of a list row i was clicked and row j was not, shape (n, w, w).
+    """Number of sessions of a list in which row i was clicked and row j was not, shape (n, w, w).
 
-    The product of rates times sessions: the clicks of a list are taken as independent.
+    It is the product of their rates and the sessions: clicks of a list count as independent.
     """
     missing = torch.where(batch.mask, 1 - batch.clicks / batch.weight.clamp(min=1e-30), 0.0)
     pairs = batch.clicks[:, :, None] * missing[:, None, :]

@@ -1,7 +1,10 @@
 """The base class of rankers that need the examination probability of every row."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -10,20 +13,24 @@ from .._log._factors import examination_table
 from .._log._reader import read
 from .._log._roles import is_frame, read_role, without_columns
 from .._sklearn import Interval
+from .._typing import ArrayLike, Estimator, Floats
 from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._known import PowerLawPropensity
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
 from ..propensity._weights import debias_clicks
 from ._ranker import BaseRanker
 
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+
 __all__ = ["PropensityRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PropensityRanker(BaseRanker):
-    """A ranker that needs the examination probability of every row."""
+    """Base class of rankers that need the examination probability of every row."""
 
-    propensity: object = None
+    propensity: ArrayLike | Estimator | None = None
     clip: float | None = None
 
     _parameter_constraints = {
@@ -52,12 +59,12 @@ class PropensityRanker(BaseRanker):
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}
 
-    def _divisors(self, log):
-        """Propensity by which the clicks of each row are divided."""
+    def _divisors(self, log: ClickLog) -> Floats:
+        """Propensity that the clicks of each row are divided by."""
         return log.propensity if self.clip is None else np.maximum(log.propensity, self.clip)
 
-    def _debiased_clicks(self, log, normalize=False):
-        """Clicks over propensities, a number a row; keeps the diagnostics of the weights."""
+    def _debiased_clicks(self, log: ClickLog, normalize: bool = False) -> Floats:
+        """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
         self.examination_ = examination_table(log, log.propensity)
         debiased = debias_clicks(log, log.propensity, clip=self.clip, normalize=normalize)
         self.effective_sample_size_ = debiased.effective_sample_size
@@ -67,11 +74,11 @@ class PropensityRanker(BaseRanker):
 
 
 def _with_positions(X, roles):
-    """The roles with the order of the rows for positions, where nothing says where a row stood."""
+    """The roles; without a position, the order of the rows of a query is their position."""
     if read_role(X, "position", roles["position"]) is not None:
         return roles
     rows = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
-    # Said once; the log shall not say it again.
+    # The reader has warned about this order; with explicit positions it does not warn again.
     return {**roles, "qid": rows.query_ids[rows.query], "position": rows.position.astype(float)}
 
 

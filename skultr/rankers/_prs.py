@@ -1,6 +1,9 @@
 """Propensity ratio scoring: pairs of a click and a missing click."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,37 +17,41 @@ from ._learners import fit_learner
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import PairObjective
 
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+
 __all__ = ["PRSRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PRSRanker(PropensityRanker, LearnerRanker):
-    r"""Propensity ratio scoring: a missing click counts less where it may not have been looked at.
+    r"""Propensity ratio scoring: missing clicks weigh less where examination is less likely.
 
     Every clicked row is compared with every row that was not clicked in the same list. A pair
-    weighs :math:`p_j / p_i`: the click :math:`i` by the inverse of its propensity, and the missing
-    click :math:`j` by its own, because what was hardly examined says little by not being clicked
-    (Wang et al. 2021). The loss is logistic, times the nDCG that swapping the two would change:
+    weighs :math:`p_j / p_i`: the click :math:`i` by its inverse propensity, and the missing click
+    :math:`j` by its propensity, because a missing click is weak evidence of irrelevance if the
+    row was seldom examined (Wang et al. 2021). The loss of a pair is logistic, multiplied by the
+    change of nDCG if the two are swapped:
 
     .. math::
         L = \sum_{c_i = 1, c_j = 0} \frac{p_j}{p_i}\,
             |\Delta\mathrm{nDCG}_{ij}|\, \log(1 + e^{s_j - s_i}) .
 
-    The roles of the two are those of the clicks, whichever of them the model ranks higher.
+    The clicked row is the winner, regardless of which of the two the model ranks higher.
 
-    Assumes that relevance is a *property* of the document: it is relevant to everybody or to
-    nobody. Where users find a document relevant with some probability, as on graded scales, the
-    pairs do not order documents by that probability, and the ranker can end below the naive one;
-    use :class:`IPSRanker` there.
+    Assumes that a document is relevant to all users or to none. If users find a document relevant
+    with some probability, as with graded relevance, the pairs do not order documents by that
+    probability, and the ranker can be worse than the naive one: then use :class:`IPSRanker`.
 
     Parameters
     ----------
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Where the examination probabilities come from, as in :class:`IPSRanker`.
+        Source of the examination probabilities, as in :class:`IPSRanker`.
     clip : float in (0, 1], default=None
-        Propensities below it are raised to it.
+        Lower bound: smaller propensities are replaced by it.
     estimator : LightGBM ranker, default=None
-        What learns instead of a network; its objective becomes the loss above.
+        Learner to use instead of a network; the loss above replaces its objective.
 
     Other Parameters
     ----------------
@@ -53,44 +60,45 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Bias factor (index ``bias``) to the propensity used (``examination``, relative to the
-        first factor), with ``impressions`` and ``clicks``.
+        Propensity used for each bias factor (index ``bias``): ``examination``, relative to that
+        of the first factor, with ``impressions`` and ``clicks``.
     propensity_ : estimator
-        The fitted clone, where ``propensity`` is an estimator (or assumed).
+        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
     effective_sample_size_ : float
-        How many equally weighted clicks would estimate as precisely: (Σ w)² / Σ w².
+        Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
-        Weight of the heaviest click, where the mean click weighs 1.
+        Largest weight of a click, divided by the mean weight.
     clipped_share_ : float
-        Share of the clicks whose propensity was raised to ``clip``.
+        Share of the clicks whose propensity was below ``clip``.
     estimator_ : estimator
-        The fitted clone of ``estimator``; the next four are absent then.
+        Only with ``estimator``: its fitted clone. The next four attributes exist only without.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     Notes
     -----
-    Sessions that saw the same list are one list: the expected number of its sessions in which
-    :math:`i` was clicked and :math:`j` was not is the product of their rates, because the clicks
-    of a position-based user are independent given the list.
+    Sessions that saw the same list are one list with N sessions and click rates c. The expected
+    number of sessions in which :math:`i` was clicked and :math:`j` was not is
+    :math:`N c_i (1 - c_j)`, because the clicks of a position-based user are independent given the
+    list.
 
     References
     ----------
@@ -114,7 +122,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         **PropensityRanker._parameter_constraints,
     }
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         log, hits, misses = self._pair_weights(log)
         scale = lists_per_unit(log, hits)
         log = replace(log, weight=misses)
@@ -123,7 +131,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
             criterion = ListLoss(propensity_ratio_loss, scale)
             self._train(module, criterion, log, hits, click_only=True, task=task)
 
-    def _fit_estimator(self, log, seed):
+    def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         log, hits, misses = self._pair_weights(log)
         labels = document_labels(log, log.clicks)
         return fit_learner(
@@ -137,7 +145,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         )
 
     def _pair_weights(self, log):
-        """The log, and two numbers a row whose products are the weights of its pairs."""
+        """The log, and two numbers per row; the weight of a pair is the product of one of each."""
         clicks = self._debiased_clicks(log)
         _, factor = log.tempered(self.traffic_exponent)
         hits = clicks * factor / _ideal_dcg(log)[log.list_]
@@ -145,9 +153,10 @@ class PRSRanker(PropensityRanker, LearnerRanker):
 
 
 def _ideal_dcg(log):
-    """DCG of the best order of the clicks of a session, by list.
+    """Ideal DCG of a clicked session, by list.
 
-    Of the mean number of clicks of the sessions with any, where several saw the same list.
+    If several sessions saw the same list, it is that of their mean number of clicks, over the
+    sessions with a click.
     """
     clicks = np.bincount(log.list_, log.click_rate, minlength=log.n_lists)
     with np.errstate(divide="ignore"):
@@ -159,7 +168,7 @@ def _ideal_dcg(log):
 
 
 def _pairs_of_documents(log, hits, misses, labels):
-    """Winner, loser (rows of the labels) and weight of every pair, added up over the lists."""
+    """Winner and loser (rows of the labels) and weight of every pair, summed over the lists."""
     n_docs, n_labels = len(log.features), len(labels.doc)
     place = np.searchsorted(labels.query * n_docs + labels.doc, log.query * n_docs + log.doc)
     found = []

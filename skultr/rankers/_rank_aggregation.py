@@ -1,55 +1,64 @@
-"""Several rankers in one: the mean of the ranks that they give in each query."""
+"""Mean of the ranks that several rankers give the documents of a query."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._segments import encode
 from .._sklearn import BaseComposition, seeded_clone
+from .._typing import ArrayLike, Column, Floats, RandomState, Table
 from ..propensity._source import columns_of_source
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
 from ._ranker import BaseRanker, fit_to_log
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["RankAggRanker"]
 
 
 @dataclass(eq=False, repr=False)
 class RankAggRanker(BaseRanker, BaseComposition):
-    """Average the ranks that several rankers give the candidates of a query.
+    """Ranker by the mean of the ranks that several rankers give the candidates of a query.
 
-    Each member removes a bias of its own: by default :class:`IPSRanker` that of the position and
-    :class:`HeckmanRanker` that of the selection (Ovaisi et al. 2020). The members know nothing of
-    each other, so that what one of them leaves in stays in half.
+    Each member removes one bias: by default :class:`IPSRanker` removes position bias and
+    :class:`HeckmanRanker` removes selection bias (Ovaisi et al. 2020). The members are fitted
+    independently, so that half of a bias remains if only one of two members removes it.
 
     Parameters
     ----------
     estimators : list of (str, ranker), default=None
         Members by name; by default ``[("ips", IPSRanker()), ("heckman", HeckmanRanker())]``. A
-        clone of each is fitted to the log. They are given the features as an array, so that a
-        propensity of theirs cannot read a column by its name.
+        clone of each is fitted to the log. Members get the features as an array, so that their
+        propensities cannot read columns by name.
     weights : array-like of shape (n_estimators,), default=None
-        How much the ranks of each member count; by default all the same.
+        Weights of the members in the mean; equal by default.
     random_state : int, RandomState instance or None, default=None
-        Seeds members that have no ``random_state`` of their own.
+        Seed of the members that have no ``random_state`` of their own.
 
     Attributes
     ----------
     estimators_ : list of rankers
-        The fitted clones. They were given the log by codes.
+        The fitted clones. Their ids of queries and documents are running numbers.
     named_estimators_ : Bunch
-        The same by name.
+        The fitted clones by name.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     Notes
     -----
-    A score is minus a mean rank: it says nothing across queries, and depends on which other
-    candidates are ranked along. Tied candidates share the mean of their ranks.
+    A score is minus a mean rank: scores of different queries are not comparable, and a score
+    depends on the other candidates of the query. Tied candidates share the mean of their ranks.
 
     References
     ----------
@@ -71,9 +80,9 @@ class RankAggRanker(BaseRanker, BaseComposition):
     (1000,)
     """
 
-    estimators: list | None = None
-    weights: object = None
-    random_state: object = None
+    estimators: list[tuple[str, Any]] | None = None
+    weights: ArrayLike | None = None
+    random_state: RandomState = None
 
     _parameter_constraints = {
         "estimators": [list, None],
@@ -89,7 +98,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
             getattr(ranker, "_learns_from_never_shown", False) for _, ranker in self._members()
         )
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of this ranker and, with ``deep``, of its members.
 
         Parameters
@@ -102,7 +111,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
         """
         return self._get_params("estimators", deep=deep)
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, those of a member by ``name__parameter``.
 
         Parameters
@@ -115,16 +124,16 @@ class RankAggRanker(BaseRanker, BaseComposition):
         """
         return self._set_params("estimators", **params)
 
-    def predict(self, X, *, qid=None):
-        """Minus the mean rank of each row in its query: higher is more relevant.
+    def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
+        """Minus the mean rank of each row in its query; a higher score is more relevant.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             Candidates. A frame needs the features and ``qid``.
         qid : array-like of shape (n_rows,), default=None
-            Query ids; by default the column ``qid`` of X. Without either, all rows are taken as
-            one query, with a warning.
+            Query ids; by default the column ``qid`` of X. Without either, all rows count as one
+            query, with a warning.
 
         Returns
         -------
@@ -133,7 +142,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
         check_is_fitted(self)
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
-    def _scores_within(self, X, qid):
+    def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         features = self._read_features(X, reset=False)
         query = encode(qid)[0]
         ranks = [
@@ -156,7 +165,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
             return [("ips", IPSRanker()), ("heckman", HeckmanRanker())]
         return self.estimators
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         members = self._members()
         random = check_random_state(self.random_state)
         self.estimators_ = [
@@ -170,7 +179,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
 def _scores_of(ranker, features, query):
     if isinstance(ranker, BaseRanker):
         return ranker._scores_within(features, query)
-    return -ranker.rank(features, qid=query)  # all that is known of rankers from elsewhere
+    return -ranker.rank(features, qid=query)  # other rankers need not have scores
 
 
 def _check_pairs(members):
@@ -181,8 +190,8 @@ def _check_pairs(members):
     names = [member[0] for member in members] if pairs else []
     if not names or len(set(names)) < len(names):
         raise ValueError(
-            f"estimators is {members!r}; expected at least one (name, ranker) pair, each with a "
-            "name of its own, a string, such as [('ips', IPSRanker()), ('heckman', "
+            f"estimators is {members!r}; expected at least one (name, ranker) pair, with names "
+            "that are different strings, such as [('ips', IPSRanker()), ('heckman', "
             "HeckmanRanker())]."
         )
 
@@ -190,7 +199,7 @@ def _check_pairs(members):
 def _check_member(name, ranker):
     if isinstance(ranker, type):
         raise ValueError(
-            f"The member {name!r} is the class {ranker.__name__}; expected a ranker. Call it: "
+            f"The member {name!r} is the class {ranker.__name__}; expected an instance. Use "
             f"{ranker.__name__}()."
         )
     if not (hasattr(ranker, "fit") and hasattr(ranker, "rank")):
@@ -203,8 +212,8 @@ def _check_member(name, ranker):
             raise ValueError(
                 f"{parameter} of the member {name!r} is a {type(value).__name__} that reads the "
                 f"columns {columns}, but members get the features as an array without names. Fit "
-                "it first, put what it predicts in their place as the column 'propensity', and "
-                "give the member propensity='column'."
+                "it first, replace these columns of the log by its predictions as the column "
+                "'propensity', and give the member propensity='column'."
             )
 
 
@@ -218,6 +227,6 @@ def _check_weights(weights, n_members):
     good = values.shape == (n_members,) and np.isfinite(values).all() and (values >= 0).all()
     if not (good and values.any()):
         raise ValueError(
-            f"weights is {weights!r}; expected {n_members} numbers, one a member, each at least 0 "
-            "and not all 0."
+            f"weights is {weights!r}; expected {n_members} numbers, one per member, each at least "
+            "0 and not all 0."
         )

@@ -1,6 +1,11 @@
-"""The template of all rankers: ``fit`` reads the log, folds it and calls ``_fit``."""
+"""Base class of all rankers: ``fit`` reads the log, merges equal lists and calls ``_fit``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -22,28 +27,34 @@ from .._log._roles import (
 )
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
+from .._typing import ArrayLike, Column, Floats, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+    from .._log._clicklog import ClickLog
 
 __all__ = ["BaseRanker", "fit_to_log"]
 
 
 class BaseRanker(CallbackSupportMixin, BaseEstimator):
-    """Rankers of documents, learned from a click log.
+    """Base class of rankers that learn from a click log.
 
-    Subclasses write ``_fit(log, task)`` and ``_score(features)``; those that debias by
-    propensities find them in ``_fit_propensity``.
+    Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
+    estimate them in ``_fit_propensity``.
     """
 
-    #: Whether lists served to different users must stay apart.
+    #: True if lists served to different users must not be merged.
     _reads_users = False
-    #: Whether candidates that were never shown change the model; by default they may not.
+    #: True if candidates that were never shown change the model; otherwise they must not.
     _learns_from_never_shown = False
 
-    #: Name of the column of clicks, where ``fit`` took it from X: it is no feature.
+    #: Name of the column of X that holds the clicks, if ``y`` names one; it is not a feature.
     _click_column = None
 
-    # Requested by default: GridSearchCV routes the roles of arrays with no set_fit_request.
+    # Requested by default, so that GridSearchCV routes roles without set_fit_request.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
     __metadata_request__score = {"qid": True}
 
@@ -51,40 +62,40 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     @afresh
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: Table,
+        y: Column | str,
+        sample_weight: ArrayLike | None = None,
         *,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-        user=None,
-        propensity=None,
-        impressions=None,
-        doc_scope=None,
-    ):
-        """Learn to rank from a click log.
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        propensity: Column | None = None,
+        impressions: Column | None = None,
+        doc_scope: Scope | None = None,
+    ) -> Self:
+        """Fit the ranker to a click log.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            The click log, one row a (shown) document. In a frame (pandas, Polars, PyArrow) the
-            columns with a role's name have that role and all others are features; with an array,
-            all columns are features and the roles come as keywords.
-        y : array-like of shape (n_rows,)
-            Click (0 or 1), or click rate where a row stands for several impressions. Values
-            above 1 are read as graded relevance and divided by their maximum. Or the name of the
-            column of X that holds them, which is then no feature.
+            The click log, one row per (shown) document. In a frame (pandas, Polars, PyArrow)
+            columns that are named after a role have that role, and all others are features. In an
+            array all columns are features, and roles are passed as keywords.
+        y : array-like of shape (n_rows,) or str
+            Click (0 or 1), or click rate if a row has several impressions. Values above 1 are
+            read as graded relevance and divided by their maximum. A string names the column of X
+            that holds them, which is then not a feature.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions : \
                 array-like of shape (n_rows,), default=None
-            Roles of the rows; a keyword wins over a column of the same name.
+            Roles of the rows; a keyword has priority over a column of the same name.
         doc_scope : {"query", "global"}, default=None
-            Whether an id in ``doc`` names another document under each query (the default), or the
-            same one.
+            With "query" (the default), an id in ``doc`` identifies a document within its query;
+            with "global", it identifies the same document in all queries.
 
         Returns
         -------
@@ -93,7 +104,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a role or ``y`` holds what it cannot (see the user guide).
+            If a role or ``y`` has invalid values (see the user guide).
         """
         self._validate_params()
         roles = {
@@ -117,8 +128,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         )
         return self
 
-    def predict(self, X):
-        """Relevance scores: higher is more relevant, comparable within a query.
+    def predict(self, X: Table) -> Floats:
+        """Relevance scores; a higher one is more relevant, within one query.
 
         Parameters
         ----------
@@ -132,8 +143,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         return self._score(self._read_features(X, reset=False))
 
-    def rank(self, X, *, qid=None):
-        """Position of each row in its query, from 1, by falling score; ties keep row order.
+    def rank(self, X: Table, *, qid: Column | None = None) -> Ints:
+        """Rank of each row in its query, from 1, by decreasing score; ties keep the row order.
 
         Parameters
         ----------
@@ -149,24 +160,31 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         qid = self._query_ids(X, qid, "rank")
         return rank_in_segment(encode(qid)[0], self._scores_within(X, qid))
 
-    def score(self, X, y, sample_weight=None, *, qid=None):
-        """Mean nDCG@10 over queries of ``predict(X)`` against graded relevance.
+    def score(
+        self,
+        X: Table,
+        y: Column,
+        sample_weight: ArrayLike | None = None,
+        *,
+        qid: Column | None = None,
+    ) -> float:
+        """Mean nDCG@10 per query of ``predict(X)``, given graded relevance.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : array-like of shape (n_rows,)
-            Graded relevance, at least 0. Clicks are no substitute: they carry the bias.
+            Graded relevance, at least 0. Clicks are no substitute, because they are biased.
         sample_weight : array-like of shape (n_rows,), default=None
             A query weighs as much as the mean weight of its rows.
         qid : array-like of shape (n_rows,), default=None
-            Query ids; by default the column ``qid`` of X. Without either, all rows are taken as
-            one query, with a warning.
+            Query ids; by default the column ``qid`` of X. Without either, all rows count as one
+            query, with a warning.
 
         Returns
         -------
         score : float
-            Queries without a relevant document are skipped.
+            Mean over the queries that have a relevant document.
         """
         check_is_fitted(self)
         _warn_about_clicks_as_relevance(X, y)
@@ -181,14 +199,14 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         counted = ~np.isnan(value) & (weights > 0)
         if not counted.any():
             warn_user(
-                "score is undefined: no query of positive weight has a relevant document. Check "
-                "the annotation and the weights.",
+                "score is undefined: no query with a positive weight has a relevant document. "
+                "Check the annotation and the weights.",
                 UndefinedMetricWarning,
             )
             return np.nan
         return float(np.average(value[counted], weights=weights[counted]))
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
@@ -196,39 +214,39 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         return tags
 
     @property
-    def _needs_features(self):
-        """Whether a log must have features; False where documents are known by their names."""
+    def _needs_features(self) -> bool:
+        """True if a log must have features; False if documents are identified by their ids."""
         return True
 
-    def _n_subtasks(self):
-        """Steps of ``_fit`` that are reported to callbacks; None where not known."""
+    def _n_subtasks(self) -> int | None:
+        """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
         return 0
 
     def _fit_propensity(self, X, y, sample_weight, roles):
-        """The roles, with the role ``propensity`` where it must be estimated; a hook."""
+        """The roles; a hook for subclasses that add an estimated role ``propensity``."""
         return roles
 
-    def _before_folding(self, log):
-        """The log of single sessions as the ranker wants it; a hook for subclasses."""
+    def _before_folding(self, log: ClickLog) -> ClickLog:
+        """The log before equal lists are merged; a hook for subclasses that change it."""
         return log
 
-    def _fold(self, log):
-        """The log with equal lists merged; a hook for models that count rows themselves."""
+    def _fold(self, log: ClickLog) -> ClickLog:
+        """The log with equal lists merged; a hook for models that merge rows themselves."""
         return log.fold(self._reads_users)
 
-    def _scores_within(self, X, qid):
-        """Scores for ``rank`` and ``score``; a hook for rankers that look at the whole query."""
+    def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
+        """Scores for ``rank`` and ``score``; a hook for scores that depend on the whole query."""
         return self.predict(X)
 
     def _read_log(self, X, y, sample_weight, roles):
-        """The folded log. A method of its own, so that the rows' features do not outlive it."""
+        """The log with equal lists merged; on return the features of the rows are freed."""
         features = self._read_features(X, reset=True)
         if not is_frame(X):
-            X = features  # an array, whatever came
+            X = features  # an array, also for lists and sparse matrices
         if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
             raise ValueError(
                 "X has 0 feature columns and no column 'doc', and no doc was passed: nothing "
-                "tells one document from another. Name the documents in a column 'doc'."
+                "distinguishes the documents. Add their ids as a column 'doc'."
             )
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         warn_about_names(X, names, roles)
@@ -251,13 +269,13 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             read_features(X),
             accept_sparse="csr",
             dtype=np.float32,
-            order="C",  # one layout, or matrix products differ in the last bit between frames
+            order="C",  # the last bit of a matrix product depends on the memory layout
             reset=reset,
         )
         return features.toarray() if sparse.issparse(features) else features
 
     def _known_query_ids(self, X, qid, method):
-        """Query ids for rankers that look at the whole query; a single row needs none."""
+        """Query ids for scores that depend on the whole query; a single row needs none."""
         if qid is None and read_role(X, "qid") is None and count_rows(X) == 1:
             return np.zeros(1, dtype=int)
         return self._query_ids(X, qid, method)
@@ -266,17 +284,17 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         qid = read_role(X, "qid", qid)
         if qid is None:
             warn_user(
-                f"{type(self).__name__}.{method} got no query ids: all rows are taken as ONE "
-                "query, so that the result compares documents across queries. Pass a frame with "
-                "a column 'qid', or qid=.",
+                f"{type(self).__name__}.{method} got no query ids: all rows count as ONE query, "
+                "so that documents of different queries are compared. Pass a frame with a column "
+                "'qid', or qid=.",
                 MissingRoleWarning,
             )
             qid = np.zeros(count_rows(X), dtype=int)
         return qid
 
 
-def fit_to_log(ranker, log):
-    """Fit a ranker to a log that was read already, with its codes for ids."""
+def fit_to_log(ranker: Any, log: ClickLog) -> Any:
+    """The ranker, fitted to a log that was read already; its ids are the codes of the log."""
     return ranker.fit(
         log.features[log.doc],
         log.click_rate,
@@ -293,11 +311,11 @@ def fit_to_log(ranker, log):
 
 
 def _warn_about_clicks_as_relevance(X, y):
-    """A search without ``scoring=`` lands here with clicks for ``y``, and would pick by them."""
+    """Warn if ``y`` may be clicks, as in a parameter search without ``scoring=``."""
     if is_frame(X) and "position" in role_columns(X) and np.asarray(y).max(initial=0) <= 1:
         warn_user(
-            "score got a click log (X has positions) and y within [0, 1], which looks like "
-            "clicks: nDCG against clicks rewards the old ranking. In a search, pass "
+            "score got a click log (X has positions) and values of y within [0, 1], which may be "
+            "clicks: nDCG of clicks favours the old ranking. In a parameter search, pass "
             "scoring=RankingScorer(); for binary annotation, drop the column 'position' first.",
             ClickDataWarning,
         )

@@ -1,9 +1,16 @@
-"""Regression-EM: hidden examination and relevance, expected and refitted in turns."""
+"""Regression-EM: expectations of hidden examination and relevance, refitted alternately."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .._torch._joint import fit_towers
 from ._click_ranker import ClickRanker
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
 
 __all__ = ["RegressionEMRanker"]
 
@@ -12,31 +19,34 @@ __all__ = ["RegressionEMRanker"]
 class RegressionEMRanker(ClickRanker):
     r"""Regression-EM: a position-based click model whose relevance is a function of the features.
 
-    Whether a result was examined and whether it was relevant are hidden; what is expected of them
-    given the clicks trains both parts (Wang et al. 2018):
+    Examination :math:`e` and relevance :math:`r` of a result are hidden. Their expectations given
+    the clicks train both parts (Wang et al. 2018):
 
     .. math::
         P(r = 1 | c = 0) = \frac{r (1 - o)}{1 - o r}, \qquad
         P(e = 1 | c = 0) = \frac{o (1 - r)}{1 - o r},
 
-    and both are 1 after a click. Before each epoch examination is set to its best value given the
-    relevance so far; then the network learns the expected relevance of all impressions, those of
-    lists without a click included, with expectations taken anew for every batch (Neal & Hinton
-    1998). An epoch of training on fixed expectations, as published, approaches the same optimum
-    far more slowly: what is missing at a position that few examine is nearly everything.
+    and both are 1 after a click. Before each epoch examination is set to its maximum-likelihood
+    value given the current relevance. Then the network learns the expected relevance of all
+    impressions, also of lists without a click; the expectations are computed anew for every batch
+    (Neal & Hinton 1998). Training on expectations that are fixed for an epoch, as published,
+    approaches the same optimum far more slowly, because nearly all information is missing at
+    positions that users seldom examine.
 
     Assumes :math:`P(c = 1) = o(\text{bias factor})\, r(x)`.
 
     Parameters
     ----------
     relevance : {"network", "embedding"}, default="network"
-        A network of the features, or one number a document, which needs neither features nor
-        epochs: the optimum of a likelihood, found by Newton's method. The fixed point of EM is
-        that of the binomial likelihood, which is convex in the logarithms.
+        A network of the features, or one number per document. The second needs neither features
+        nor epochs: it is the maximum of a likelihood, found by Newton's method. EM converges
+        to the maximum of the binomial likelihood, whose logarithm is concave in log relevance and
+        log examination.
     variant : {"default", "published"}, default="default"
-        What an embedding is fitted by: the conditional likelihood where documents have few clicks,
-        else the binomial; or the published binomial likelihood, which is biased where they have
-        few (see :ref:`embedding`).
+        Objective of the embedding. By default it is the conditional likelihood if documents have
+        few clicks, and the binomial likelihood otherwise. The published objective is always the
+        binomial likelihood, which is biased if documents have few clicks (see
+        :ref:`embedding`).
 
     Other Parameters
     ----------------
@@ -45,31 +55,32 @@ class RegressionEMRanker(ClickRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries, by the cross-entropy of their clicks.
+        Early stopping by the cross-entropy of the clicks of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Bias factor (index ``bias``) to estimated ``examination``, relative to the first factor,
-        with ``impressions`` and ``clicks``; with an embedding also ``standard_error``, that of log
-        examination (infinite where it is not connected with the first factor, NaN for more than
-        1,500 factors).
+        Estimated ``examination`` of each bias factor (index ``bias``), relative to that of the
+        first factor, with ``impressions`` and ``clicks``. With an embedding also the
+        ``standard_error`` of log examination: infinite for a factor that is not connected with the
+        first one, NaN for more than 1,500 factors.
     relevance_ : Series
-        Only with an embedding: relevance in [0, 1] by ``doc`` (by number where the log has no
-        such column), up to one factor.
+        Only with an embedding: relevance in [0, 1] of each document. The index is (``qid``,
+        ``doc``), ``doc`` alone if ids are global, or a running number without the column
+        ``doc``. Relevance is determined up to a common scale.
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch, as
         cross-entropy of the clicks.
     n_iter_ : int
-        Epochs run, or Newton steps.
+        Number of epochs run, or of Newton steps.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -95,6 +106,6 @@ class RegressionEMRanker(ClickRanker):
     [1.00, 0.90, 0.71]
     """
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         fit_towers(self, log, task)
         self._fit_factors_again(log)

@@ -1,27 +1,32 @@
-r"""The Type-II Tobit likelihood: a label that is seen only where a second variable is positive.
+r"""The Type-II Tobit likelihood: a label is observed only if a second variable is positive.
 
 .. math::
     y = x\beta + e, \qquad s = [x\omega + \epsilon > 0], \qquad
     (e / \tau, \epsilon) \text{ normal, of unit variances and correlation } \gamma .
 
 A row with :math:`s = 1` contributes :math:`\log \frac1\tau \varphi(e / \tau) +
-\log\Phi((x\omega + \gamma e / \tau) / \sqrt{1 - \gamma^2})`, a row with :math:`s = 0`
-:math:`\log\Phi(-x\omega)`. In :math:`\theta = 1 / \tau`, :math:`\delta = \beta / \tau` and
-:math:`\omega` it is concave for a given :math:`\gamma` (Olsen 1978), so that Newton's method finds
-the maximum from anywhere; :math:`\gamma` has a profile likelihood.
+\log\Phi((x\omega + \gamma e / \tau) / \sqrt{1 - \gamma^2})` to the log-likelihood, a row with
+:math:`s = 0` contributes :math:`\log\Phi(-x\omega)`. For a given :math:`\gamma` the sum is
+concave in :math:`\theta = 1 / \tau`, :math:`\delta = \beta / \tau` and :math:`\omega` (Olsen
+1978), so that Newton's method finds the maximum from any start; :math:`\gamma` has a profile
+likelihood.
 
 Olsen (1978). Note on the uniqueness of the maximum likelihood estimator for the Tobit model.
 Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtri
+
+from .._typing import ArrayLike, Bools, Floats
 
 __all__ = [
     "GammaProfile",
@@ -40,45 +45,45 @@ GAMMA_BOUND = 0.98
 _GRID = np.linspace(-0.9, 0.9, 13)
 #: Half of the 95 % quantile of a chi-squared variable with one degree of freedom.
 _DROP = 1.9207294103470444
-#: Newton stops when a step promises less than this, in likelihood of a mean row.
+#: Newton's method stops when a step would gain less mean log-likelihood per row than this.
 _TOLERANCE = 1e-12
 _MAX_ITER = 100
-#: Curvature added for directions that no row sees, as a share of that of each parameter.
+#: Curvature added for directions that the rows do not determine, relative to each parameter's.
 _JITTER = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
 class SelectedRows:
-    """Rows with a label where they were selected.
+    """Rows of features, of which the selected ones have a label.
 
     Parameters
     ----------
     features : ndarray of shape (n_rows, n_features), float64
     label : ndarray of shape (n_rows,)
-        Not read where ``selected`` is False.
+        Not used where ``selected`` is False.
     selected : ndarray of shape (n_rows,), bool
     weight : ndarray of shape (n_rows,)
     """
 
-    features: np.ndarray
-    label: np.ndarray
-    selected: np.ndarray
-    weight: np.ndarray
+    features: Floats
+    label: Floats
+    selected: Bools
+    weight: Floats
 
     @cached_property
-    def design(self):
+    def design(self) -> Floats:
         """The features and a column of ones."""
         return np.column_stack([self.features, np.ones(len(self.features))])
 
     @cached_property
-    def parts(self):
+    def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Designs and weights of the selected rows, then of the others."""
         rows = self.selected
         return self.design[rows], self.weight[rows], self.design[~rows], self.weight[~rows]
 
     @cached_property
-    def standard(self):
-        """The same rows in units that Newton's method can count in."""
+    def standard(self) -> _Standard:
+        """The same rows with standardised features and labels, for Newton's method."""
         rows, weight = self.selected, self.weight
         center, spread, features = _standardise(self.features, weight)
         label_center, label_spread, known = _standardise(self.label[rows], weight[rows])
@@ -90,32 +95,32 @@ class SelectedRows:
 
 @dataclass(frozen=True)
 class TobitModel:
-    r"""What is held fixed while the likelihood is maximised.
+    r"""Constants of the likelihood.
 
     Parameters
     ----------
     gamma : float in (-1, 1)
         Correlation of the two errors.
     scale : float, "estimate" or "published", default="estimate"
-        :math:`\tau`, or how it is found. ``"published"`` is equation 9 of Zhao et al. (2023):
+        :math:`\tau`, or how it is determined. ``"published"`` is equation 9 of Zhao et al. (2023):
         :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`.
     penalty : float or ndarray of shape (n_features,), default=0
-        Half of it, times the squares of :math:`\delta` and :math:`\omega` without intercepts, is
-        taken off the likelihood of a mean row.
+        :math:`\alpha` in the penalty :math:`\frac12 \sum_j \alpha_j (\delta_j^2 + \omega_j^2)`,
+        without the intercepts, on the mean log-likelihood per row.
     """
 
     gamma: float
-    scale: float | str = "estimate"
-    penalty: float | np.ndarray = 0.0
+    scale: float | Literal["estimate", "published"] = "estimate"
+    penalty: float | Floats = 0.0
 
     @property
-    def square(self):
-        """What the square of the standardised error is multiplied by."""
+    def square(self) -> float:
+        """Factor q of the squared standardised error."""
         return 1.0 if self.scale == "published" else 0.5
 
     @property
-    def fixed_theta(self):
-        """One over the scale, None where it is estimated."""
+    def fixed_theta(self) -> float | None:
+        """Inverse scale; None if it is estimated."""
         if self.scale == "estimate":
             return None
         return 1.0 if self.scale == "published" else 1.0 / self.scale
@@ -132,28 +137,28 @@ class TobitFit(NamedTuple):
     scale : float
         :math:`\tau`.
     value : float
-        Penalised log-likelihood of a mean row.
+        Penalised mean log-likelihood per row.
     terms : ndarray of shape (n_iter + 1, 3)
-        Labels, selection of selected rows and selection of the others, in log-likelihood of a
-        mean row, before each step and at the end.
+        The parts of the mean log-likelihood per row: labels, selection of selected rows and
+        selection of the others; before each step and at the end.
     n_iter : int
-        Newton steps.
+        Number of Newton steps.
     converged : bool
     """
 
-    coef: np.ndarray
+    coef: Floats
     intercept: float
-    selection_coef: np.ndarray
+    selection_coef: Floats
     selection_intercept: float
     scale: float
     value: float
-    terms: np.ndarray
+    terms: Floats
     n_iter: int
     converged: bool
 
     @property
-    def start(self):
-        """The parameters in which the likelihood is concave."""
+    def start(self) -> Floats:
+        """The parameters (delta, omega, theta), in which the likelihood is concave."""
         theta = 1.0 / self.scale
         delta = np.append(self.coef, self.intercept) * theta
         return np.concatenate([delta, self.selection_coef, [self.selection_intercept, theta]])
@@ -169,7 +174,7 @@ class ProbitFit(NamedTuple):
     converged : bool
     """
 
-    coef: np.ndarray
+    coef: Floats
     intercept: float
     converged: bool
 
@@ -180,29 +185,28 @@ class GammaProfile(NamedTuple):
     Parameters
     ----------
     fit : TobitFit
-        At the likeliest correlation.
+        At the maximum-likelihood correlation.
     gamma : float
     interval : tuple of float
-        Correlations within 1.92 of the greatest log-likelihood: 95 % confidence where rows are
-        independent and the model is right. Its ends are at most 0.98 in size.
+        95 % confidence interval, if rows are independent and the model is correct: the profile
+        log-likelihood is within 1.92 of its maximum. Its ends lie between -0.98 and 0.98.
     curve : ndarray of shape (n_tried, 2)
-        Correlation and log-likelihood, sorted: that of a mean row times the effective number of
-        rows, :math:`(\sum w)^2 / \sum w^2` (Kish 1965).
+        Correlation and profile log-likelihood, sorted by correlation.
     """
 
     fit: TobitFit
     gamma: float
-    interval: tuple
-    curve: np.ndarray
+    interval: tuple[float, float]
+    curve: Floats
 
 
-def mills_ratio(value):
-    r"""The inverse Mills ratio :math:`\varphi / \Phi`, accurate wherever it is representable."""
-    with np.errstate(over="ignore"):  # far right it is 1 / infinity, which is right
+def mills_ratio(value: ArrayLike) -> Floats:
+    r"""The inverse Mills ratio :math:`\varphi / \Phi`, to machine precision."""
+    with np.errstate(over="ignore"):  # for large values erfcx is infinite, and the ratio 0
         return np.sqrt(2 / np.pi) / erfcx(-np.asarray(value) / np.sqrt(2))
 
 
-def fit_tobit(rows, model, start=None):
+def fit_tobit(rows: SelectedRows, model: TobitModel, start: Floats | None = None) -> TobitFit:
     """Maximise the likelihood for a given correlation.
 
     Parameters
@@ -228,7 +232,7 @@ def fit_tobit(rows, model, start=None):
     else:
         result = _newton(_with_scale(standard.rows, model, theta), start[:-1])
         at = np.append(result.at, theta)
-    # The density of labels has their unit.
+    # The density of a label in its own unit, not in that of standardised labels.
     unit = np.log(standard.label_spread) * rows.weight[rows.selected].sum() / rows.weight.sum()
     return TobitFit(
         *standard.outward(at),
@@ -239,7 +243,7 @@ def fit_tobit(rows, model, start=None):
     )
 
 
-def fit_probit(rows, penalty=0.0):
+def fit_probit(rows: SelectedRows, penalty: float = 0.0) -> ProbitFit:
     r"""Maximise the likelihood of the selection alone.
 
     Parameters
@@ -261,8 +265,8 @@ def fit_probit(rows, penalty=0.0):
         value = weight @ log_ndtr(index) + other_weight @ log_ndtr(other)
         ratio, other_ratio = mills_ratio(index), mills_ratio(other)
         gradient = chosen.T @ (weight * ratio) - others.T @ (other_weight * other_ratio)
-        curvature = _gram(chosen, weight * _bend(index, ratio))
-        curvature += _gram(others, other_weight * _bend(other, other_ratio))
+        curvature = _gram(chosen, weight * _kappa(index, ratio))
+        curvature += _gram(others, other_weight * _kappa(other, other_ratio))
         value = value / total - 0.5 * omega @ (ridge * omega)
         return value, gradient / total - ridge * omega, curvature / total + np.diag(ridge), None
 
@@ -272,21 +276,28 @@ def fit_probit(rows, penalty=0.0):
     return ProbitFit(*standard.index_outward(result.at), result.converged)
 
 
-def profile_gamma(rows, model):
-    """The likeliest correlation, with an interval.
+def profile_gamma(rows: SelectedRows, model: TobitModel) -> GammaProfile:
+    r"""Maximum-likelihood correlation, with a confidence interval.
+
+    With :math:`L` the maximum of the mean log-likelihood per row for a given correlation, and
+    weights :math:`w`, the profile log-likelihood and the interval are
+
+    .. math::
+        \ell(\gamma) = \frac{(\sum w)^2}{\sum w^2}\, L(\gamma), \qquad
+        \{\gamma : \ell(\gamma) \ge \max \ell - \tfrac12 \chi^2_{1;\,0.95}\} .
 
     Parameters
     ----------
     rows : SelectedRows
     model : TobitModel
-        Its ``gamma`` is not read.
+        Its ``gamma`` is not used.
 
     Returns
     -------
     profile : GammaProfile
     """
-    # Weights say which rows matter more, and are no evidence: the fewer carry the sum, the less
-    # is known (Kish 1965).
+    # Effective number of rows (Kish 1965): if few rows have most of the weight, there is less
+    # information.
     n_rows = rows.weight.sum() ** 2 / (rows.weight @ rows.weight)
     fits = {}
 
@@ -318,7 +329,24 @@ def _end_of_interval(value, best, end):
 
 # The likelihood -----------------------------------------------------------------------
 def _tobit(rows, model, at):
-    """Value, gradient, curvature and terms at (delta, omega, theta)."""
+    r"""Value, gradient, curvature (minus the Hessian) and terms at (delta, omega, theta).
+
+    With :math:`e = \theta y - x\delta`, :math:`\rho = \sqrt{1 - \gamma^2}`,
+    :math:`b = \gamma / \rho`, :math:`z = x\omega / \rho + b e`, :math:`m = \varphi / \Phi`,
+    :math:`\kappa = m (z + m)` and :math:`q = 1/2`, a selected row (:math:`s = 1`) has
+
+    .. math::
+        \ell &= \log\theta - q e^2 + \log\Phi(z), \qquad g_e = b\, m(z) - 2 q e, \\
+        \nabla_\delta \ell &= -x\, g_e, \quad \nabla_\omega \ell = x\, m(z) / \rho, \quad
+        \nabla_\theta \ell = y\, g_e + 1 / \theta, \\
+        H_{\delta\delta} &= a\, x x^\top, \quad H_{\delta\omega} = -d\, x x^\top, \quad
+        H_{\omega\omega} = \kappa\, x x^\top / \rho^2, \quad
+        H_{\delta\theta} = -a\, y x, \quad H_{\omega\theta} = d\, y x, \quad
+        H_{\theta\theta} = a\, y^2 + 1 / \theta^2
+
+    with :math:`a = 2 q + b^2 \kappa` and :math:`d = b \kappa / \rho`. Any other row has
+    :math:`\ell = \log\Phi(-x\omega)`. Rows are weighted, and the sums divided by all weights.
+    """
     chosen, weight, others, other_weight = rows.parts
     n_columns = chosen.shape[1]
     delta, omega, theta = at[:n_columns], at[n_columns:-1], at[-1]
@@ -335,7 +363,6 @@ def _tobit(rows, model, at):
         other_weight @ log_ndtr(other),
     )
     ratio, other_ratio = mills_ratio(index), mills_ratio(other)
-    # By the error first: it is (-design, label) times (delta, theta).
     by_error = weight * (slope * ratio - 2 * model.square * error)
     inverse = weight.sum() / theta
     gradient = np.concatenate(
@@ -345,9 +372,9 @@ def _tobit(rows, model, at):
             [by_error @ label + inverse],
         ]
     )
-    bend = weight * _bend(index, ratio)
-    of_error = 2 * model.square * weight + slope**2 * bend
-    mixed = bend * slope / root
+    kappa = weight * _kappa(index, ratio)
+    of_error = 2 * model.square * weight + slope**2 * kappa
+    mixed = kappa * slope / root
     by_label = np.concatenate([-(chosen.T @ (of_error * label)), chosen.T @ (mixed * label)])
     across = -_gram(chosen, mixed)
     curvature = np.block(
@@ -355,8 +382,8 @@ def _tobit(rows, model, at):
             [_gram(chosen, of_error), across, by_label[:n_columns, None]],
             [
                 across.T,
-                _gram(chosen, bend / root**2)
-                + _gram(others, other_weight * _bend(other, other_ratio)),
+                _gram(chosen, kappa / root**2)
+                + _gram(others, other_weight * _kappa(other, other_ratio)),
                 by_label[n_columns:, None],
             ],
             [by_label[None, :], np.array([[of_error @ label**2 + inverse / theta]])],
@@ -383,8 +410,8 @@ def _constant(model):
     return 0.0 if model.scale == "published" else 0.5 * np.log(2 * np.pi)
 
 
-def _bend(index, ratio):
-    """Minus the second derivative of log_ndtr, in [0, 1] but for rounding far left."""
+def _kappa(index, ratio):
+    """Minus the second derivative of log_ndtr; clipped, because rounding can leave [0, 1]."""
     return np.clip(ratio * (index + ratio), 0.0, 1.0)
 
 
@@ -393,13 +420,13 @@ def _gram(design, weight):
 
 
 def _ridge(n_columns, penalty):
-    ridge = np.zeros(n_columns)  # the intercept is free
+    ridge = np.zeros(n_columns)  # the intercept has no penalty
     ridge[:-1] = penalty
     return ridge
 
 
 def _start(rows, theta):
-    """The maximum without features, for standard labels."""
+    """Start of Newton's method: the maximum without features, for standardised labels."""
     at = np.zeros(2 * rows.design.shape[1] + 1)
     at[-2:] = _threshold(rows), theta or 1.0
     return at
@@ -413,20 +440,20 @@ def _threshold(rows):
 
 # Units --------------------------------------------------------------------------------
 class _Standard(NamedTuple):
-    """Rows whose features and known labels have the mean 0 and the variance 1, and the way back.
+    """Rows with standardised features and known labels, and the conversion of parameters.
 
-    Only the parameters change, not the likelihood: the penalty of a coefficient is divided by the
-    square of the spread, by which the coefficient was multiplied.
+    The penalised likelihood is unchanged: a coefficient is multiplied by the spread of its
+    feature, and its penalty is divided by the square of that spread.
     """
 
     rows: SelectedRows
-    center: np.ndarray
-    spread: np.ndarray
+    center: Floats
+    spread: Floats
     label_center: float
     label_spread: float
 
     def inward(self, at):
-        """``TobitFit.start`` in these units."""
+        """``TobitFit.start`` in standardised units."""
         n_columns = len(self.center) + 1
         delta, omega, theta = at[:n_columns], at[n_columns:-1], at[-1]
         inside = []
@@ -450,21 +477,24 @@ class _Standard(NamedTuple):
 
 
 def _standardise(values, weight):
-    """Weighted mean and spread of columns, and the columns without them; 0 for a constant."""
+    """Weighted mean and standard deviation of columns, and the standardised columns.
+
+    A constant column becomes 0.
+    """
     total = weight.sum()
     center = weight @ values / total
     values = values - center
     spread = np.sqrt(weight @ values**2 / total)
-    constant = spread <= 1e-12 * np.abs(center)  # or what rounding left would be made to vary
+    constant = spread <= 1e-12 * np.abs(center)  # otherwise rounding errors would be scaled up
     spread = np.where(constant, 1.0, spread)
     return center, spread, np.where(constant, 0.0, values / spread)
 
 
 # Newton's method ----------------------------------------------------------------------
 class _Maximum(NamedTuple):
-    at: np.ndarray
+    at: Floats
     value: float
-    terms: list
+    terms: list[Any]
     n_iter: int
     converged: bool
 
@@ -472,24 +502,24 @@ class _Maximum(NamedTuple):
 def _newton(objective, start, *, positive=False):
     """Maximise a concave function by damped Newton steps.
 
-    ``positive`` says that the last parameter must stay so.
+    If ``positive`` is True, the last parameter stays positive.
     """
     at = start
     value, gradient, curvature, terms = objective(at)
     history = [terms]
     for n_iter in range(_MAX_ITER):
         step = _solve(curvature, gradient)
-        promise = gradient @ step
-        if promise < _TOLERANCE:
+        decrement = gradient @ step
+        if decrement < _TOLERANCE:
             return _Maximum(at, value, history, n_iter, True)
         length = 1.0
         if positive and step[-1] < 0:
             length = min(1.0, -0.9 * at[-1] / step[-1])
         new = objective(at + length * step)
-        while not new[0] >= value + 1e-4 * length * promise:
+        while not new[0] >= value + 1e-4 * length * decrement:
             length /= 2
-            if length < 1e-10:  # rounding is all that is left
-                return _Maximum(at, value, history, n_iter, promise < 1e-8)
+            if length < 1e-10:  # only rounding errors are left
+                return _Maximum(at, value, history, n_iter, decrement < 1e-8)
             new = objective(at + length * step)
         at = at + length * step
         value, gradient, curvature, terms = new

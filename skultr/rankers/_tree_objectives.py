@@ -1,76 +1,85 @@
-"""Gradients of ranking losses for trees: labels may be fractions, and lists may be of any length.
+"""Gradients of ranking losses for trees, for fractional labels and lists of any length.
 
 LightGBM's own ranking objectives take whole grades, and queries of at most 10,000 rows. These take
 debiased click rates. Each is an object with the signature of LightGBM's custom objectives,
 ``objective(y_true, y_pred, weight, group)``, which returns the gradient and the diagonal of the
-Hessian, row by row. The rows of a query are adjacent, and ``group`` says how many it has. All
-losses are linear in the labels, hence unbiased wherever the labels are.
+Hessian, one number per row. The rows of a query are adjacent; ``group`` is the number of rows per
+query. All losses are linear in the labels, and therefore unbiased if the labels are.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .._log._segments import TINY, offsets_from_counts, rectangles
+from .._typing import Floats, Ints
 
 __all__ = ["LambdaObjective", "PairObjective", "SoftmaxObjective"]
 
-#: Cells of a rectangle: what is computed for it at a time stays in the cache of one core.
+#: Maximum number of cells per rectangle, so that its arrays fit into the cache of one core.
 _CELLS = 1 << 15
-#: No weight is divided by less.
+#: Lower bound of divisors.
 _TINY = np.float32(1e-30)
 
 
 @dataclass(frozen=True)
 class SoftmaxObjective:
-    r"""Listwise cross-entropy of labels, given how often each document could be clicked.
+    r"""Listwise cross-entropy of labels, given the number of examinations of each document.
 
     :math:`-\sum_i w_i y_i \log p_i` with :math:`p_i \propto w_i e^{s_i}` over the documents of a
     query. With ``weight`` the number of impressions (or of examinations) and ``y_true`` clicks
-    per impression (or per examination), :math:`w_i y_i` are clicks, and this is the likelihood of
-    where the clicks of a query fell. It is least where :math:`e^{s_i} \propto y_i`, however
-    unevenly the documents were shown. With equal weights it is the usual softmax loss.
+    per impression (or per examination), :math:`w_i y_i` are clicks, and the loss is minus the
+    log-likelihood of which documents of a query were clicked. Its minimum is at
+    :math:`e^{s_i} \propto y_i`, however unevenly the documents were shown. With equal weights it
+    is the usual softmax loss.
     """
 
-    def __call__(self, y_true, y_pred, weight, group):
+    def __call__(
+        self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
+    ) -> tuple[Floats, Floats]:
         """Gradient and Hessian, each of shape (n_rows,)."""
         clicks, total, share = _shares(y_true, y_pred, weight, group)
         return total * share - clicks, total * share * (1 - share)
 
-    def loss(self, y_true, y_pred, weight, group):
+    def loss(self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints) -> float:
         """The loss per click."""
         clicks, _, share = _shares(y_true, y_pred, weight, group)
         clicked = clicks > 0
-        # A share that underflows has lost its logarithm; no ranking depends on such a score.
+        # The logarithm of a share that underflows is lost; no ranking depends on such a score.
         log_share = np.log(np.maximum(share[clicked], TINY))
         return float(-(clicks[clicked] @ log_share) / max(clicks.sum(), TINY))
 
 
 @dataclass(frozen=True)
 class LambdaObjective:
-    r"""Every document against every other of its query, by what their exchange would change.
+    r"""Pairwise logistic loss, weighted by the change of DCG if the pair is exchanged.
 
     :math:`-\sum_{i,j} w_{ij} |d_i - d_j| \, y_i \log\sigma(s_i - s_j)` with the discounts
-    :math:`d = 1 / \log_2(1 + \mathrm{rank})` of nDCG at the current ranks, held fixed. A pair is
-    known as well as its rarer document: :math:`w_{ij}` is the harmonic mean of the two weights.
+    :math:`d = 1 / \log_2(1 + \mathrm{rank})` of nDCG at the current ranks, held fixed. The weight
+    of a pair, :math:`w_{ij}`, is the harmonic mean of the weights of its documents.
 
     Parameters
     ----------
     truncation_level : int or None, default=30
-        Pairs count if one of the two ranks this high; None counts all.
+        Only pairs in which at least one document has a rank up to this number count; None counts
+        all pairs.
 
     Notes
     -----
-    LambdaMART counts a pair once, as a win of the better label, in proportion to the difference
-    of the labels. Noise then always adds wins, on both sides. Here each side wins as often as its
-    label says, so that the sum is linear in the labels and noise averages out. Nor is a query
-    divided by its ideal DCG or a pair by the distance of its scores, as LightGBM does: where
-    labels are noisy, either makes the noise heavy.
+    LambdaMART counts a pair once, as a win of the document with the higher label, in proportion to
+    the difference of the labels. Noise then always adds wins. Here both documents win, in
+    proportion to their labels, so that the sum is linear in the labels and noise averages out.
+    LightGBM also divides the loss of a query by its ideal DCG, and that of a pair by the
+    difference of its scores. Both increase the effect of noisy labels, and are left out here.
     """
 
     truncation_level: int | None = 30
 
-    def __call__(self, y_true, y_pred, weight, group):
+    def __call__(
+        self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
+    ) -> tuple[Floats, Floats]:
         """Gradient and Hessian, each of shape (n_rows,)."""
         n_rows = len(y_pred)
         gradient, hessian = np.zeros(n_rows), np.zeros(n_rows)
@@ -89,7 +98,7 @@ class LambdaObjective:
 
 @dataclass(frozen=True, eq=False)
 class PairObjective:
-    r"""Given pairs of documents, by what their exchange would change.
+    r"""Logistic loss of given pairs, weighted by the change of DCG if the pair is exchanged.
 
     :math:`-\sum_{(i,j)} W_{ij} |d_i - d_j| \log\sigma(s_i - s_j)`, with the discounts of
     :class:`LambdaObjective`.
@@ -104,19 +113,21 @@ class PairObjective:
         As in :class:`LambdaObjective`.
     """
 
-    winner: np.ndarray
-    loser: np.ndarray
-    pair_weight: np.ndarray
+    winner: Ints
+    loser: Ints
+    pair_weight: Floats
     truncation_level: int | None = 30
 
-    def reordered(self, order):
+    def reordered(self, order: Ints) -> PairObjective:
         """The same pairs after the rows have been put in another order."""
         place = np.empty(len(order), dtype=np.intp)
         place[order] = np.arange(len(order))
         return replace(self, winner=place[self.winner], loser=place[self.loser])
 
-    def __call__(self, y_true, y_pred, weight, group):
-        """Gradient and Hessian, each of shape (n_rows,); labels and weights are not read."""
+    def __call__(
+        self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
+    ) -> tuple[Floats, Floats]:
+        """Gradient and Hessian, each of shape (n_rows,); labels and weights are not used."""
         n_rows = len(y_pred)
         discount, first = _discounts(y_pred, group, self.truncation_level)
         counted = first[self.winner] | first[self.loser]
@@ -131,7 +142,7 @@ class PairObjective:
 
 
 def _shares(y_true, y_pred, weight, group):
-    """Clicks of each row, clicks of its query, and the row's share of them by the scores."""
+    """Clicks of each row, clicks of its query, and predicted share of the row in the latter."""
     starts = offsets_from_counts(group)[:-1]
     query = np.repeat(np.arange(len(group)), group)
     weight = np.ones(len(y_pred)) if weight is None else np.asarray(weight, dtype=float)
@@ -142,7 +153,7 @@ def _shares(y_true, y_pred, weight, group):
 
 
 def _by_rank(score, rows):
-    """The rectangle transposed, one column a list, with the rows of a list by falling score."""
+    """The rectangle transposed, one column per list, with rows sorted by decreasing score."""
     real = rows >= 0
     scores = np.where(real, score[rows], -np.inf)
     order = np.argsort(-scores, axis=1, kind="stable")
@@ -156,10 +167,10 @@ def _cells(values, rows, real):
 
 
 def _against_lower_ranks(score, label, weight, truncation_level):
-    """Gradient and Hessian of cells that stand in the order of their ranks, one column a list.
+    """Gradient and Hessian of cells in the order of their ranks, one column per list.
 
-    One step a rank takes all lists together: its documents against all that rank lower. Memory
-    stays linear in the length of a list, and no pair is computed twice.
+    Each step compares, in all lists at once, the document at one rank with all documents at lower
+    ranks. Memory is linear in the length of a list, and each pair is computed once.
     """
     width = len(score)
     gradient, hessian = np.zeros_like(score), np.zeros_like(score)
@@ -172,7 +183,7 @@ def _against_lower_ranks(score, label, weight, truncation_level):
         pair *= discount[rank] - discount[lower]
         pair *= 2 * weight[rank]
         won = _logistic(score[rank] - score[lower])
-        # The loss of a pair has the slope (y_i + y_j) σ − y_i in the score of the first.
+        # The derivative of the loss of a pair by the score of the first is (y_i + y_j) σ − y_i.
         slope = label[rank] + label[lower]
         slope *= won
         curve = slope * pair
@@ -187,7 +198,7 @@ def _against_lower_ranks(score, label, weight, truncation_level):
 
 
 def _discounts(score, group, truncation_level):
-    """Discount of each row at its rank, and whether it ranks within the truncation level."""
+    """Discount of each row at its rank, and True for ranks within the truncation level."""
     discount, first = np.zeros(len(score)), np.ones(len(score), dtype=bool)
     for _, rows in rectangles(offsets_from_counts(group), _CELLS):
         rows, real = _by_rank(score, rows)

@@ -1,7 +1,10 @@
-"""Rankers with a tower for relevance and one for examination, trained together by gradient."""
+"""Two towers, for relevance and for examination, trained together by gradient."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING, Literal
 
 from scipy.special import expit
 
@@ -9,35 +12,40 @@ from .._sklearn import Interval, StrOptions
 from .._torch._joint import fit_towers
 from ._click_ranker import ClickRanker
 
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+
 __all__ = ["TwoTowerRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoTowerRanker(ClickRanker):
-    r"""Two towers, of relevance and of examination, that explain clicks together.
+    r"""Ranker with two towers, for relevance and for examination, that explain clicks together.
 
     .. math::
         P(c = 1) = \sigma(g(x))\,\sigma(h_t) \;\text{(product)}, \qquad
         P(c = 1) = \sigma(g(x) + h_t) \;\text{(additive)},
 
-    trained by the cross-entropy of all clicks, those of lists without one included. The product is
-    the examination hypothesis; the additive form (Zhao et al. 2019; Yan et al. 2022) lets a click
-    on an unexamined document be likely if it is relevant enough, and suits logs in which bias
-    multiplies odds rather than probabilities.
+    trained by the cross-entropy of the clicks of all lists, also of those without a click. The
+    product is the examination hypothesis. In the additive form (Zhao et al. 2019; Yan et al. 2022)
+    a document that is relevant enough is likely to be clicked even if it is hardly examined; it
+    suits logs in which bias multiplies the odds of a click rather than its probability.
 
     Parameters
     ----------
     link : {"product", "additive"}, default="product"
-        How the towers meet.
+        How the outputs of the towers are combined.
     relevance : {"network", "embedding"}, default="network"
-        A network of the features, or one number a document, which needs neither features nor
-        epochs: the optimum of a likelihood, found by Newton's method.
+        A network of the features, or one number per document. The second needs neither features
+        nor epochs: it is the maximum of a likelihood, found by Newton's method.
     examination_learning_rate : float, default=0.05
         Step size of the examination logits.
     variant : {"default", "published"}, default="default"
-        What an embedding is fitted by: the conditional likelihood where documents have few clicks,
-        else the binomial; or the published binomial likelihood, which is biased where they have
-        few (see :ref:`embedding`). Additive towers have the binomial likelihood only.
+        Objective of the embedding. By default it is the conditional likelihood if documents have
+        few clicks, and the binomial likelihood otherwise. The published objective is always the
+        binomial likelihood, which is biased if documents have few clicks (see
+        :ref:`embedding`). With the additive link it is always the binomial likelihood.
 
     Other Parameters
     ----------------
@@ -46,30 +54,32 @@ class TwoTowerRanker(ClickRanker):
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Its training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries, by the cross-entropy of their clicks.
+        Early stopping by the cross-entropy of the clicks of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Bias factor (index ``bias``) to estimated ``examination``, relative to the first factor,
-        with ``impressions`` and ``clicks``; with the additive link odds, relative to those of the
-        first factor. With an embedding also ``standard_error``, that of the logarithm (infinite
-        where it is not connected with the first factor, NaN for more than 1,500 factors).
+        Estimated ``examination`` of each bias factor (index ``bias``), relative to that of the
+        first factor, with ``impressions`` and ``clicks``; the additive link has odds in place of
+        probabilities. With an embedding also the ``standard_error`` of the logarithm: infinite
+        for a factor that is not connected with the first one, NaN for more than 1,500 factors.
     relevance_ : Series
-        Only with an embedding: relevance in [0, 1] by ``doc`` (by number where the log has no
-        such column), up to one factor (a shift of the logits with the additive link).
+        Only with an embedding: relevance in [0, 1] of each document. The index is (``qid``,
+        ``doc``), ``doc`` alone if ids are global, or a running number without the column
+        ``doc``. Relevance is determined up to a common scale (with the additive link, up to a
+        shift of the logits).
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained ``network_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run, or Newton steps.
+        Number of epochs run, or of Newton steps.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -96,7 +106,7 @@ class TwoTowerRanker(ClickRanker):
     (3,)
     """
 
-    link: str = "product"
+    link: Literal["product", "additive"] = "product"
     examination_learning_rate: float = 0.05
 
     _parameter_constraints = {
@@ -110,8 +120,8 @@ class TwoTowerRanker(ClickRanker):
         return self.link
 
     def _random_examination(self, random, n_factors):
-        return expit(random.normal(size=n_factors))  # random logits, as gradient descent begins
+        return expit(random.normal(size=n_factors))  # random logits, as for a network
 
-    def _fit_network(self, log, task):
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         fit_towers(self, log, task, link=self.link, learning_rate=self.examination_learning_rate)
         self._fit_factors_again(log, self.link)

@@ -1,12 +1,16 @@
-"""Clicks as inner products of vectors, for logs that one number a document does not explain."""
+"""Clicks as inner products of vectors, for logs that one number per document cannot explain."""
+
+from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -15,98 +19,108 @@ from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
 from .._torch._losses import ListLoss, mse_loss, softmax_loss
 from .._torch._net import NeuralEstimator
+from .._typing import Column, Floats, Table
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._hull import Hull
 from ._ranker import BaseRanker
 from ._vectorization_net import BaseModel, FreezeObservation, SideBySide, VectorModule
 
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+
 __all__ = ["VectorizationRanker"]
 
-#: Documents in a batch of the base model for each list in one of the first network: they are
-#: cheap, without a list to keep whole.
-_DOCUMENTS_A_LIST = 32
-#: Least squares and the listwise loss are linear in the clicks: a folded log has their optimum.
+#: Batches of the base model hold this number of documents for each list in a batch of the first
+#: network.
+_DOCUMENTS_PER_LIST = 32
+#: Both losses are linear in the clicks: merging equal lists does not change their optimum.
 _LOSSES = {"logit": softmax_loss, "probability": mse_loss}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class VectorizationRanker(NeuralEstimator, BaseRanker):
-    r"""Clicks explained by a vector a document and a vector a bias factor (vectorization).
+    r"""Ranker that explains clicks by one vector per document and one vector per bias factor.
 
-    Position bias says :math:`P(c = 1) = r(x)\,o(t)` with one number for the document and one for
-    the bias factor. Where users trust the upper results, or look at a picture before they look at
-    its place, no two numbers do. Here both are vectors (Chen et al. 2022, eq. 2, 9):
+    In the position-based model, :math:`P(c = 1) = r(x)\,o(t)` with one number for the document and
+    one for the bias factor. If users trust the upper results, or look first at results with a
+    picture, no such numbers explain the clicks. In vectorization both are vectors (Chen et al.
+    2022, eq. 2, 9):
 
     .. math::
         s(x, t) = r(x)^\top o(t), \qquad
         L = -\sum_i c_i \log \mathrm{softmax}\big(s(x, t)\big)_i .
 
-    Vectors have no order. To rank the candidates of a query, all are looked at under one bias
-    factor: the one under which documents like them were shown most likely. A second network says
-    where that is, as a Gaussian :math:`N(\mu(x), \sigma^2(x))` of observation embeddings (eq. 10),
-    and the base vector of the query is the one that all its candidates agree on best (eq. 7, 8):
+    Vectors have no order. To rank the candidates of a query, all are scored with the same
+    observation embedding, the *base vector* of the query. A second network predicts a Gaussian
+    :math:`N(\mu(x), \sigma^2(x))` of the observation embeddings under which documents like
+    :math:`x` were shown (eq. 10). The base vector maximises the product of the densities of all
+    candidates (eq. 7, 8):
 
     .. math::
         \tilde o_q = \frac{\sum_i \mu(x_i) / \sigma^2(x_i)}{\sum_i 1 / \sigma^2(x_i)}, \qquad
         \mathrm{score}(x_i) = r(x_i)^\top \tilde o_q .
 
-    A score thus depends on the other candidates of the query, through :math:`\tilde o_q` alone:
-    ``predict`` needs to know which rows belong together, by the column ``qid``.
+    A score therefore depends on the other candidates of the query, through :math:`\tilde o_q`:
+    ``predict`` needs the column ``qid``.
 
-    Assumes that of two documents under the same bias factor the better one is clicked more, and a
-    log that showed similar documents under several bias factors.
+    Assumes that the more relevant of two documents is clicked more often under every bias factor,
+    and that the log showed similar documents under several bias factors.
 
     Parameters
     ----------
     n_components : int, default=2
         Length d of the vectors; search over 1 to 5. :func:`skultr.identifiability.factor_rank`
-        says how many a log supports.
+        estimates the number that a log supports.
     link : {"logit", "probability"}, default="logit"
-        What the inner product is. "logit": the input of the softmax over the list, as published;
-        as the loss compares the rows of a list, it is the *logarithm* of the click rate, and
-        position bias needs d = 2, with r = [log relevance, 1] and o = [1, log examination]; d = 1
-        is misspecified for it. "probability": the click rate itself, fitted by least squares;
-        position bias is d = 1 and trust bias d = 2, but rates of a thousandth, as deep positions
-        have them, hardly count.
+        Meaning of the inner product. "logit": the input of the softmax over the list, as
+        published. It is the *logarithm* of the click rate, up to a constant per list. Position
+        bias then needs d = 2, with r = [log relevance, 1] and o = [1, log examination]; d = 1 is
+        misspecified. "probability": the click rate itself, fitted by least squares. Position bias
+        is d = 1 and trust bias d = 2, but rates of about 0.001, as at low positions, hardly
+        contribute to the loss.
     observation_learning_rate : float, default=0.02
         Step size of the observation embeddings.
     bounded_base : bool, default=True
-        Keep the variances within the range that training showed, and pull the base vector into
-        the convex hull of the observation embeddings. With False eq. 8 as it stands: there a few
-        candidates unlike all that was shown can take over the base vector of their query. The
-        facets of a hull grow fast with its dimension: use False for more than 8 components.
+        Keep the variances within their range over the training documents, and move the base
+        vector into the convex hull of the observation embeddings. False is the published eq. 8,
+        where a few candidates that differ from all documents shown can dominate the base vector
+        of their query. The number of facets of a hull grows fast with its dimension: use False
+        for more than 8 components.
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-        ``module`` gives ``n_components`` numbers a document.
+        ``module`` has ``n_components`` outputs per document.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training. Of these the network of base vectors shares ``learning_rate``,
-        ``batch_size`` and ``optimizer``; it trains after the first, with one hidden layer of 32.
+        Its training. The network of base vectors has one hidden layer of 32 units and is trained
+        afterwards, with the same ``learning_rate``, ``batch_size`` and ``optimizer``.
     traffic_exponent
-        How much more a frequent query counts than a rare one, for the relevance embeddings.
+        A query weighs as much as its number of impressions to this power, in the training of the
+        relevance embeddings.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
+        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     observation_embedding_ : DataFrame of shape (n_factors, `n_components`)
-        Observation embedding by bias factor (index ``bias``). With the relevance embeddings it is
-        determined up to an invertible linear map: only products of the two mean something.
+        Observation embedding of each bias factor (index ``bias``). Observation and relevance
+        embeddings are determined up to an invertible linear map: only their inner products have a
+        meaning.
     network_ : torch.nn.Sequential
         Scaling of the features, then the networks of relevance embeddings and of base vectors
         (mean and log variance) side by side.
     net_ : skorch.NeuralNet
-        What trained the relevance embeddings.
+        The net that trained the relevance embeddings.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     base_history_ : DataFrame
-        The same of the network of base vectors.
+        Learning curves of the network of base vectors.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -137,7 +151,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     """
 
     n_components: int = 2
-    link: str = "logit"
+    link: Literal["logit", "probability"] = "logit"
     observation_learning_rate: float = 0.02
     bounded_base: bool = True
 
@@ -148,11 +162,11 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         "observation_learning_rate": [Interval(Real, 0, None, closed="neither")],
         "bounded_base": ["boolean"],
     }
-    #: Epochs during which the observation embeddings stay at their start, a vector of ones, while
-    #: the network learns; at most half of ``max_epochs``. Early stopping begins after.
+    #: Number of epochs (at most half of ``max_epochs``) in which only the network is trained; the
+    #: observation embeddings stay at their start, vectors of ones. Early stopping begins after.
     _frozen_epochs = 5
-    #: What the network of base vectors has for itself; it has neither dropout nor normalisation,
-    #: and trains on one row per document, whatever ``net_params`` say.
+    #: Parameters of the network of base vectors. It has neither dropout nor normalisation, trains
+    #: on one row per document, and ignores ``net_params``.
     _base_settings = {
         "hidden_layer_sizes": (32,),
         "weight_decay": 0.001,
@@ -160,16 +174,16 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     }
     __metadata_request__predict = {"qid": True}
 
-    def predict(self, X, *, qid=None):
-        """Relevance scores: higher is more relevant, comparable within a query.
+    def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
+        """Relevance scores; a higher one is more relevant, within one query.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             All candidates of the queries: a score depends on which rows share its query.
         qid : array-like of shape (n_rows,), default=None
-            Query ids; by default the column ``qid`` of X. Without either, all rows are taken as
-            one query, with a warning.
+            Query ids; by default the column ``qid`` of X. Without either, all rows count as one
+            query, with a warning.
 
         Returns
         -------
@@ -178,13 +192,13 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Warns
         -----
         MissingRoleWarning
-            If several rows come without query ids.
+            If there are several rows and no query ids.
         """
         check_is_fitted(self)
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
-    def base_vectors(self, X, *, qid=None):
-        """The vector that each query's candidates are projected on.
+    def base_vectors(self, X: Table, *, qid: Column | None = None) -> pd.DataFrame:
+        """Base vector of each query: the observation embedding that its candidates share.
 
         Parameters
         ----------
@@ -203,7 +217,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         vectors = self._base_vectors(codes, len(ids), mean, log_variance)
         return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
 
-    def relevance_embedding(self, X):
+    def relevance_embedding(self, X: Table) -> Floats:
         """The relevance embedding of each row.
 
         Parameters
@@ -217,23 +231,25 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         check_is_fitted(self)
         return self._embeddings(X)[0]
 
-    def predict_click(self, X, *, bias=None, position=None):
-        """P(click) of each row, shown under its bias factor.
+    def predict_click(
+        self, X: Table, *, bias: Column | None = None, position: Column | None = None
+    ) -> Floats:
+        """P(click) of each row if it is shown under its bias factor.
 
-        With the logit link only ratios within a list are learned; the level is that of the
-        training log as a whole, and lists may lie above or below it.
+        With the logit link only ratios within a list are learned. The probabilities have the mean
+        click rate of the training log; the rate of a single list may be higher or lower.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             A frame holds the bias factors in its column ``bias``, else ``position``.
         bias, position : array-like of shape (n_rows,), default=None
-            The same for arrays.
+            The same roles, for arrays.
 
         Returns
         -------
         probability : ndarray of shape (n_rows,)
-            0 where a row has no bias factor, because it was not shown.
+            0 for a row without a bias factor, because it was not shown.
 
         Raises
         ------
@@ -243,19 +259,19 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         check_is_fitted(self)
         observation = self.observation_embedding_
         codes = factor_codes(observation.index, X, bias, position)
-        # The last row of zeros is that of code -1.
+        # The code -1 selects the last row, which is 0.
         vectors = np.vstack([observation.to_numpy(), np.zeros(self.n_components)])[codes]
         products = np.einsum("ij,ij->i", self._embeddings(X)[0], vectors)
-        rate = products if self.link == "probability" else np.exp(products + self._log_level)
+        rate = products if self.link == "probability" else np.exp(products + self._log_scale)
         return np.where(codes >= 0, np.clip(rate, 0.0, 1.0), 0.0)
 
-    def _scores_within(self, X, qid):
+    def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         codes, ids = encode(qid)
         relevance, mean, log_variance = self._embeddings(X)
         vectors = self._base_vectors(codes, len(ids), mean, log_variance)
         return np.einsum("ij,ij->i", relevance, vectors[codes])
 
-    def _fit(self, log, task):
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         self._warn_about_rank(len(log.bias_values))
         self._factors = pd.Index(log.bias_values, name="bias")
@@ -269,7 +285,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         self._remember_training(log, observation)
 
     def _attributes_so_far(self, module):
-        """While the base waits for its training, the mean embedding stands in for it."""
+        """Attributes for predicting before the base is trained: its mean replaces it."""
         network = copy.deepcopy(module.network)
         observation = module.observation.detach().double().cpu().numpy()
         mean = nn.Linear(self.n_features_in_, 2 * self.n_components)
@@ -283,15 +299,16 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             "observation_embedding_": pd.DataFrame(observation, index=self._factors),
             "_hull": Hull(observation),
             "_variance_range": (0.0, 0.0),
-            "_log_level": np.nan,
+            "_log_scale": np.nan,
         }
 
     def _warn_about_rank(self, n_factors):
         if self.n_components > n_factors:
             warn_user(
-                f"n_components={self.n_components}, but the log has {n_factors} bias factor(s): "
-                f"its clicks determine products of rank {n_factors} at most, and what lies beyond "
-                f"is arbitrary. Use n_components={n_factors} or less.",
+                f"n_components={self.n_components}, but the log has {n_factors} bias "
+                f"factor{'' if n_factors == 1 else 's'}: its clicks determine products of rank "
+                f"{n_factors} at most, and further components are arbitrary. Use "
+                f"n_components={n_factors} or less.",
                 NotIdentifiableWarning,
             )
 
@@ -306,7 +323,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             log.clicks,
             click_only=click_only,
             task=task,
-            # A vector a factor needs steps of its own size, and no pull toward zero.
+            # The vectors of bias factors have their own step size, and no weight decay.
             param_groups=[
                 ("observation", {"lr": self.observation_learning_rate, "weight_decay": 0.0})
             ],
@@ -316,11 +333,11 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         )
 
     def _fit_base(self, log, observation):
-        """The network of base vectors, trained on embeddings that are learned and stay."""
+        """Train the network of base vectors, with the learned embeddings fixed."""
         base = BaseModel(
             **self._base_settings,
-            batch_size=_DOCUMENTS_A_LIST * self.batch_size,
-            # Where the first network found no queries to hold out, there are none.
+            batch_size=_DOCUMENTS_PER_LIST * self.batch_size,
+            # Without validation queries for the first network there are none for this one.
             early_stopping="valid_loss" in self.history_,
             **{
                 name: getattr(self, name)
@@ -340,7 +357,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         self.network_ = nn.Sequential(scale, SideBySide(relevance, base.network_))
 
     def _remember_training(self, log, observation):
-        """What bounds the variances, and the level of the clicks."""
+        """Set the range of the variances, and the log scale of the click rates."""
         rows = log.shown
         relevance, _, log_variance = self._split(self._outputs(self.network_, log.features))
         shown = log_variance[np.unique(log.doc[rows])]
@@ -348,8 +365,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         products = np.einsum("ij,ij->i", relevance[log.doc[rows]], observation[log.bias[rows]])
         highest = products.max()
         expected = log.weight[rows] @ np.exp(products - highest)
-        with np.errstate(divide="ignore"):  # no click: a level of minus infinity, a rate of 0
-            self._log_level = np.log(log.clicks[rows].sum() / expected) - highest
+        with np.errstate(divide="ignore"):  # without clicks the scale is 0, and so is every rate
+            self._log_scale = np.log(log.clicks[rows].sum() / expected) - highest
 
     def _embeddings(self, X):
         """Relevance embedding, mean and log variance of the base of each row."""

@@ -1,6 +1,9 @@
-"""Clicks as inner products of vectors: of documents and of the bias factors they stand under."""
+"""Networks of click logits that are inner products of vectors of documents and bias factors."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -10,6 +13,13 @@ from torch.utils.data import Dataset
 
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores, scoring_network
+from .._typing import Floats
+
+if TYPE_CHECKING:
+    from skorch import NeuralNet
+
+    from .._log._clicklog import ClickLog
+    from .._torch._lists import ListBatch
 
 __all__ = ["BaseModel", "FreezeObservation", "SideBySide", "VectorModule"]
 
@@ -21,39 +31,39 @@ class VectorModule(ListScores):
     ----------
     network : torch.nn.Sequential of (scaling, network of n_components outputs)
     start : Tensor of shape (n_factors, n_components)
-        Observation embeddings to begin with.
+        Observation embeddings to start from.
     """
 
-    def __init__(self, network, start):
+    def __init__(self, network: nn.Sequential, start: torch.Tensor) -> None:
         super().__init__(network)
         self.observation = nn.Parameter(start)
 
-    def forward(self, batch):
+    def forward(self, batch: ListBatch) -> torch.Tensor:
         """Logits of shape (n_lists, width); 0 at padding."""
         relevance = self.network[1](batch.features)
         expected = (len(batch.features), self.observation.shape[1])
         if relevance.shape != expected:
             raise ValueError(
                 f"The network gave outputs of shape {tuple(relevance.shape)} for "
-                f"{expected[0]} documents; expected n_components={expected[1]} numbers a "
+                f"{expected[0]} documents; expected n_components={expected[1]} numbers per "
                 f"document, {expected}. Check the last layer of the module."
             )
         return batch.pad((relevance * self.observation[batch.bias]).sum(dim=1))
 
 
 class FreezeObservation(Callback):
-    """Keeps the observation embeddings where they are for the first epochs of a training.
+    """Keeps the observation embeddings fixed in the first epochs of a training.
 
-    Early stopping begins with the epoch that frees them: until then the model is another.
+    Early stopping begins after these epochs, because until then the model is a different one.
     """
 
-    def __init__(self, n_epochs):
+    def __init__(self, n_epochs: int) -> None:
         self.n_epochs = n_epochs
 
-    def on_train_begin(self, net, **kwargs):
+    def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         self.frozen_ = [weight for weight in _first_frozen(net.module_) if weight.requires_grad]
 
-    def on_epoch_begin(self, net, **kwargs):
+    def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         epoch = len(net.history) - 1  # skorch has opened the record of this epoch already
         for weight in self.frozen_:
             weight.requires_grad_(epoch >= self.n_epochs)
@@ -63,10 +73,10 @@ class FreezeObservation(Callback):
 
 
 def _first_frozen(module):
-    """The embeddings, and the constants of the network's last layer.
+    """Parameters that are fixed at first: the embeddings, and the biases of the last layer.
 
-    While all embeddings are equal, a constant shifts all rows of a list alike: its gradient is
-    nothing but rounding, which an adaptive step size would blow up to a walk at full speed.
+    While all embeddings are equal, a bias shifts all rows of a list equally. Its gradient then
+    consists of rounding errors, which an adaptive step size would scale up to full steps.
     """
     layers = [layer for layer in module.network.modules() if isinstance(layer, nn.Linear)]
     constants = [layer.bias for layer in layers[-1:] if layer.bias is not None]
@@ -74,28 +84,29 @@ def _first_frozen(module):
 
 
 class SideBySide(nn.Module):
-    """The outputs of several networks of the same inputs, joined."""
+    """The concatenated outputs of several networks with the same inputs."""
 
-    def __init__(self, *networks):
+    def __init__(self, *networks: nn.Module) -> None:
         super().__init__()
         self.networks = nn.ModuleList(networks)
 
-    def forward(self, inputs):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """(n_rows, n_inputs) to (n_rows, sum of outputs)."""
         return torch.cat([network(inputs) for network in self.networks], dim=1)
 
 
 class BaseModel(NeuralEstimator):
-    r"""A Gaussian of the observation embedding under which a document of given features stands.
+    r"""Gaussian of the observation embeddings under which documents with given features are shown.
 
     Minimises, over impressions,
-    :math:`\frac12 \sum \|\mu(x) - o(t)\|^2 / \sigma^2(x) + \log \sigma^2(x)` with learned and
-    fixed :math:`o(t)` (Chen et al. 2022, eq. 10). Its impressions enter by the mean and the
-    variance of their embeddings, so that a document is one row.
+    :math:`\frac12 \sum \|\mu(x) - o(t)\|^2 / \sigma^2(x) + \log \sigma^2(x)` for the learned
+    :math:`o(t)`, which are fixed (Chen et al. 2022, eq. 10). The loss depends on the impressions
+    of a document only through the mean and the variance of their embeddings, so that each
+    document is one row.
     """
 
-    def fit_documents(self, scale, log, observation):
-        """Fit to the shown rows of a log; sets ``network_``, (mean, log variance) a component.
+    def fit_documents(self, scale: nn.Module, log: ClickLog, observation: Floats) -> None:
+        """Fit to the shown rows of a log; ``network_`` returns all means, then all log variances.
 
         Parameters
         ----------
@@ -130,7 +141,7 @@ class _BatchInputs(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class _DocumentBatch:
-    """Network inputs, and what is known of the embeddings above the documents."""
+    """Network inputs of documents, and moments of the observation embeddings of each."""
 
     inputs: torch.Tensor
     mean: torch.Tensor
@@ -184,7 +195,7 @@ class _GaussianLoss(nn.Module):
 
 
 def _start_at_marginal(layer, log, observation):
-    """Begin with the same Gaussian for every document: that of all impressions."""
+    """Set the last layer so that every document starts with the Gaussian of all impressions."""
     rows = log.shown
     values, weight = observation[log.bias[rows]], log.weight[rows]
     mean = np.average(values, axis=0, weights=weight)

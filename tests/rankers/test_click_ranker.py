@@ -170,7 +170,7 @@ def test_order_of_rows_does_not_matter(ranker):
 def test_unseen_document_names_itself_and_the_way_out(ranker):
     log, rate, _ = _world_of(ranker)
     ranker = clone(ranker).fit(log, rate)
-    message = r"1 of 2 rows hold a document .*first: doc 99\).*only those 12 documents.*Distilled"
+    message = r"1 of 2 rows holds a .*first: doc 99\).*only knows the 12 documents.*Distilled"
     with pytest.raises(ValueError, match=message):
         ranker.predict(pd.DataFrame({"doc": [3, 99]}))
 

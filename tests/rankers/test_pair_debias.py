@@ -127,7 +127,7 @@ def test_batch_without_a_pair_at_the_reference_leaves_the_ratios_alone():
 def test_factor_that_was_never_clicked_keeps_finite_weights():
     log, clicks = random_lists()
     clicks[log["position"] == 2] = 0
-    table = PairDebiasRanker(max_epochs=5, p=0.0, random_state=0).fit(log, clicks).position_ratios_
+    table = PairDebiasRanker(max_epochs=5, p=0.0, random_state=0).fit(log, clicks).bias_ratios_
     assert table.loc[2, "t_plus"] == pytest.approx(1e-3)
     assert np.isfinite(table).all(axis=None)
 
@@ -138,7 +138,7 @@ def test_factor_that_stood_in_no_pair_keeps_ratios_of_1():
     log["bias"] = log["position"]
     log = pd.concat([log, lone.assign(bias=9)], ignore_index=True).assign(doc_scope="global")
     ranker = PairDebiasRanker(max_epochs=3, random_state=0).fit(log, [*clicks, 1])
-    assert ranker.position_ratios_.loc[9, ["t_plus", "t_minus"]].tolist() == [1.0, 1.0]
+    assert ranker.bias_ratios_.loc[9, ["t_plus", "t_minus"]].tolist() == [1.0, 1.0]
 
 
 def test_means_of_a_rare_factor_wait_for_its_next_batch():
@@ -171,7 +171,7 @@ def test_folded_list_has_the_pairs_of_independent_clicks():
 
 def test_large_p_is_pairwise_ranking_without_debiasing():
     log, clicks = random_lists()
-    table = PairDebiasRanker(p=1e6, max_epochs=3, random_state=0).fit(log, clicks).position_ratios_
+    table = PairDebiasRanker(p=1e6, max_epochs=3, random_state=0).fit(log, clicks).bias_ratios_
     np.testing.assert_allclose(table[["t_plus", "t_minus"]], 1, atol=1e-4)
 
 
@@ -180,7 +180,7 @@ def test_learns_the_order_where_no_position_is_biased():
     score = log[FEATURES].to_numpy() @ [1.0, -1.0, 0.5]
     rate = 1 / (1 + np.exp(-score))
     ranker = PairDebiasRanker(max_epochs=30, random_state=0).fit(log.assign(impressions=50), rate)
-    ratios = ranker.position_ratios_[["t_plus", "t_minus"]]
+    ratios = ranker.bias_ratios_[["t_plus", "t_minus"]]
     np.testing.assert_allclose(ratios, 1, atol=0.05)
     assert np.corrcoef(ranker.predict(log), score)[0, 1] > 0.95
 
@@ -188,7 +188,7 @@ def test_learns_the_order_where_no_position_is_biased():
 def test_reference_is_the_most_frequent_factor():
     log, clicks = random_lists()
     frequent = log.assign(impressions=np.where(log["position"] == 2, 5, 1))
-    table = PairDebiasRanker(max_epochs=3, random_state=0).fit(frequent, clicks).position_ratios_
+    table = PairDebiasRanker(max_epochs=3, random_state=0).fit(frequent, clicks).bias_ratios_
     assert table.loc[2, ["t_plus", "t_minus"]].tolist() == [1, 1]
     assert table.loc[1, "t_plus"] != 1
 
@@ -196,7 +196,7 @@ def test_reference_is_the_most_frequent_factor():
 def test_tables_hold_what_they_say():
     log, clicks = random_lists()
     ranker = PairDebiasRanker(max_epochs=3, random_state=0).fit(log, clicks)
-    table = ranker.position_ratios_
+    table = ranker.bias_ratios_
     assert table.columns.tolist() == ["t_plus", "t_minus", "impressions", "clicks"]
     assert table["impressions"].sum() == len(log)
     assert table["clicks"].sum() == clicks.sum()
@@ -209,7 +209,7 @@ def test_same_seed_and_pickle_give_the_same_ranker():
     ranker = PairDebiasRanker(max_epochs=3, random_state=0)
     first, second = (clone(ranker).fit(log, clicks) for _ in range(2))
     np.testing.assert_array_equal(first.predict(log), second.predict(log))
-    pd.testing.assert_frame_equal(first.position_ratios_, second.position_ratios_)
+    pd.testing.assert_frame_equal(first.bias_ratios_, second.bias_ratios_)
     again = pickle.loads(pickle.dumps(first))
     np.testing.assert_array_equal(again.predict(log), first.predict(log))
 

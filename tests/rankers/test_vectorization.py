@@ -308,7 +308,7 @@ def test_one_bias_factor():
 def test_module_with_another_number_of_outputs():
     log, clicks = random_lists()
     ranker = VectorizationRanker(module=lambda n_features: torch.nn.Linear(n_features, 5))
-    with pytest.raises(ValueError, match=r"expected n_components=2 numbers a document"):
+    with pytest.raises(ValueError, match=r"expected n_components=2 numbers per document"):
         ranker.fit(log, clicks)
 
 

@@ -31,6 +31,8 @@ NaiveRanker(device=0)  # pyright: ignore[reportArgumentType]
 NaiveRanker().fit(log)  # pyright: ignore[reportCallIssue]
 NaiveRanker().fit(log, [1, 0], query=[1, 1])  # pyright: ignore[reportCallIssue]
 NaiveRanker().predict(log, qid=[1, 1])  # pyright: ignore[reportCallIssue]
+NaiveRanker().predict(log).to_frame()  # pyright: ignore[reportAttributeAccessIssue]
+NaiveRanker(loss="listwise")  # pyright: ignore[reportArgumentType]
 NaiveRanker().predict_clicks(log)  # pyright: ignore[reportAttributeAccessIssue]
 
 QueryKFold("five")  # pyright: ignore[reportArgumentType]
