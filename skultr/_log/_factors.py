@@ -23,7 +23,7 @@ __all__ = [
     "examination_table",
     "factor_codes",
     "known_factor_codes",
-    "lists_per_unit",
+    "loss_scale",
     "warn_unless_identifiable",
 ]
 
@@ -113,7 +113,7 @@ def known_factor_codes(known: NDArray[Any], values: NDArray[Any]) -> Ints:
     return codes
 
 
-def lists_per_unit(log: ClickLog, mass: NDArray[Any]) -> float:
+def loss_scale(log: ClickLog, mass: NDArray[Any]) -> float:
     """Number of lists with positive ``mass``, divided by the total mass; multiplies a loss.
 
     ``mass`` has one number per row. With this scale the loss of a mean list is of order one,

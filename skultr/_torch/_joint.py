@@ -11,7 +11,7 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
-from .._log._factors import lists_per_unit
+from .._log._factors import loss_scale
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_factors
 from .._typing import Floats
@@ -79,7 +79,7 @@ def fit_dual(
         module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
         learner._train(
             module,
-            DualLoss(lists_per_unit(training, training.clicks), max_weight),
+            DualLoss(loss_scale(training, training.clicks), max_weight),
             training,
             training.clicks,
             click_only=True,
@@ -119,7 +119,7 @@ def fit_towers(
         network = learner._network(log.shown_features())
         learner._train(
             TowersModule(network, len(log.bias_values), trained=by_steps),
-            TowersLoss(lists_per_unit(training, training.weight), link),
+            TowersLoss(loss_scale(training, training.weight), link),
             training,
             training.clicks,
             click_only=False,

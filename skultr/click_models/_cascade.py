@@ -1,6 +1,10 @@
-"""Users who read down until a click may stop them: cascade, dependent clicks, click chains."""
+"""Cascade, dependent click and click chain models: users scan down and may stop."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -24,7 +28,7 @@ __all__ = ["CCMModel", "CascadeModel", "ChainMixin", "DCMModel", "start_attracti
 
 
 class ChainMixin:
-    """P(click) of users who read down, from what they do after a skip and after a click.
+    """P(click) of users who scan down, from three probabilities per row.
 
     Subclasses write ``_transitions(parameters, position)``: attraction, and P(next row examined)
     after a skip and after a click.
@@ -40,7 +44,7 @@ class ChainMixin:
         return draw_chain_clicks(*self._transitions(parameters, position), rng)
 
     def _examination_table(self, log, tables):
-        """P(examined) by position before any click, from the tables by document code."""
+        """P(examined) per position, not conditional on any click, from tables by document code."""
         sums = [sums_by_position(part, self._examined(part, tables)) for part in log.chunks()]
         return examination_by_position(sums)
 
@@ -57,7 +61,7 @@ class ChainMixin:
 
 
 def start_attraction(counts):
-    """Clicks over clicks and skips above a click: where EM of a chain begins."""
+    """Initial attraction, shape (n_docs,): clicks over clicks plus skips above a click."""
     shown = counts.clicks + counts.skips
     mean = counts.clicks.sum() / max(shown.sum(), 1e-9)
     return np.clip((counts.clicks + mean) / (shown + 1.0), 0.02, 0.9)
@@ -65,10 +69,10 @@ def start_attraction(counts):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CascadeModel(ChainMixin, TableClickModel):
-    """Cascade model: the user reads down, clicks the first relevant document and leaves.
+    """Cascade model: the user scans down, clicks the first relevant document and leaves.
 
-    Attraction is clicks over impressions down to the first click, so that it needs no EM. The
-    model has at most one click a list: a second one has probability 0.
+    Relevance is clicks over impressions, counted down to the first click, so that no EM is
+    needed. The model has at most one click per list: a second one has probability 0.
 
     Parameters
     ----------
@@ -82,7 +86,7 @@ class CascadeModel(ChainMixin, TableClickModel):
         ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
         column).
     examination_ : DataFrame
-        Position (index) to the share of its impressions that were ``examination``, with
+        Share of impressions that were examined (``examination``) per position (index), with
         ``impressions`` and ``clicks``.
     prior_ : tuple of (float, float)
     n_features_in_ : int
@@ -92,7 +96,7 @@ class CascadeModel(ChainMixin, TableClickModel):
     Warns
     -----
     ClickDataWarning
-        If lists have clicks below their first, which the model cannot explain and does not read.
+        If lists have more than one click: the model cannot explain them and uses the first.
 
     References
     ----------
@@ -111,7 +115,7 @@ class CascadeModel(ChainMixin, TableClickModel):
     array([0.5 , 0.  , 0.5 , 0.67])
     """
 
-    prior: object = "empirical"
+    prior: Literal["empirical"] | Sequence[float] = "empirical"
 
     _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
 
@@ -126,9 +130,9 @@ class CascadeModel(ChainMixin, TableClickModel):
         total, read = log.clicks.sum(), clicks.sum()
         if total - read > 1e-9 * total:
             warn_user(
-                f"{total - read:g} of {total:g} clicks are below another of their list: the "
-                "cascade model has one click a list, and does not read them. DCMModel and "
-                "DBNModel let the user go on after a click.",
+                f"Found {total - read:g} of {total:g} clicks below another click of the same "
+                "list: the cascade model has at most one click per list and does not use them. In "
+                "DCMModel and DBNModel, users may continue after a click.",
                 ClickDataWarning,
             )
         self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)
@@ -151,13 +155,13 @@ def _down_to_first_click(log):
 
 
 def examination_by_position(sums):
-    """Mean examination by position, from :func:`sums_by_position` of parts of a log."""
+    """Mean examination per position, from :func:`sums_by_position` of parts of a log."""
     sums = pd.concat(sums).groupby(level=0).sum()
     return sums.assign(examination=sums["examination"] / sums["impressions"])
 
 
 def sums_by_position(log, examined):
-    """Sums of ``examined``, impressions and clicks by position."""
+    """Sums of ``examined``, impressions and clicks per position."""
     codes, positions = encode(log.position)
     count = {
         name: np.bincount(codes, values)
@@ -172,10 +176,10 @@ def sums_by_position(log, examined):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DCMModel(ChainMixin, EMClickModel):
-    r"""Dependent click model: after a click the user goes on, with a chance of the position.
+    r"""Dependent click model: P(continue) after a click depends on the position.
 
-    The user reads down and skips to the next row whatever it is; after a click at rank k they go
-    on with probability :math:`\lambda_k`:
+    The user scans down. After a skip they always continue with the next row; after a click at
+    rank k they continue with probability :math:`\lambda_k`:
 
     .. math:: P(e_{k+1} = 1 \mid e_k = 1, c_k) = 1 - c_k (1 - \lambda_k), \qquad
               P(c_k = 1 \mid e_k = 1) = r_d.
@@ -183,13 +187,13 @@ class DCMModel(ChainMixin, EMClickModel):
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
-        distribution over documents, by maximum likelihood (empirical Bayes).
+        Pseudo-counts of clicks and of skips of an examined document; by default those of their
+        Beta distribution over documents, by maximum likelihood (empirical Bayes).
     tol : float, default=1e-8
-        EM stops when a round adds less than ``tol`` times the number of impressions to the log
-        posterior.
+        Least gain of the log posterior in a round, divided by the number of impressions; EM stops
+        below it.
     max_iter : int, default=1000
-        EM steps at most.
+        Largest number of EM steps.
 
     Attributes
     ----------
@@ -197,15 +201,15 @@ class DCMModel(ChainMixin, EMClickModel):
         ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
         column).
     continuation_ : Series
-        :math:`\lambda` by position. A position without clicks that have a row below them, such
-        as the deepest, has that of the nearest one above with some.
+        :math:`\lambda` by position. Positions without a click that has a row below it, such as
+        the deepest, get the value of the nearest position above with one.
     examination_ : DataFrame
-        Position (index) to the mean ``examination`` of its impressions before any click of the
-        list is seen, with ``impressions`` and ``clicks``.
+        Mean ``examination`` per position (index), not conditional on any click, with
+        ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior by round of EM; it never falls.
+        Log likelihood plus log prior after each round of EM; it never falls.
     n_iter_ : int
-        EM steps taken.
+        Number of EM steps.
     prior_ : dict of str to (float, float)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -213,8 +217,9 @@ class DCMModel(ChainMixin, EMClickModel):
 
     Notes
     -----
-    The published estimate takes all below the last click as not examined, which overstates
-    relevance and understates :math:`\lambda`. Here it is summed over whether the user went on.
+    The published estimate assumes that no row below the last click was examined, which
+    overestimates relevance and underestimates :math:`\lambda`. Here whether the user continued is
+    summed out.
 
     References
     ----------
@@ -275,14 +280,14 @@ class DCMModel(ChainMixin, EMClickModel):
 
 
 def _carried_down(values, support):
-    """Values in which those without support are the nearest ones above with some."""
+    """Values, with those without support replaced by the nearest ones above with support."""
     known = np.where(support > 0, np.arange(len(values)), 0)
     return values[np.maximum.accumulate(known)]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CCMModel(ChainMixin, EMClickModel):
-    r"""Click chain model: whether the user goes on depends on what they found.
+    r"""Click chain model: P(continue) depends on whether a clicked document was relevant.
 
     .. math:: P(e_{k+1} = 1 \mid e_k = 1, c_k = 0) = \tau_1, \qquad
               P(e_{k+1} = 1 \mid c_k = 1) = \tau_2 (1 - r_d) + \tau_3 r_d, \qquad
@@ -291,13 +296,13 @@ class CCMModel(ChainMixin, EMClickModel):
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
-        distribution over documents, by maximum likelihood (empirical Bayes).
+        Pseudo-counts of clicks and of skips of an examined document; by default those of their
+        Beta distribution over documents, by maximum likelihood (empirical Bayes).
     tol : float, default=1e-8
-        EM stops when a round adds less than ``tol`` times the number of impressions to the log
-        posterior.
+        Least gain of the log posterior in a round, divided by the number of impressions; EM stops
+        below it.
     max_iter : int, default=1000
-        EM steps at most.
+        Largest number of EM steps.
 
     Attributes
     ----------
@@ -308,12 +313,12 @@ class CCMModel(ChainMixin, EMClickModel):
         ``after_skip`` (:math:`\tau_1`), ``after_irrelevant`` (:math:`\tau_2`) and
         ``after_relevant`` (:math:`\tau_3`).
     examination_ : DataFrame
-        Position (index) to the mean ``examination`` of its impressions before any click of the
-        list is seen, with ``impressions`` and ``clicks``.
+        Mean ``examination`` per position (index), not conditional on any click, with
+        ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior by round of EM; it never falls.
+        Log likelihood plus log prior after each round of EM; it never falls.
     n_iter_ : int
-        EM steps taken.
+        Number of EM steps.
     prior_ : dict of str to (float, float)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -321,9 +326,9 @@ class CCMModel(ChainMixin, EMClickModel):
 
     Notes
     -----
-    The paper gives every relevance a uniform prior and keeps its whole posterior. Here relevance
-    is one number a document, as in the other models, and the rows below the last click are
-    summed over exactly.
+    The paper has a uniform prior on every relevance and keeps the whole posterior. Here relevance
+    is one number per document, as in the other models, and examination below the last click is
+    summed out exactly.
 
     References
     ----------
@@ -367,8 +372,8 @@ class CCMModel(ChainMixin, EMClickModel):
 def _ccm_counts(counts, r, tau):
     """E-step of the click chain model.
 
-    Whether the user found a clicked document relevant is a hidden draw of its own, with the
-    probability r that also made them click.
+    Whether the user finds a clicked document relevant is a hidden event of its own, independent of
+    the click, with the same probability r.
     """
     on = tau[1] * (1 - r) + tau[2] * r
     seen = counts.visit(r, tau[0], on)
@@ -377,7 +382,7 @@ def _ccm_counts(counts, r, tau):
     value += counts.clicks_above @ np.log(on) + seen.log_likelihood
     open_end = counts.clicks_above + counts.last_clicks
     went_on = counts.clicks_above + seen.went_on
-    # P(relevant | clicked) of who went on, and of who did not.
+    # P(relevant | clicked) of users who continued, and of users who did not.
     if_on, if_off = r * tau[2] / on, r * (1 - tau[2]) / (1 - on)
     relevant_on = went_on * if_on
     relevant = relevant_on + (open_end - went_on) * if_off

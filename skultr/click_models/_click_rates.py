@@ -1,6 +1,10 @@
 """Click models by counting: the click rate of a document, over all ranks or by rank."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -14,7 +18,7 @@ __all__ = ["DCTRModel", "RDCTRModel"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _CountingModel(TableClickModel):
-    prior: object = "empirical"
+    prior: Literal["empirical"] | Sequence[float] = "empirical"
 
     _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
     _reads_clicks = False
@@ -26,19 +30,20 @@ class _CountingModel(TableClickModel):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DCTRModel(_CountingModel):
-    r"""Document click-through rate: every row is examined, and clicks are relevance.
+    r"""Document click-through rate: every row is examined, and relevance is the click rate.
 
     .. math:: P(c = 1) = \frac{a + n_{dc}}{a + b + n_d}
 
-    with :math:`n_d` impressions and :math:`n_{dc}` clicks of the document. The baseline that
-    copies the ranker which collected the clicks: what stood on top was clicked most.
+    with :math:`n_d` impressions and :math:`n_{dc}` clicks of the document. It is a baseline that
+    reproduces the ranker which collected the clicks, because documents at the top were clicked
+    most.
 
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts (a, b) of clicks and of skips, so that a document shown once has no click
-        rate of 0 or 1; by default the Beta distribution of the click rates over documents, by
-        maximum likelihood (empirical Bayes).
+        Pseudo-counts (a, b) of clicks and of skips, so that no click rate is exactly 0 or 1; by
+        default those of the Beta distribution of click rates over documents, by maximum
+        likelihood (empirical Bayes).
 
     Attributes
     ----------
@@ -84,31 +89,31 @@ class DCTRModel(_CountingModel):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RDCTRModel(_CountingModel):
-    r"""Document click-through rate at each rank.
+    r"""Document click-through rate per rank.
 
     P(click) of document d at rank k is its click rate there, with the click rates of all
-    documents at rank k as prior. Relevance is the mean over ranks of that rate over the click
-    rate of the rank,
+    documents at rank k as prior. Relevance is the mean over ranks of its click rate divided by
+    the click rate of the rank,
 
     .. math:: r_d = \frac{1}{K} \sum_{k=1}^{K} \frac{\mathrm{CTR}(d, k)}{\mathrm{CTR}(k)},
 
-    1 for a document that is clicked like the mean document wherever it stands, and for unseen
-    documents. It may exceed 1: it ranks, and is no probability.
+    It is 1 for a document with the mean click rate at every rank, and for unseen documents. It
+    may exceed 1: it ranks documents but is not a probability.
 
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts of clicks and of skips at every rank; by default at each rank the Beta
-        distribution of the click rates of its documents, by maximum likelihood.
+        Pseudo-counts of clicks and of skips at every rank; by default those of the Beta
+        distribution of the click rates at each rank, by maximum likelihood.
 
     Attributes
     ----------
     documents_ : DataFrame
         ``relevance`` by ``doc`` (by number where the log has no such column).
     examination_ : DataFrame
-        Bias factor (index ``bias``; the position, unless the log has a column ``bias``) to its
-        click rate relative to the first: ``examination`` if relevance were the same at all
-        ranks. With ``impressions`` and ``clicks``.
+        One row per bias factor (index ``bias``; the position, unless the log has a column
+        ``bias``): ``examination``, which is the click rate relative to the first factor and
+        assumes equal relevance at all ranks, ``impressions`` and ``clicks``.
     prior_ : ndarray of shape (n_factors, 2)
         Pseudo-counts by bias factor.
     n_features_in_ : int
@@ -117,9 +122,9 @@ class RDCTRModel(_CountingModel):
 
     Notes
     -----
-    The published sum runs over the ranks at which a document was shown, so that a document shown
-    at more ranks scores higher. With a prior every document has a click rate at every rank, and
-    the sum runs over all.
+    The published sum is over the ranks at which a document was shown, so that documents shown at
+    more ranks score higher. With a prior, every document has a click rate at every rank, and the
+    sum is over all ranks.
 
     References
     ----------
@@ -149,7 +154,7 @@ class RDCTRModel(_CountingModel):
             {"relevance": 1.0},
             relevance=1.0 + excess / cells.n_factors,
         )
-        # Of the documents that were shown, as they are found again; the cells are sorted by them.
+        # Keys are sorted because cells are. Documents that were never shown have no code.
         self._keys = np.unique(cells.doc, return_inverse=True)[1] * cells.n_factors + cells.factor
         self._rates = np.append(rate, np.nan)
         clicks, weight = cells.by_factor(cells.clicks), cells.by_factor(cells.weight)
@@ -167,15 +172,15 @@ class RDCTRModel(_CountingModel):
 
     def _row_parameters(self, X, qid, doc):
         place = self._places(X, qid, doc)
-        return {**self._parameters_at(place), "document": place}
+        return {**self._parameters_at(place), "doc": place}
 
     def _probability(self, parameters, position, bias, clicks):
         factor = self._factors.codes(bias, parameters["relevance"] > 0)
-        # Unseen documents have the place -1, and no key below 0 was remembered.
-        key = parameters["document"] * len(self.prior_) + factor
+        # Unseen documents have the place -1; no key is below 0.
+        key = parameters["doc"] * len(self.prior_) + factor
         place = np.searchsorted(self._keys, key)
         found = self._keys[np.minimum(place, len(self._keys) - 1)] == key
         prior = self.prior_[factor, 0] / self.prior_[factor].sum(axis=-1)
         rate = np.where(found, self._rates[np.where(found, place, -1)], prior)
-        # Beyond the end of a list there is no relevance, and no click.
+        # Beyond the end of a list relevance is 0, and so is P(click).
         return np.where(parameters["relevance"] > 0, rate, 0.0)

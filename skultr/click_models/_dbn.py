@@ -1,5 +1,7 @@
 """Dynamic Bayesian network: attraction, satisfaction, continuation."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Real
 
@@ -7,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._log._factors import lists_per_unit
+from .._log._factors import loss_scale
 from .._sklearn import Interval
 from ._cascade import ChainMixin, start_attraction
 from ._em import WEAK
@@ -19,30 +21,31 @@ __all__ = ["ChainLoss", "ChainModule", "DBNModel"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DBNModel(ChainMixin, GradientClickModel):
-    r"""Dynamic Bayesian network: users read down until a clicked document satisfies them.
+    r"""Dynamic Bayesian network: users scan down until a clicked document satisfies them.
 
     .. math:: P(c_k = 1 \mid e_k = 1) = a_d, \qquad
               P(e_{k+1} = 1 \mid e_k = 1, c_k) = \gamma (1 - c_k s_d)
 
-    with attraction :math:`a_d` (how the result looks), satisfaction :math:`s_d` (what it holds)
-    and continuation :math:`\gamma`. Relevance is :math:`a_d s_d`.
+    with attraction :math:`a_d` (of the result on the page), satisfaction :math:`s_d` (by the
+    document itself) and continuation :math:`\gamma`. Relevance is :math:`a_d s_d`.
 
     Parameters
     ----------
     continuation : float or None, default=None
-        :math:`\gamma`; None: estimated. 1 is the simplified model, whose users leave only when
-        satisfied.
+        :math:`\gamma`, estimated if None. With 1 users leave only when satisfied (the simplified
+        model).
     prior : "empirical" or (float, float), default="empirical"
         Pseudo-counts of successes and failures of both attraction and satisfaction; by default
-        for each its Beta distribution over documents, by maximum likelihood (empirical Bayes).
+        those of the Beta distribution of each over documents, by maximum likelihood (empirical
+        Bayes).
     tol : float, default=1e-8
-        EM stops when a round adds less than ``tol`` times the number of impressions to the log
-        posterior.
+        Least gain of the log posterior in a round, divided by the number of impressions; EM stops
+        below it.
     max_iter : int, default=1000
-        EM steps at most.
+        Largest number of EM steps.
     solver : {"em", "gradient"}, default="em"
-        Numbers of its own for each document, by EM; or a network of the features, which ranks
-        documents that the log did not show.
+        A table of parameters, one row per document, fitted by EM; or a network of the features,
+        which also ranks documents that are not in the log.
 
     Other Parameters
     ----------------
@@ -50,13 +53,13 @@ class DBNModel(ChainMixin, GradientClickModel):
         The network and its input with ``solver="gradient"``; shared by all neural estimators, see
         :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training.
+        Training of the network.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        Exponent of the weight of frequent queries in training.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping over held-out queries, by the cross-entropy of their clicks.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
@@ -66,29 +69,29 @@ class DBNModel(ChainMixin, GradientClickModel):
     continuation_ : float
         :math:`\gamma`.
     examination_ : DataFrame
-        Position (index) to the mean ``examination`` of its impressions before any click of the
-        list is seen, with ``impressions`` and ``clicks``.
+        Mean ``examination`` per position (index), not conditional on any click, with
+        ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior by round of EM; it never falls. With
-        ``solver="gradient"`` of the EM for what all documents share. Not
-        where nothing is left to solve: ``solver="gradient"`` with a given continuation.
+        Log likelihood plus log prior after each round of EM; it never falls. With
+        ``solver="gradient"``, of the EM over the parameters that all documents share. It
+        is absent with ``solver="gradient"`` and a given continuation, when EM has no parameters.
     n_iter_ : int
-        EM steps taken; with ``solver="gradient"`` epochs run.
+        Number of EM steps; with ``solver="gradient"``, of epochs.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
         the learning curves by epoch.
     prior_ : dict of str to (float, float)
-        Of what is estimated of documents; empty with ``solver="gradient"``.
+        Pseudo-counts of each parameter of documents; empty with ``solver="gradient"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     Notes
     -----
-    Where the user stopped below the last click is summed over exactly, click-free lists
-    included, and the end of a list says nothing about continuation. The published count of the
-    simplified model takes every last click for satisfaction and all below for unseen; its
-    estimates are those of the model only where a click is always the end.
+    Where the user stopped below the last click is summed out exactly, also in lists without
+    clicks, and the end of a list is not evidence about continuation. The published counts of the
+    simplified model treat every last click as satisfaction and all rows below as not examined;
+    they estimate the model only if users always stop at a click.
 
     References
     ----------
@@ -105,7 +108,7 @@ class DBNModel(ChainMixin, GradientClickModel):
     ['attraction', 'satisfaction', 'relevance']
     """
 
-    continuation: object = None
+    continuation: float | None = None
 
     _parameter_constraints = {
         **GradientClickModel._parameter_constraints,
@@ -142,12 +145,12 @@ class DBNModel(ChainMixin, GradientClickModel):
         self.examination_ = self._examination_table(log, tables)
 
     def _train_chain(self, log, task):
-        """Attraction and satisfaction by a network."""
+        """Attraction and satisfaction by document, from a trained network."""
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
             self._train(
                 ChainModule(self._network(log.shown_features(), n_out=2), self.continuation),
-                ChainLoss(lists_per_unit(training, training.weight)),
+                ChainLoss(loss_scale(training, training.weight)),
                 training,
                 training.clicks,
                 click_only=False,
@@ -165,14 +168,14 @@ class DBNModel(ChainMixin, GradientClickModel):
 
 
 def _dbn_counts(counts, attraction, satisfaction, continuation):
-    """E-step: who was examined, satisfied, and went on."""
+    """E-step: expected numbers of examined rows, satisfied users and continuations."""
     a, s, go_on = attraction, satisfaction, continuation[0]
     on = go_on * (1 - s)
     seen = counts.visit(a, go_on, on)
     skips = counts.skips.sum()
     value = counts.clicks @ np.log(a) + counts.skips @ np.log1p(-a) + skips * np.log(go_on)
     value += counts.clicks_above @ np.log(on) + seen.log_likelihood
-    # Who went on was not satisfied; of those who did not, some were.
+    # Users who continued were not satisfied; of the others, the share s / (1 - on) was.
     satisfied = (counts.last_clicks - seen.went_on) * s / (1 - on)
     hidden = counts.variance_after_last(seen, np.zeros_like(s), s / (1 - on))
     open_end = counts.clicks_above + counts.last_clicks
@@ -195,18 +198,18 @@ def _dbn_counts(counts, attraction, satisfaction, continuation):
     }, value
 
 
-#: No probability is nearer to 0 or 1.
+#: Smallest distance of a probability from 0 and 1.
 _LEAST = 1e-6
 
 
 class ChainModule(nn.Module):
-    """Attraction and satisfaction of the rows of lists, and one continuation.
+    """Attraction and satisfaction per row, and one continuation.
 
     Parameters
     ----------
     network : torch.nn.Sequential of (scaling, scoring network with two outputs)
     continuation : float or None
-        Fixed, or learned.
+        Fixed value, or None to learn it.
     """
 
     def __init__(self, network, continuation):
@@ -229,12 +232,12 @@ class ChainModule(nn.Module):
 
 
 class ChainLoss(nn.Module):
-    """Minus the log likelihood of lists of clicks, row by row given the clicks above.
+    """Minus the log likelihood of the clicks of lists, a sum over rows given the clicks above.
 
     Parameters
     ----------
     scale : float
-        One constant for the whole log.
+        Factor of the loss, one for the whole log.
     """
 
     def __init__(self, scale):
@@ -242,7 +245,7 @@ class ChainLoss(nn.Module):
         self.scale = scale
 
     def forward(self, outputs, batch):
-        """The loss of what :class:`ChainModule` gives."""
+        """Loss of a batch, given the output of :class:`ChainModule`."""
         attraction, satisfaction, go_on = outputs
         clicked = batch.clicks > 0
         examined = torch.ones_like(attraction[:, 0])

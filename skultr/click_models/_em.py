@@ -1,4 +1,6 @@
-"""Expectation maximisation over tables of probabilities, accelerated and never downhill."""
+"""Accelerated expectation maximisation over tables of probabilities; the objective never falls."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -11,54 +13,55 @@ __all__ = ["WEAK", "EMFit", "fit_em", "fit_em_twice", "weak_priors"]
 
 #: Pseudo-counts of parameters that all documents share: half a success, half a failure.
 WEAK = (0.5, 0.5)
-#: No probability is nearer to 0 or 1: its logarithm is finite.
+#: Smallest distance of a probability from 0 and 1: logarithms stay finite.
 _LEAST = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class EMFit:
-    """What :func:`fit_em` found.
+    """Result of :func:`fit_em`: probabilities, their expected counts, and the course of the fit.
 
     Parameters
     ----------
     tables : dict of str to ndarray
-        The probabilities.
+        Estimated probabilities.
     counts : dict of str to (successes, trials, ...)
-        Expected counts behind each of them, as ``expect`` gives them.
+        Expected counts of each table, as returned by ``expect``.
     objective : list of float
-        Log likelihood plus log prior, by step; it never falls.
+        Log likelihood plus log prior after each round; it never falls.
     n_iter : int
-        EM steps taken.
+        Number of EM steps.
     converged : bool
     """
 
-    tables: dict
-    counts: dict
-    objective: list
+    tables: dict[str, np.ndarray]
+    counts: dict[str, tuple]
+    objective: list[float]
     n_iter: int
     converged: bool
 
 
 def fit_em(expect, start, priors, *, tol, max_iter):
-    """Maximise the log posterior of tables of probabilities.
+    """Tables of probabilities that maximise the log posterior, by accelerated EM.
 
-    Each round takes two EM steps and a long one in the direction in which they point (SQUAREM;
-    Varadhan & Roland 2008). The long step is kept if the log posterior rises, else forgotten.
+    Each round takes two EM steps and extrapolates them (SQUAREM; Varadhan & Roland 2008), see
+    :func:`_extrapolated`. The extrapolation is kept if the log posterior does not fall, else the
+    second EM step is.
 
     Parameters
     ----------
     expect : callable
-        ``expect(tables)`` gives the expected counts of each table, a dict of (successes,
-        trials), and the log likelihood. Of tables whose prior is learned also what is hidden:
+        ``expect(tables)`` returns the expected counts of each table, a dict of (successes,
+        trials), and the log likelihood. Counts of tables with a learned prior also have
         ``missing`` and ``sure`` of :func:`empirical_beta_of_hidden`.
     start : dict of str to ndarray
-        Where to begin.
+        Initial tables.
     priors : dict of str to (a, b)
         Beta priors of the tables as pseudo-counts of successes and failures.
     tol : float
-        Stop when a round adds less than this to the log posterior.
+        Least gain of the log posterior in a round; EM stops below it.
     max_iter : int
-        EM steps at most.
+        Largest number of EM steps.
 
     Returns
     -------
@@ -93,11 +96,11 @@ def fit_em(expect, start, priors, *, tol, max_iter):
         second, reached, tables, counts = step(first)
         n_iter += 1
         if n_iter < max_iter:
-            leap = _leap(point, first, second)
-            after, there, *rest = step(leap)
+            beyond = _extrapolated(point, first, second)
+            after, there, *rest = step(beyond)
             n_iter += 1
             if there >= reached:
-                point, first, reached = leap, after, there
+                point, first, reached = beyond, after, there
                 tables, counts = rest
             elif n_iter < max_iter:
                 after, reached, tables, counts = step(second)
@@ -111,35 +114,43 @@ def fit_em(expect, start, priors, *, tol, max_iter):
 def _finite(value):
     if not np.isfinite(value):
         raise FloatingPointError(
-            f"The log posterior is {value}: the clicks have no probability under the model, or a "
+            f"The log posterior is {value}: the clicks have probability 0 under the model, or a "
             "sum overflowed. Check that impressions and sample weights are not huge; if they are "
-            "in order, please report this."
+            "not, please report this."
         )
     return value
 
 
-def _leap(point, first, second):
-    """Where two steps would lead if each were a constant share of the one before."""
+def _extrapolated(point, first, second):
+    """The SQUAREM step from two EM steps x0 -> x1 -> x2, all in logits.
+
+    With r = x1 - x0 and v = (x2 - x1) - r it is
+
+        x0 + 2 a r + a² v,    a = max(1, |r| / |v|).
+
+    With a = 1 it is x2. If each EM step is a constant share of the one before, it is their limit.
+    """
     move = first - point
-    bend = (second - first) - move
-    size = float(bend @ bend)
+    curvature = (second - first) - move
+    size = float(curvature @ curvature)
     if not size:
         return second
     length = max(1.0, np.sqrt(float(move @ move) / size))
-    return np.clip(point + 2 * length * move + length**2 * bend, logit(_LEAST), logit(1 - _LEAST))
+    beyond = point + 2 * length * move + length**2 * curvature
+    return np.clip(beyond, logit(_LEAST), logit(1 - _LEAST))
 
 
 def fit_em_twice(expect, start, priors, *, tol, max_iter):
-    """:func:`fit_em` with the priors that are None learned from the documents themselves.
+    """Result of :func:`fit_em` with priors that are None learned from the documents.
 
-    First each such prior is one pseudo-impression at the mean of all documents; then the Beta
-    distribution of what was observed of the documents (empirical Bayes). Expected counts of
-    hidden events are no observations, see :func:`empirical_beta_of_hidden`.
+    A first fit has one pseudo-impression at the mean of all documents as prior. The second one
+    has the Beta distribution over documents with the greatest marginal likelihood (empirical
+    Bayes), see :func:`empirical_beta_of_hidden`.
 
     Returns
     -------
     fit : EMFit
-        The last fit.
+        The second fit.
     priors : dict of str to (a, b)
     """
     learned = [name for name, prior in priors.items() if prior is None]
@@ -154,7 +165,7 @@ def fit_em_twice(expect, start, priors, *, tol, max_iter):
 
 
 def weak_priors(counts, names):
-    """One pseudo-impression at the mean of each table, from its expected counts."""
+    """Pseudo-counts (a, b) per table: one pseudo-impression at the mean of its expected counts."""
     totals = {name: [float(of.sum()) for of in counts[name][:2]] for name in names}
     means = {name: (of[0] + 0.5) / (of[1] + 1.0) for name, of in totals.items()}
     return {name: (mean, 1 - mean) for name, mean in means.items()}

@@ -1,7 +1,11 @@
-"""Click models solved by expectation maximisation, or by gradient over features."""
+"""Click models with hidden events, fitted by expectation maximisation."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Literal
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -22,13 +26,14 @@ class EMClickModel(TableClickModel):
     Parameters
     ----------
     prior : "empirical" or (float, float)
-        Pseudo-counts of clicks and of skips of what is estimated of a document.
+        Pseudo-counts of successes and failures of each parameter of a document.
     tol : float
-        Least gain of the log posterior in a round, as a share of the number of impressions.
+        Least gain of the log posterior in a round, divided by the number of impressions.
     max_iter : int
+        Largest number of EM steps.
     """
 
-    prior: object = "empirical"
+    prior: Literal["empirical"] | Sequence[float] = "empirical"
     tol: float = 1e-8
     max_iter: int = 1000
 
@@ -39,15 +44,15 @@ class EMClickModel(TableClickModel):
     }
 
     def _solve(self, log, expect, start, priors, of_documents):
-        """Fit, and remember how it went.
+        """Fit by EM, and set the attributes that describe the fit.
 
         Parameters
         ----------
         log : ClickLog
         expect, start, priors
-            As of :func:`fit_em`; without the priors of the documents.
+            See :func:`fit_em`; without priors of parameters of documents.
         of_documents : tuple of str
-            Tables of which the constructor's prior speaks.
+            Tables of parameters of documents, whose prior is the constructor's.
 
         Returns
         -------

@@ -1,6 +1,9 @@
-"""Click models whose documents are numbers of their own, or a network of their features."""
+"""Click models with a table over documents by EM, or a network of features by gradient."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.special import expit
@@ -20,23 +23,23 @@ SHARED_LEARNING_RATE = 0.05
 class GradientClickModel(NeuralEstimator, EMClickModel):
     """Click models with ``solver="em"`` over documents, or ``"gradient"`` over features.
 
-    The network is trained together with what all documents share, which is then solved once
-    more, by EM: training leaves it with the noise of its last batches.
+    The network is trained together with the parameters that all documents share. These are then
+    fitted once more by EM, which removes the noise of the last batches.
     """
 
-    solver: str = "em"
+    solver: Literal["em", "gradient"] = "em"
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         **EMClickModel._parameter_constraints,
         "solver": [StrOptions({"em", "gradient"})],
     }
-    #: What the network gives of a document.
+    #: Names of the outputs of the network.
     _outputs_of_network = ("relevance",)
 
     def _solve(self, *args):
         found = super()._solve(*args)
-        if self.solver == "gradient":  # epochs, as in every network
+        if self.solver == "gradient":  # epochs, as in every neural estimator
             self.n_iter_ = len(self.history_)
         return found
 
@@ -53,11 +56,11 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
         return self._network_parameters(self._read_features(X, reset=False))
 
     def _network_parameters(self, features):
-        """What the network says of documents, as probabilities."""
+        """Outputs of the network as probabilities, a dict of arrays of shape (n_docs,)."""
         outputs = expit(self._outputs(self.network_, features)).T
         return dict(zip(self._outputs_of_network, np.clip(outputs, 1e-6, 1 - 1e-6), strict=True))
 
     def _train_towers(self, log, task):
-        """Relevance by a network, examination by a table: as :class:`TwoTowerRanker`."""
+        """Relevance by document, trained as in :class:`TwoTowerRanker`."""
         fit_towers(self, log, task, learning_rate=SHARED_LEARNING_RATE)
         return self._network_parameters(log.features)

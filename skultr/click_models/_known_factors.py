@@ -1,4 +1,6 @@
-"""Bias factors and positions that the training log showed, found again when predicting."""
+"""Bias factors and positions of the training log, looked up when predicting."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -6,6 +8,7 @@ import numpy as np
 
 from .._log._cells import Cells
 from .._log._factors import known_factor_codes
+from .._log._faults import count_of
 from ..exceptions import AssumptionWarning, python_value, warn_user
 
 __all__ = ["KnownFactors", "count_cells", "known_codes", "warn_about_unknown"]
@@ -13,13 +16,13 @@ __all__ = ["KnownFactors", "count_cells", "known_codes", "warn_about_unknown"]
 
 @dataclass(frozen=True, eq=False)
 class KnownFactors:
-    """The bias factors that a training log showed.
+    """The bias factors of a training log.
 
     Parameters
     ----------
     values : ndarray of shape (n_factors,)
     are_positions : bool
-        Whether they are the positions of the log, as they are without a column ``bias``.
+        Whether they are the positions of the log, as without a column ``bias``.
     """
 
     values: np.ndarray
@@ -27,13 +30,13 @@ class KnownFactors:
 
     @classmethod
     def of_log(cls, log):
-        """Those of a log."""
+        """The bias factors of the shown rows of a log."""
         rows = log.shown_rows
         shown = log.bias_values[log.bias[rows]]
         return cls(log.bias_values, np.array_equal(shown, log.position[rows]))
 
     def codes(self, bias, inside):
-        """Code of each bias factor; anything where a rectangle has no row."""
+        """Code of each bias factor, of the shape of ``bias``; undefined outside the lists."""
         if self.are_positions:
             return known_codes(self.values, bias, inside)
         codes = np.zeros(np.shape(bias), dtype=np.intp)
@@ -42,7 +45,7 @@ class KnownFactors:
 
 
 def count_cells(log):
-    """Clicks and impressions of a log by document and bias factor."""
+    """Cells of a log: clicks and impressions per document and bias factor."""
     rows = log.shown_rows
     return Cells.from_rows(
         log.doc[rows],
@@ -55,7 +58,7 @@ def count_cells(log):
 
 
 def known_codes(known, values, inside=True):
-    """Code of each position, that of the nearest known one above where it is not known.
+    """Code of each position; unknown positions get the code of the nearest known one above.
 
     Parameters
     ----------
@@ -64,7 +67,7 @@ def known_codes(known, values, inside=True):
     values : ndarray
         Positions.
     inside : ndarray of bool, default=True
-        Where a row stands; what fills up rectangles is not warned about.
+        False at padding, about which there is no warning.
 
     Returns
     -------
@@ -80,8 +83,9 @@ def warn_about_unknown(unknown, position):
     """Warn that some positions are not those of the training log, if any."""
     if unknown.any():
         warn_user(
-            f"{int(unknown.sum())} rows stand at a position that the training log did not show, "
-            f"such as {python_value(position[unknown][0])!r}: they are taken to be browsed like "
-            "the nearest known position above. Train on lists as long as those to predict.",
+            f"Found {count_of(int(unknown.sum()), 'row')} at a position that is not in the "
+            f"training log, such as {python_value(position[unknown][0])!r}: users are assumed to "
+            "browse there as at the nearest known position above. Train on lists as long as those "
+            "to predict.",
             AssumptionWarning,
         )

@@ -1,14 +1,18 @@
 """The template of click models: ``fit`` reads the log, ``predict_click`` reads lists."""
 
+from __future__ import annotations
+
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._log._documents import KnownDocuments
+from .._log._faults import count_of
 from .._log._pages import read_lists
 from .._log._reader import read, take_clicks
 from .._log._roles import count_rows, read_role
 from .._sklearn import safe_indexing
+from .._typing import Column, Floats, Ints, Table
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..metrics._perplexity import perplexity_score
 from ..rankers._ranker import BaseRanker
@@ -22,13 +26,13 @@ class BaseClickModel(BaseRanker):
 
     Subclasses write ``_fit(log, task)`` and
 
-    - ``_row_parameters(X, qid, doc)``: what the model knows of the document of each row, a dict of
-      arrays of shape (n_rows,);
+    - ``_row_parameters(X, qid, doc)``: parameters of the document of each row, a dict of arrays of
+      shape (n_rows,);
     - ``_probability(parameters, position, bias, clicks)``: P(click) of lists as rectangles
-      (n_lists, width), parameters 0 beyond the end of a list; ``clicks`` is None, where no
-      click has been seen, or bool;
+      (n_lists, width), with parameters 0 beyond the end of a list; ``clicks`` is bool, or None for
+      P(click) not conditional on any click;
     - ``_draw(parameters, position, bias, rng)``: clicks of such lists, bool;
-    - ``_relevance(parameters)``, where relevance is not one of them.
+    - ``_relevance(parameters)``, if relevance is not one of the parameters.
     """
 
     #: Whether P(click) depends on the clicks above.
@@ -40,38 +44,38 @@ class BaseClickModel(BaseRanker):
         ("qid", "session", "doc", "position", "bias", "impressions"), True
     )
 
-    def predict(self, X, *, qid=None, doc=None):
-        """Relevance of each row: P(relevant), as the model understands it.
+    def predict(self, X: Table, *, qid: Column | None = None, doc: Column | None = None) -> Floats:
+        """Relevance of each row, P(relevant) as the model defines it.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            Candidates. A model with one number per document finds them by the columns ``qid`` and
-            ``doc`` where the training log had them, else by their features.
+            Candidates. A model with one number per document looks them up by the columns ``qid``
+            and ``doc`` if the training log had them, else by their features.
         qid, doc : array-like of shape (n_rows,), default=None
             Queries and documents of the rows of an array.
 
         Returns
         -------
         relevance : ndarray of shape (n_rows,)
-            The prior mean, with a warning, for documents that the training log did not show.
+            The prior mean, with a warning, for documents that are not in the training log.
         """
         check_is_fitted(self)
         return self._relevance(self._row_parameters(X, qid, doc))
 
     def predict_click(
         self,
-        X,
-        y=None,
+        X: Table,
+        y: Column | None = None,
         *,
-        conditional=True,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-    ):
-        """P(click) of each row, shown where X says.
+        conditional: bool = True,
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+    ) -> Floats:
+        """P(click) of each row at its position in X.
 
         Parameters
         ----------
@@ -81,20 +85,21 @@ class BaseClickModel(BaseRanker):
             The clicks of X, 0 or 1. Needed with ``conditional=True`` by models in which a click
             depends on the clicks above it.
         conditional : bool, default=True
-            P(click | clicks above), whose product over a list is the probability of its clicks;
-            False: P(click) before any click of the list is seen.
+            True: P(click | clicks above); the probability of the clicks of a list is the product
+            over its rows of P(click) where it was clicked and 1 - P(click) where not. False:
+            P(click), not conditional on any click of the list.
         qid, session, doc, position, bias : array-like of shape (n_rows,), default=None
             Roles of the rows; a keyword wins over a column of the same name.
 
         Returns
         -------
         probability : ndarray of shape (n_rows,)
-            0 where a row has no position, because it was not shown.
+            0 where a row has no position because it was not shown.
 
         Raises
         ------
         ValueError
-            If ``y`` is needed and missing or not 0 or 1, or two rows of a list share a position.
+            If ``y`` is needed but missing or not 0 or 1, or a list has two rows at one position.
         """
         check_is_fitted(self)
         clicks = self._seen_clicks(X, y) if conditional and self._reads_clicks else None
@@ -109,21 +114,21 @@ class BaseClickModel(BaseRanker):
 
     def sample(
         self,
-        X,
-        random_state=None,
+        X: Table,
+        random_state: int | np.random.Generator | None = None,
         *,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-    ):
-        """Draw clicks of lists.
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+    ) -> Ints:
+        """Clicks of each row, 0 or 1, drawn from the model.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            Lists, as of :meth:`predict_click`.
+            Lists, see :meth:`predict_click`.
         random_state : int, Generator or None, default=None
             Seed of the draw.
         qid, session, doc, position, bias : array-like of shape (n_rows,), default=None
@@ -132,7 +137,7 @@ class BaseClickModel(BaseRanker):
         Returns
         -------
         clicks : ndarray of shape (n_rows,), int
-            0 or 1; 0 where a row was not shown.
+            0 where a row was not shown.
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
@@ -145,26 +150,26 @@ class BaseClickModel(BaseRanker):
 
     def score(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: Table,
+        y: Column | str,
+        sample_weight: Column | None = None,
         *,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-        impressions=None,
-    ):
-        """Minus the perplexity of the clicks of X: greater is better, and -1 the most.
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        impressions: Column | None = None,
+    ) -> float:
+        """Minus the perplexity of the clicks of X: greater is better, -1 is perfect.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             A click log.
         y : array-like of shape (n_rows,)
-            Its clicks. With click rates, models that read the clicks above are scored by
-            P(click) before any click is seen, with a warning.
+            Clicks. With click rates, models that depend on the clicks above are scored by P(click)
+            not conditional on any click, with a warning.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, impressions : array-like of shape (n_rows,), \
@@ -186,8 +191,8 @@ class BaseClickModel(BaseRanker):
         conditional = bool(np.isin(rate, (0, 1)).all())
         if self._reads_clicks and not conditional:
             warn_user(
-                "score got click rates, which do not say what was clicked together: the model "
-                "is scored by P(click) before any click of a list is seen. Pass one row a shown "
+                "score got click rates, which do not determine what was clicked together: the "
+                "model is scored by P(click) not conditional on any click. Pass one row per shown "
                 "document of each session, with clicks 0 or 1, to score it given the clicks "
                 "above.",
                 ClickDataWarning,
@@ -213,9 +218,9 @@ class BaseClickModel(BaseRanker):
     def _seen_clicks(self, X, y):
         if y is None:
             raise ValueError(
-                f"{type(self).__name__}.predict_click needs the clicks y of X: here a click "
-                "depends on the clicks above it. Pass predict_click(X, y), or "
-                "conditional=False for P(click) before any click of a list is seen."
+                f"{type(self).__name__}.predict_click needs the clicks y of X: in this model a "
+                "click depends on the clicks above it. Pass predict_click(X, y), or "
+                "conditional=False for P(click) not conditional on any click."
             )
         y = column_or_1d(y)
         _check_length(X, y)
@@ -223,13 +228,13 @@ class BaseClickModel(BaseRanker):
         if wrong.any():
             raise ValueError(
                 f"y must hold clicks, 0 or 1, got {python_value(y[wrong][0])!r} in row "
-                f"{int(np.argmax(wrong))}: a rate does not say what was clicked together. Pass "
-                "the clicks of single sessions, or conditional=False."
+                f"{int(np.argmax(wrong))}: a rate does not determine what was clicked together. "
+                "Pass the clicks of single sessions, or conditional=False."
             )
         return y.astype(bool)
 
     def _by_list(self, X, roles, doc, function, dtype):
-        """Values of the shown rows of X by ``function(parameters, lists, place)``."""
+        """Values of ``function(parameters, lists, place)`` per row of X; 0 where not shown."""
         lists = read_lists(X, roles)
         values = np.zeros(count_rows(X), dtype=dtype)
         if not len(lists.rows):
@@ -242,7 +247,7 @@ class BaseClickModel(BaseRanker):
         return values
 
     def _shown_parameters(self, X, shown, qid, doc):
-        """Parameters of the rows of X, 0 where not shown: those may hold unknown documents."""
+        """Parameters per row of X, 0 where not shown; documents there may be unknown."""
         if len(shown) == count_rows(X):
             return self._row_parameters(X, qid, doc)
         shown = np.sort(shown)
@@ -257,14 +262,14 @@ class BaseClickModel(BaseRanker):
 
 
 class TableClickModel(BaseClickModel):
-    """Click models with numbers of its own for each document.
+    """Click models with a table of parameters, one row per document.
 
     Subclasses call ``_remember_documents`` in ``_fit``.
 
     Attributes
     ----------
     documents_ : DataFrame
-        What was estimated of each shown document.
+        Estimated parameters, one row per shown document.
     """
 
     @property
@@ -272,14 +277,14 @@ class TableClickModel(BaseClickModel):
         return False
 
     def _fold(self, log):
-        # Counting by document merges far more than equal lists; a network wants few lists.
+        # Only networks need it: counts per document are far fewer than distinct lists.
         return super()._fold(log) if self._needs_features else log
 
     def _remember_documents(self, log, prior, **tables):
-        """Keep estimates by document code, and the ``prior`` of each for unseen documents."""
+        """Keep tables by document code, and the ``prior`` of each for unseen documents."""
         shown = np.bincount(log.doc[log.shown], minlength=len(log.features)) > 0
         self._documents = KnownDocuments.of_log(log, shown)
-        # The prior comes last, where the place -1 of an unseen document points.
+        # The prior is the last entry, which the place -1 of an unseen document selects.
         self._tables = {name: np.append(of[shown], prior[name]) for name, of in tables.items()}
         columns = {name: of[:-1] for name, of in self._tables.items()}
         columns.setdefault("relevance", self._relevance(columns))
@@ -292,16 +297,16 @@ class TableClickModel(BaseClickModel):
         return {name: table[place] for name, table in self._tables.items()}
 
     def _places(self, X, qid, doc):
-        """Place of each row's document among those shown in training, -1 for an unseen one."""
+        """Place of the document of each row among those of training, -1 if it is unseen."""
         features = self._read_features(X, reset=False)
         place, names = self._documents.places(X, features, qid=qid, doc=doc)
         unseen = place < 0
         if unseen.any():
             first = python_value(names[np.argmax(unseen)])
             warn_user(
-                f"{int(unseen.sum())} of {len(place)} rows hold a document that the training log "
-                f"did not show (first: {first!r}): they get the prior "
-                "mean. A model by features (solver='gradient', or a ranker) tells them apart.",
+                f"Found documents that are not in the training log in {int(unseen.sum())} of "
+                f"{len(place)} rows (first: {first!r}): they get the prior mean. A model of "
+                "features (solver='gradient', or a ranker) distinguishes them.",
                 AssumptionWarning,
             )
         return place
@@ -310,5 +315,6 @@ class TableClickModel(BaseClickModel):
 def _check_length(X, y):
     if len(y) != count_rows(X):
         raise ValueError(
-            f"X has {count_rows(X)} rows and y has {len(y)}; expected one click a row."
+            f"X has {count_of(count_rows(X), 'row')} and y has {count_of(len(y), 'value')}; "
+            "expected one click per row."
         )

@@ -1,14 +1,18 @@
-"""Click models that read a list with a recurrent network."""
+"""Click models that scan a list with a recurrent network."""
+
+from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import nn
 
-from .._log._factors import examination_table, lists_per_unit
+from .._log._factors import examination_table, loss_scale
+from .._log._faults import count_of
 from .._log._segments import rectangles
 from .._sklearn import Interval, StrOptions
 from .._torch._joint import TowersLoss
@@ -21,16 +25,16 @@ from ._sequences import DocumentTable, ExaminationReader, ListReader, SequenceMo
 
 __all__ = ["CACMModel", "NCMModel"]
 
-#: Lists (or samples of lists) that are browsed at a time.
+#: Number of lists (or samples of lists) that are predicted at a time.
 _CHUNK = 16_384
 _VECTOR = "vector_{}".format
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NeuralClickModel(NeuralEstimator, TableClickModel):
-    """What both neural click models share; subclasses say which reader they have."""
+    """Base of both neural click models; subclasses make the reader and the criterion."""
 
-    relevance: str = "embedding"
+    relevance: Literal["embedding", "network"] = "embedding"
     state_size: int = 32
     n_samples: int = 64
     embedding_learning_rate: float = 0.01
@@ -48,14 +52,14 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     def _fit(self, log, task):
         training, _ = log.tempered(self.traffic_exponent)
         if self.relevance == "embedding":
-            # The table reads codes of documents where a network reads features.
+            # The table takes codes of documents in place of features.
             codes = np.arange(len(log.features), dtype=np.float32)[:, None]
             training = replace(training, features=codes)
-        training = replace(training, bias=log.position)  # the reader asks where a row stood
+        training = replace(training, bias=log.position)  # the reader needs positions
         with self._seeded():
             reader = self._make_reader()
             module = SequenceModule(self._encoder(log, reader.n_out), reader)
-            criterion = self._criterion(lists_per_unit(training, training.weight))
+            criterion = self._criterion(loss_scale(training, training.weight))
             if self.relevance == "embedding":
                 self._train_on_sessions(module, criterion, training, log.weight, task)
             else:
@@ -81,21 +85,21 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
 
     # Training of embeddings ----------------------------------------------------------------
     def _train_on_sessions(self, module, criterion, log, impressions, task):
-        """Train on all documents, and stop early by sessions that are held out."""
+        """Train on all documents; early stopping holds out sessions."""
         module = module.to(self.device)
         codes = torch.from_numpy(log.features).to(self.device)
         held_out = self._held_out(impressions[log.offsets[:-1]])
         train = _part(log, codes, 1 - held_out)
         valid = _part(log, codes, held_out) if held_out.any() else None
-        # What a document has for itself needs steps of its own size.
+        # Embeddings have a learning rate of their own.
         groups = [("network.1.weight", {"lr": self.embedding_learning_rate})]
         self._train_on(train, valid, module, criterion, task, groups, [])
 
     def _held_out(self, impressions):
         """Share of each list's sessions that early stopping holds out, shape (n_lists,).
 
-        Of sessions, not of queries, whose documents nothing would be learned of; and not of whole
-        lists with their clicks, which would leave the rare ways to click to chance.
+        Held-out queries would leave their documents without training, and held-out lists with
+        all their sessions would remove rare patterns of clicks.
         """
         counts = np.maximum(np.round(impressions), 1).astype(np.int64)
         if not self.early_stopping:
@@ -110,7 +114,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
             return np.zeros(len(counts))
         rng = np.random.default_rng(torch.randint(2**31, ()).item())
         held_out = rng.binomial(counts, self.validation_fraction)
-        if held_out.sum() in (0, counts.sum()):  # so few that chance took none, or all
+        if held_out.sum() in (0, counts.sum()):  # few sessions: the draw took none or all
             held_out = np.zeros(len(counts))
             held_out[rng.choice(len(counts), p=counts / counts.sum())] = 1
         return held_out / counts
@@ -120,7 +124,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
 
     # Documents ---------------------------------------------------------------------------
     def _vectors(self, log):
-        """What the network makes of each document of the training log, (n_docs, n_out)."""
+        """Vector of each document of the training log, (n_docs, n_out)."""
         if self.relevance == "network":
             return self._outputs(self.network_, log.features)
         return self.network_[1].weight.detach().double().cpu().numpy()
@@ -128,7 +132,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     def _remember_vectors(self, log):
         vectors = self._vectors(log)
         shown = np.unique(log.doc[log.shown])
-        # An unseen document is taken to be like the mean of those shown.
+        # Unseen documents get the mean vector of the shown ones.
         prior = self._parameters_of(vectors[shown].mean(axis=0, keepdims=True))
         self._remember_documents(
             log,
@@ -143,7 +147,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         return self._parameters_of(self._outputs(self.network_, features))
 
     def _parameters_of(self, vectors):
-        """Relevance and the elements of vectors (n_docs, n_out), a dict of columns."""
+        """Relevance and the elements of vectors (n_docs, n_out), as a dict of columns."""
         with torch.inference_mode():
             relevance = self._exact_reader().relevance(torch.from_numpy(vectors))
         columns = {_VECTOR(i): column for i, column in enumerate(vectors.T)}
@@ -166,9 +170,9 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         too_deep = (position > self._deepest) & (parameters["relevance"] > 0)
         if too_deep.any():
             warn_user(
-                f"{int(too_deep.sum())} rows stand below position {self._deepest}, the deepest "
-                "of the training log: how users browse there is extrapolated. Train on lists as "
-                "long as those to predict.",
+                f"Found {count_of(int(too_deep.sum()), 'row')} below position {self._deepest}, "
+                "the deepest of the training log: P(click) is extrapolated there. Train on lists "
+                "as long as those to predict.",
                 AssumptionWarning,
             )
         n_out = len(parameters) - 1
@@ -176,7 +180,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         return documents, position.astype(float)
 
     def _browse(self, documents, position, clicks, drawn=False):
-        """P(click) given ``clicks``; or where they are ``drawn``: chances that become clicks."""
+        """P(click) given ``clicks``; with ``drawn``, a row is clicked if ``clicks`` < P(click)."""
         reader = self._exact_reader()
         probability = np.empty(position.shape)
         with torch.inference_mode():
@@ -191,7 +195,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         return probability
 
     def _expect(self, documents, position):
-        """P(click) before any click is seen, over ``n_samples`` ways to click above."""
+        """P(click) not conditional on any click, the mean over ``n_samples`` clicks above."""
         reader = self._exact_reader()
         n = self.n_samples
         chances = torch.from_numpy(_even_chances(n, position.shape[1]))
@@ -209,52 +213,52 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         return probability
 
     def _exact_reader(self):
-        # In single precision, a list's last digits depend on the lists beside it.
+        # In single precision, the last digits of a list depend on the other lists of the batch.
         return copy.deepcopy(self.reader_).cpu().double().eval()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NCMModel(NeuralClickModel):
-    r"""The neural click model: a recurrent network reads the list and predicts each click.
+    r"""Neural click model: a recurrent network scans the list and predicts each click.
 
     .. math::
         h_k = \mathrm{GRU}(h_{k-1}, [e_{d_k}, \log k, c_{k-1}]), \qquad
         P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b),
 
-    trained by the cross-entropy of all clicks. No assumption separates what users like from where
-    they look, so that it fits users whom no other model describes, and for the same reason
-    nothing keeps it from learning the ranking instead of the relevance. Relevance is read off as
-    P(click) of a document that is shown first.
+    trained by the cross-entropy of all clicks. No assumption separates relevance from examination.
+    The model therefore fits users whom no other model describes, but it may learn the ranking
+    that collected the clicks instead of relevance. Relevance is defined as P(click) of a document
+    at the first position.
 
     Parameters
     ----------
     relevance : {"embedding", "network"}, default="embedding"
-        What a document is: a vector of its own, or what a network makes of its features, which
-        also knows documents that the log did not show.
+        One vector per document, or the output of a network of the features, which also has values
+        for documents that are not in the log.
     embedding_size : int, default=16
         Length of the vector e of a document.
     state_size : int, default=32
         Length of the state h of the recurrent network.
     n_samples : int, default=64
-        Ways to click above that P(click) before any click (``conditional=False``) is averaged
-        over; see Notes.
+        With ``conditional=False``, P(click) is averaged over so many samples of the clicks above;
+        see Notes.
     embedding_learning_rate : float, default=0.01
-        Step size of the embeddings.
+        Learning rate of the embeddings.
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network of the features and its input (not read with embeddings; a ``module`` of your
-        own has ``embedding_size`` outputs); see :ref:`network_parameters`.
+        The network of the features and its input (not used with embeddings; a ``module`` needs
+        ``embedding_size`` outputs); see :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        Exponent of the weight of frequent queries in training.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping by the cross-entropy of held-out clicks: of held-out sessions with
         embeddings, else of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
@@ -262,15 +266,15 @@ class NCMModel(NeuralClickModel):
         Only with embeddings: ``relevance`` and the elements of the vector by ``doc`` (by number
         where the log has no such column).
     network_ : torch.nn.Sequential
-        What makes a vector of a document.
+        Maps documents to vectors.
     reader_ : torch.nn.Module
         The recurrent network.
     net_ : skorch.NeuralNet
-        What trained them.
+        The net that trained both.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -280,15 +284,15 @@ class NCMModel(NeuralClickModel):
     The published model also reads the query and the history of its clicks from features; this one
     reads the documents, their positions and the clicks above.
 
-    A click depends on all clicks above, so that P(click) before any click is seen is a sum over
-    2^(k − 1) ways to click. It is estimated from ``n_samples`` of them, drawn by the model itself
-    from chances that are spread evenly and are the same for every list and in every call: the
-    result is reproducible, and with 64 samples its error is at most about 0.02 (0.004 in root mean
-    square at the worst of ten positions, measured on a DBN log). It is slow: about 1,700 sessions
-    a second, where one pass with the clicks above reads many at once.
+    A click depends on all clicks above, so that P(click) not conditional on them is a sum over
+    2^(k − 1) patterns of clicks. It is estimated from ``n_samples`` patterns drawn from the model.
+    The random numbers are evenly spread and the same for every list and in every call, so that
+    the result is reproducible. With 64 samples the error is at most about 0.02 (0.004 in root
+    mean square at the worst of ten positions, measured on a DBN log). It is slow, with about
+    1,700 sessions per second; P(click) given the clicks above needs one pass only.
 
-    The recurrent network has no position beyond the deepest of the training log: below, it
-    extrapolates, with a warning. Unseen documents get the mean vector, with a warning.
+    Below the deepest position of the training log the recurrent network extrapolates, with a
+    warning. Unseen documents get the mean vector, with a warning.
 
     References
     ----------
@@ -330,74 +334,74 @@ class NCMModel(NeuralClickModel):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CACMModel(NeuralClickModel):
-    r"""Context-aware examination by a recurrent network, times relevance.
+    r"""Context-aware click model: relevance times examination by a recurrent network.
 
     .. math::
         h_k = \mathrm{GRU}(h_{k-1}, [\log k, c_{k-1}]), \qquad
         P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b)\,\sigma(g_{d_k}),
 
     trained by the cross-entropy of all clicks. The examination hypothesis holds: whether row k is
-    examined depends on its position and on all clicks above it, not on what is shown. The user
-    browsing model is the case in which only the last click matters. This is the variant without
-    search sessions (CACM⊖), in which a list is all the context.
+    examined depends on its position and on all clicks above it, not on the documents. The user
+    browsing model is the special case in which only the last click matters. This is the variant
+    without search sessions (CACM⊖), in which the context is a single list.
 
     Parameters
     ----------
     relevance : {"embedding", "network"}, default="embedding"
-        What the logit g of a document is: a number of its own, or what a network makes of its
-        features, which also knows documents that the log did not show.
+        The logit g of a document: one number per document, or the output of a network of the
+        features, which also has values for documents that are not in the log.
     state_size : int, default=32
         Length of the state h of the recurrent network.
     n_samples : int, default=64
-        Ways to click above that P(click) before any click (``conditional=False``) is averaged
-        over; see :class:`NCMModel`.
+        With ``conditional=False``, P(click) is averaged over so many samples of the clicks above;
+        see :class:`NCMModel`.
     embedding_learning_rate : float, default=0.1
-        Step size of the logits g of embeddings.
+        Learning rate of the logits g of embeddings.
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network of the features and its input (not read with embeddings; a ``module`` of your
-        own has one output); see :ref:`network_parameters`.
+        The network of the features and its input (not used with embeddings; a ``module`` needs
+        one output); see :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         Training.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        Exponent of the weight of frequent queries in training.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping by the cross-entropy of held-out clicks: of held-out sessions with
         embeddings, else of held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Position (index ``position``) to mean ``examination`` over the training log, relative to
-        the first position, with ``impressions`` and ``clicks``.
+        One row per position (index ``position``): mean ``examination`` over the training log,
+        relative to the first position, ``impressions`` and ``clicks``.
     documents_ : DataFrame
         Only with embeddings: ``relevance`` and the logit g (``vector_0``) by ``doc`` (by number
         where the log has no such column).
     network_ : torch.nn.Sequential
-        What makes a logit of a document.
+        Maps documents to logits.
     reader_ : torch.nn.Module
         The recurrent network.
     net_ : skorch.NeuralNet
-        What trained them.
+        The net that trained both.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
     Notes
     -----
-    Relevance is known up to one factor, which the examination takes up. Positions that the
-    training log does not have, and unseen documents, are treated as in :class:`NCMModel`.
+    Relevance is determined up to one factor, which examination absorbs. Positions and documents
+    that are not in the training log are treated as in :class:`NCMModel`.
 
-    The recurrent network does not read the documents above: where rankings hardly vary they tell
-    which document comes next, and its relevance would pass for examination.
+    The recurrent network does not read the documents above. If rankings hardly vary, they
+    determine the next document, and the network would mistake its relevance for examination.
 
     References
     ----------
@@ -456,7 +460,7 @@ class CACMModel(NeuralClickModel):
 
 
 def _part(log, codes, share):
-    """A share of each list's sessions as a data set, in which a mean list weighs as in the log."""
+    """Data set of a share of the sessions of each list, with the mean weight of the log."""
     rows = share[log.list_]
     mean = log.weight.mean() / np.average(log.weight * rows, weights=rows > 0)
     part = replace(
@@ -466,10 +470,10 @@ def _part(log, codes, share):
 
 
 def _even_chances(n_samples, width):
-    """Chances (n_samples, width) that are evenly spread over [0, 1] in every column.
+    """Numbers (n_samples, width) that are evenly spread over [0, 1] in every column.
 
-    They are the same for every list and whatever the width, so that what is said of a list does
-    not depend on the lists beside it.
+    They are the same for every list and every width, so that the prediction for a list does not
+    depend on the other lists.
     """
     rng = np.random.default_rng(0)
     columns = [rng.permutation(n_samples) for _ in range(width)]

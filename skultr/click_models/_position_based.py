@@ -1,5 +1,7 @@
 """Clicks as relevance times examination: by position, or by position and last click."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,33 +20,33 @@ from ._gradient import GradientClickModel
 from ._known_factors import KnownFactors, count_cells, warn_about_unknown
 from ._patterns import last_clicks
 from ._priors import given_prior
-from ._products import bands, expected_counts, start_tables
+from ._products import expected_counts, factor_groups, start_tables
 
 __all__ = ["PBMModel", "UBMModel"]
 
 
-#: Deepest rank of a model with a parameter for each pair of ranks.
+#: Deepest rank of the user browsing model, which has one parameter per pair of ranks.
 _MAX_RANK = 2_000
 
 
-#: Pseudo-impressions that pull a (rank, last click) pair toward its distance, and a rare rank
-#: toward its neighbours.
-_CELL_STRENGTH = 20.0
+#: Weight of a prior in impressions: of the distance on a (rank, last click) pair, and of the group
+#: on a rare rank.
+_PRIOR_WEIGHT = 20.0
 
 
-#: Impressions of ranks that are looked at together, where each alone has fewer.
-_BAND = 100.0
+#: Neighbouring ranks are joined until a group has so many impressions.
+_GROUP_IMPRESSIONS = 100.0
 
 
 class _ProductModel(GradientClickModel):
-    """Models in which a click is relevance times examination, by factor."""
+    """Models of P(click) as relevance times examination, with one examination per factor."""
 
     def _known_relevance(self, log, task):
-        """Relevance by document where a network gave it, for EM to keep."""
+        """Relevance by document if a network was trained; EM keeps it fixed."""
         return self._train_towers(log, task) if self.solver == "gradient" else {}
 
     def _solve_cells(self, log, cells, examination, prior, known):
-        """Solve, remember the documents, and return examination relative to the first factor."""
+        """Examination relative to the first factor, shape (n_factors,); sets ``documents_``."""
         start = {**start_tables(cells), "examination": examination}
         fit, means = self._solve(
             log,
@@ -54,17 +56,18 @@ class _ProductModel(GradientClickModel):
             () if known else ("relevance",),
         )
         examination = fit.tables["examination"]
-        # Clicks only say the product: relevance is P(click) at the first position.
+        # Clicks determine the product only: relevance is scaled to P(click) at the first position.
         self._scale = first = examination[0]
         relevance = {**known, **fit.tables}["relevance"] * first
         prior_mean = {"relevance": means.get("relevance", np.nan) * first}
         self._remember_documents(log, prior_mean, relevance=relevance)
         return examination / first
 
-    def _pooled_examination(self, log, cells, band, known):
-        """Examination by factor, the same for all factors of a ``band``."""
+    def _pooled_examination(self, log, cells, group, known):
+        """Examination by factor, the same for all factors of a ``group``."""
+        factor, n_groups = group[cells.factor], group.max() + 1
         pooled = Cells.from_rows(
-            cells.doc, band[cells.factor], cells.clicks, cells.weight, cells.n_docs, band.max() + 1
+            cells.doc, factor, cells.clicks, cells.weight, cells.n_docs, n_groups
         )
         start = {**start_tables(pooled), **known}
 
@@ -82,7 +85,7 @@ class _ProductModel(GradientClickModel):
             tol=10 * self.tol * float(log.weight[log.shown].sum()),
             max_iter=self.max_iter,
         )
-        return fit.tables["examination"][band]
+        return fit.tables["examination"][group]
 
     def _row_parameters(self, X, qid, doc):
         parameters = super()._row_parameters(X, qid, doc)
@@ -93,32 +96,32 @@ class _ProductModel(GradientClickModel):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PBMModel(_ProductModel):
-    r"""Position-based model: clicks are examined and relevant, examination by position.
+    r"""Position-based model: P(click) is relevance times examination of the position.
 
     .. math:: P(c = 1) = r_d \, o_k
 
-    Where the ranking hardly varies, few documents tell examination from relevance, and the prior
-    has a say in it: documents that always stood at the bottom are taken for average ones, and
-    their positions for less examined than they were.
-    :class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` compares documents
-    with themselves alone.
+    If the ranking hardly varies, few documents distinguish examination from relevance, and the
+    prior affects the estimate: documents that were always at the bottom are pulled toward average
+    relevance, and examination of their positions is underestimated.
+    :class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` compares each
+    document only with itself.
 
-    Examination of a position with few impressions is drawn, with the weight of 20 impressions,
-    toward that of its neighbours: positions of 100 impressions together.
+    Examination of a position with few impressions is pulled, with the weight of 20 impressions,
+    toward that of its group: neighbouring positions with 100 impressions together.
 
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
-        distribution over documents, by maximum likelihood (empirical Bayes).
+        Pseudo-counts of clicks and of skips of an examined document; by default those of their
+        Beta distribution over documents, by maximum likelihood (empirical Bayes).
     tol : float, default=1e-8
-        EM stops when a round adds less than ``tol`` times the number of impressions to the log
-        posterior.
+        Least gain of the log posterior in a round, divided by the number of impressions; EM stops
+        below it.
     max_iter : int, default=1000
-        EM steps at most.
+        Largest number of EM steps.
     solver : {"em", "gradient"}, default="em"
-        Numbers of its own for each document, by EM; or a network of the features, which ranks
-        documents that the log did not show.
+        A table of parameters, one row per document, fitted by EM; or a network of the features,
+        which also ranks documents that are not in the log.
 
     Other Parameters
     ----------------
@@ -126,13 +129,13 @@ class PBMModel(_ProductModel):
         The network and its input with ``solver="gradient"``; shared by all neural estimators, see
         :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training.
+        Training of the network.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        Exponent of the weight of frequent queries in training.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping over held-out queries, by the cross-entropy of their clicks.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
@@ -140,18 +143,18 @@ class PBMModel(_ProductModel):
         ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
         first position.
     examination_ : DataFrame
-        Bias factor (index ``bias``; the position, unless the log has a column ``bias``) to
-        ``examination`` relative to the first, with ``impressions`` and ``clicks``.
+        One row per bias factor (index ``bias``; the position, unless the log has a column
+        ``bias``): ``examination`` relative to the first factor, ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior by round of EM; it never falls. With
-        ``solver="gradient"`` of the EM for what all documents share.
+        Log likelihood plus log prior after each round of EM; it never falls. With
+        ``solver="gradient"``, of the EM over the parameters that all documents share.
     n_iter_ : int
-        EM steps taken; with ``solver="gradient"`` epochs run.
+        Number of EM steps; with ``solver="gradient"``, of epochs.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
         the learning curves by epoch.
     prior_ : dict of str to (float, float)
-        Of what is estimated of documents; empty with ``solver="gradient"``.
+        Pseudo-counts of each parameter of documents; empty with ``solver="gradient"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -190,7 +193,7 @@ class PBMModel(_ProductModel):
     _reads_clicks = False
 
     def _fit(self, log, task):
-        # A prior makes an estimate of any log, but is no evidence.
+        # With a prior every log has an estimate, but a prior is not evidence.
         warn_unless_identifiable(log, network=self.solver == "gradient")
         self._factors = KnownFactors.of_log(log)
         cells = count_cells(log)
@@ -208,12 +211,12 @@ class PBMModel(_ProductModel):
         )
 
     def _rank_prior(self, log, cells, known):
-        """Pseudo-counts of each rank: where it is rare, from the ranks around it."""
-        band = bands(cells.by_factor(cells.weight), _BAND)
-        if not self._factors.are_positions or band[-1] == cells.n_factors - 1:
+        """Pseudo-counts (a, b) of each rank: of a rare rank, by the examination of its group."""
+        group = factor_groups(cells.by_factor(cells.weight), _GROUP_IMPRESSIONS)
+        if not self._factors.are_positions or group[-1] == cells.n_factors - 1:
             return WEAK
-        mean = np.clip(self._pooled_examination(log, cells, band, known), 1e-4, 1 - 1e-4)
-        strength = np.where(np.bincount(band)[band] > 1, _CELL_STRENGTH, sum(WEAK))
+        mean = np.clip(self._pooled_examination(log, cells, group, known), 1e-4, 1 - 1e-4)
+        strength = np.where(np.bincount(group)[group] > 1, _PRIOR_WEIGHT, sum(WEAK))
         return strength * mean, strength * (1 - mean)
 
     def _probability(self, parameters, position, bias, clicks):
@@ -228,25 +231,25 @@ class PBMModel(_ProductModel):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class UBMModel(_ProductModel):
-    r"""User browsing model: examination by rank and by the rank of the last click above.
+    r"""User browsing model: examination depends on the rank and the rank of the last click above.
 
     .. math:: P(c_k = 1 \mid c_1, \dots, c_{k-1}) = r_d \, \gamma_{k, l}
 
-    with :math:`l` the rank of the last click above rank :math:`k`, 0 where there is none.
+    with :math:`l` the rank of the last click above rank :math:`k`, 0 if there is none.
 
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts of clicks and of skips of an examined document; by default their Beta
-        distribution over documents, by maximum likelihood (empirical Bayes).
+        Pseudo-counts of clicks and of skips of an examined document; by default those of their
+        Beta distribution over documents, by maximum likelihood (empirical Bayes).
     tol : float, default=1e-8
-        EM stops when a round adds less than ``tol`` times the number of impressions to the log
-        posterior.
+        Least gain of the log posterior in a round, divided by the number of impressions; EM stops
+        below it.
     max_iter : int, default=1000
-        EM steps at most.
+        Largest number of EM steps.
     solver : {"em", "gradient"}, default="em"
-        Numbers of its own for each document, by EM; or a network of the features, which ranks
-        documents that the log did not show.
+        A table of parameters, one row per document, fitted by EM; or a network of the features,
+        which also ranks documents that are not in the log.
 
     Other Parameters
     ----------------
@@ -254,13 +257,13 @@ class UBMModel(_ProductModel):
         The network and its input with ``solver="gradient"``; shared by all neural estimators, see
         :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training.
+        Training of the network.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
+        Exponent of the weight of frequent queries in training.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping over held-out queries, by the cross-entropy of their clicks.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
@@ -268,18 +271,18 @@ class UBMModel(_ProductModel):
         ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
         first rank.
     examination_ : DataFrame
-        ``rank`` and ``last_click`` (index) to ``examination`` relative to the first rank, with
-        ``impressions`` and ``clicks``.
+        One row per ``rank`` and ``last_click`` (index): ``examination`` relative to the first
+        rank, ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior by round of EM; it never falls. With
-        ``solver="gradient"`` of the EM for what all documents share.
+        Log likelihood plus log prior after each round of EM; it never falls. With
+        ``solver="gradient"``, of the EM over the parameters that all documents share.
     n_iter_ : int
-        EM steps taken; with ``solver="gradient"`` epochs run.
+        Number of EM steps; with ``solver="gradient"``, of epochs.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
         the learning curves by epoch.
     prior_ : dict of str to (float, float)
-        Of what is estimated of documents; empty with ``solver="gradient"``.
+        Pseudo-counts of each parameter of documents; empty with ``solver="gradient"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -287,10 +290,11 @@ class UBMModel(_ProductModel):
     Notes
     -----
     Long lists have many pairs of ranks, most of them rare. The model is fitted first with one
-    parameter a rank without a click above, and one a distance :math:`k - l` else (neighbours of
-    less than 100 impressions share theirs); each pair is then drawn toward its parameter with the
-    weight of 20 impressions. A rank below the training lists is browsed like their last rank at
-    the same distance from the last click, with a warning.
+    parameter per rank for rows without a click above, and one per distance :math:`k - l` for
+    others; neighbours with fewer than 100 impressions share a parameter. The examination of each
+    pair is then pulled toward its parameter with the weight of 20 impressions. A rank below the
+    training lists gets the examination of their last rank at the same distance from the last
+    click, with a warning.
 
     References
     ----------
@@ -324,22 +328,24 @@ class UBMModel(_ProductModel):
         )
         known = self._known_relevance(log, task)
         prior = self._distance_prior(log, cells, n_ranks, known)
-        start = prior[0] / _CELL_STRENGTH
+        start = prior[0] / _PRIOR_WEIGHT
         examination = self._solve_cells(log, cells, start, prior, known)
         self._examination = np.tril(examination.reshape(n_ranks, n_ranks))
         self.examination_ = _pairs_table(self._examination, cells)
 
     def _distance_prior(self, log, cells, n_ranks, known):
-        """Pseudo-counts of each (rank, last click), from a model by rank or distance."""
+        """Pseudo-counts (a, b) of each (rank, last click), from a model by rank or distance."""
         group = _groups(n_ranks)
         weight = np.bincount(group[cells.factor], cells.weight, minlength=2 * n_ranks)
-        by_rank, by_distance = (bands(of, _BAND) for of in np.split(weight, 2))
-        # No click with a row below it: as if there were none above.
+        by_rank, by_distance = (
+            factor_groups(of, _GROUP_IMPRESSIONS) for of in np.split(weight, 2)
+        )
+        # Without any click that has a row below it, the curve by rank stands for that by distance.
         first = by_rank[-1] + 1 if weight[n_ranks:].any() else 0
-        band = np.concatenate([by_rank, first + by_distance if first else by_rank])
-        curve = self._pooled_examination(log, cells, band[group], known)
+        joined = np.concatenate([by_rank, first + by_distance if first else by_rank])
+        curve = self._pooled_examination(log, cells, joined[group], known)
         mean = np.clip(curve, 1e-4, 1 - 1e-4)
-        return _CELL_STRENGTH * mean, _CELL_STRENGTH * (1 - mean)
+        return _PRIOR_WEIGHT * mean, _PRIOR_WEIGHT * (1 - mean)
 
     def _probability(self, parameters, position, bias, clicks):
         grid, place = self._grid(parameters["relevance"], position)
@@ -358,24 +364,24 @@ class UBMModel(_ProductModel):
         return np.take_along_axis(draw_ubm_clicks(grid, examination, rng), place, axis=1)
 
     def _grid(self, relevance, position):
-        """Relevance by rank instead of place: a rank may show nothing; and where a row went."""
+        """Relevance by rank, 0 at ranks without a row, and the column of each row there."""
         inside = relevance > 0
         n_ranks = int(position[inside].max(initial=1))
         _check_depth(n_ranks)
-        # What lies beyond the end of a list goes to a column that is never read.
+        # Padding goes to an additional column that is not read.
         place = np.where(inside, position - 1, n_ranks)
         grid = np.zeros((len(relevance), n_ranks + 1))
         np.put_along_axis(grid, place, relevance, axis=1)
         return grid, place
 
     def _examination_at(self, position, inside):
-        """The table for ranks 1 to the deepest in X, and one more that shows nothing."""
+        """Examination for ranks 1 to the deepest in X, and for an additional one of padding."""
         known = len(self._examination)
         n_ranks = int(position[inside].max(initial=1)) + 1
         warn_about_unknown(inside & (position > known), position)
         rank, last = np.indices((n_ranks, n_ranks))
         near = np.minimum(rank, known - 1)
-        # The same distance from the last click, as far as there is one.
+        # The same distance from the last click, if there is a click.
         moved = np.clip(last - (rank - near), np.minimum(last, 1), near)
         return self._examination[near, moved]
 
@@ -383,14 +389,13 @@ class UBMModel(_ProductModel):
 def _check_depth(n_ranks):
     if n_ranks > _MAX_RANK:
         raise ValueError(
-            f"A row stands at position {n_ranks}; UBMModel has a parameter for each pair of "
-            f"ranks, and takes lists of up to {_MAX_RANK}. Cut the lists, or use PBMModel or "
-            "DBNModel."
+            f"Found a row at position {n_ranks}; UBMModel has one parameter per pair of ranks and "
+            f"takes lists of up to {_MAX_RANK}. Cut the lists, or use PBMModel or DBNModel."
         )
 
 
 def _last_positions(log):
-    """Position of the last click above each row, 0 where there is none."""
+    """Position of the last click above each row, 0 if there is none."""
     place, _ = last_clicks(log)
     starts = np.repeat(log.offsets[:-1], np.diff(log.offsets))
     row = np.arange(log.n_rows)
@@ -400,7 +405,7 @@ def _last_positions(log):
 
 
 def _groups(n_ranks):
-    """Group of each (rank, last click): the rank without a click above, else the distance."""
+    """Group of each (rank, last click): by rank without a click above, else by distance."""
     rank, last = np.indices((n_ranks, n_ranks))
     distance = np.clip(rank + 1 - last, 1, n_ranks - 1 if n_ranks > 1 else 1)
     return np.where(last == 0, rank, n_ranks + distance - 1).ravel()

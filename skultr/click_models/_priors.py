@@ -1,9 +1,12 @@
-"""Beta priors, from the counts of many documents."""
+"""Beta priors of probabilities, learned from the counts of many documents."""
+
+from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import betainc, betaln, digamma, expit, logit
 
+from .._log._segments import TINY
 from .._sklearn import StrOptions
 
 __all__ = [
@@ -14,20 +17,21 @@ __all__ = [
     "posterior_mean",
 ]
 
-#: What scikit-learn may find in a parameter ``prior``.
+#: Valid values of a parameter ``prior``, for scikit-learn's check.
 PRIOR_CONSTRAINT = [StrOptions({"empirical"}), "array-like"]
-#: Pseudo-impressions of a prior: fewer say nothing, and with more all documents are alike.
+#: Range of a + b: below, a prior has no effect; above, all documents have the same probability.
 _STRENGTHS = (0.5, 1e4)
 _MEANS = (1e-4, 1 - 1e-4)
-#: Documents from which a prior of hidden events is learned, at most.
+#: A prior of hidden events is learned from at most so many documents.
 _MAX_DOCS = 10_000
-#: Where its integral is cut into bins, and how wide the prior may be: no narrower than a bin.
+#: Edges of the bins of its integral, and range of the variance of logits: a prior is not narrower
+#: than a bin.
 _LOGITS = np.linspace(-12, 12, 121)
 _VARIANCES_OF_LOGITS = (25.0, 0.04)
 
 
 def given_prior(prior):
-    """The parameter ``prior`` as pseudo-counts, None where it is to be learned."""
+    """The parameter ``prior`` as pseudo-counts (a, b), None if it is to be learned."""
     if isinstance(prior, str):
         return None
     try:
@@ -43,19 +47,22 @@ def given_prior(prior):
 
 
 def empirical_beta(successes, trials):
-    """The Beta distribution of a probability over documents, from each one's counts.
+    """Pseudo-counts (a, b) of the Beta distribution of a probability over documents.
 
-    The maximum of the beta-binomial likelihood (empirical Bayes).
+    They maximise the beta-binomial likelihood of s_d successes and f_d failures per document
+    (empirical Bayes),
+
+        Σ_d log B(a + s_d, b + f_d) - log B(a, b),    B the Beta function.
 
     Parameters
     ----------
     successes, trials : ndarray of shape (n_docs,)
-        May be fractions, as expected counts are.
+        Counts, which may be fractions.
 
     Returns
     -------
     prior : tuple of (float, float)
-        Pseudo-counts of successes and failures; together between 0.5 and 10,000.
+        Pseudo-counts of successes and failures; their sum is between 0.5 and 10,000.
 
     Examples
     --------
@@ -95,50 +102,58 @@ def empirical_beta(successes, trials):
 
 
 def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
-    """As :func:`empirical_beta` where successes or trials are partly hidden.
+    """Pseudo-counts (a, b) as :func:`empirical_beta`, with partly hidden successes or trials.
 
-    Expected counts are no observations: what is hidden is filled in by the prior under which
-    they were expected, so that all documents look alike. Here only the likelihood of the clicks
-    counts. It is a product of terms 1 + d (p - p0), one an event: of a sure success d = 1 / p0,
-    of a sure failure -1 / (1 - p0), and in between where an event is hidden. Hidden events of a
-    document are taken to have one d, so that slope (Fisher's identity) and curvature (Louis
-    1982, "Finding the observed information matrix when using the EM algorithm", JRSS B) of its
-    log likelihood are right at p0.
+    Expected counts are not observations: EM fills in hidden events by the current prior, so that
+    all documents look alike. Here (a, b) maximise the marginal likelihood of the clicks alone,
+
+        Σ_d log ∫ L_d(p) Beta(p; a, b) dp.
+
+    Relative to p0, L_d(p) is a product of one term 1 + δ (p - p0) per event: δ is 1 / p0 for an
+    observed success, -1 / (1 - p0) for an observed failure, and between them for a hidden event.
+    The hidden events of a document are assumed to have one δ. With w observed successes and f
+    observed failures,
+
+        log L_d(p) = w log p + f log(1 - p) + (g / δ) log(1 + δ (p - p0)),    δ = h / g.
+
+    Here g is the sum of δ over the hidden events, the slope of their log likelihood at p0
+    (Fisher's identity), and h is the sum of δ², minus its curvature (Louis 1982, "Finding the
+    observed information matrix when using the EM algorithm", JRSS B). Both are exact at p0.
 
     Parameters
     ----------
     probability : ndarray of shape (n_docs,)
-        Where the counts were expected, p0.
+        The probability p0 at which the counts were computed.
     successes, trials : ndarray of shape (n_docs,)
         Expected counts.
     missing : ndarray of shape (n_docs,)
         Variance of successes / p0 - failures / (1 - p0) given the clicks.
     sure : tuple of two ndarray of shape (n_docs,)
-        Successes and failures that are not hidden.
+        Numbers of observed successes and failures.
 
     Returns
     -------
     prior : tuple of (float, float)
-        As of :func:`empirical_beta`, with a standard deviation of logits of about 0.2 at least:
-        hidden events do not tell more.
+        See :func:`empirical_beta`; the standard deviation of logits is at least about 0.2,
+        because hidden events do not determine smaller ones.
     """
     some = np.flatnonzero(trials > 0)
     if not len(some):
         return 0.5, 0.5
-    # Two numbers need no more documents.
+    # More documents would hardly change two parameters.
     some = some[:: -(-len(some) // _MAX_DOCS)]
     p, hits, n, lost = (of[some] for of in (probability, successes, trials, missing))
     won, failed = (of[some] for of in sure)
     q = 1 - p
     slope = (hits - won) / p - (n - hits - failed) / q
     square = (hits - won) / p**2 + (n - hits - failed) / q**2 - lost
-    size = square / np.where(slope == 0, 1.0, slope)
-    size = np.where(slope > 0, np.clip(size, 1e-9, 1 / p), np.clip(size, -1 / q, -1e-9))
+    delta = square / np.where(slope == 0, 1.0, slope)
+    delta = np.where(slope > 0, np.clip(delta, 1e-9, 1 / p), np.clip(delta, -1 / q, -1e-9))
     step = _LOGITS[1] - _LOGITS[0]
     edges = np.concatenate(([0.0], expit(_LOGITS), [1.0]))
     at = expit(np.append(_LOGITS, _LOGITS[-1] + step) - step / 2)
     log_likelihood = np.outer(won, np.log(at)) + np.outer(failed, np.log1p(-at))
-    log_likelihood += (slope / size)[:, None] * np.log1p(size[:, None] * (at - p[:, None]))
+    log_likelihood += (slope / delta)[:, None] * np.log1p(delta[:, None] * (at - p[:, None]))
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
 
     def pseudo_counts(point):
@@ -148,7 +163,7 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
 
     def objective(point):
         mass = np.diff(betainc(*pseudo_counts(point), edges))
-        return -np.log(likelihood @ mass + 1e-300).mean()
+        return -np.log(likelihood @ mass + TINY).mean()
 
     mean = np.clip(hits.sum() / n.sum(), *_MEANS)
     found = minimize(
@@ -162,5 +177,5 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
 
 
 def posterior_mean(successes, trials, prior):
-    """Mean of a probability given its counts and pseudo-counts (successes, failures)."""
+    """Posterior mean of a probability, (successes + a) / (trials + a + b) with prior (a, b)."""
     return (successes + prior[0]) / (trials + prior[0] + prior[1])

@@ -1,51 +1,54 @@
-"""Clicks as relevance times examination, counted by document and factor."""
+"""EM for clicks as relevance times examination, from counts per document and bias factor."""
+
+from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["bands", "expected_counts", "start_tables"]
+__all__ = ["expected_counts", "factor_groups", "start_tables"]
 
 
-def bands(weight, least):
-    """Number of the band of each factor: neighbours together that weigh ``least`` or more.
+def factor_groups(weight, least):
+    """Group of each factor: neighbours are joined until a group has ``least`` impressions.
 
     Parameters
     ----------
     weight : ndarray of shape (n_factors,)
-        Impressions of each factor, neighbours side by side.
+        Impressions of each factor, in the order of the factors.
     least : float
 
     Returns
     -------
-    band : ndarray of shape (n_factors,), intp
-        From 0 without gaps; all 0 where everything together weighs less.
+    group : ndarray of shape (n_factors,), intp
+        Numbers from 0 without gaps; all 0 if all factors together have fewer impressions.
 
     Examples
     --------
     >>> import numpy as np
-    >>> bands(np.array([200.0, 100.0, 30.0, 0.0, 80.0, 10.0]), 100.0)
+    >>> factor_groups(np.array([200.0, 100.0, 30.0, 0.0, 80.0, 10.0]), 100.0)
     array([0, 1, 2, 2, 2, 2])
     """
-    band = np.empty(len(weight), dtype=np.intp)
+    group = np.empty(len(weight), dtype=np.intp)
     n_full, total = 0, 0.0
     for factor, more in enumerate(weight):
-        band[factor] = n_full
+        group[factor] = n_full
         total += more
         if total >= least:
             n_full, total = n_full + 1, 0.0
-    # What is left at the end belongs to the last full one.
-    return np.minimum(band, max(n_full - 1, 0))
+    # Factors left over at the end join the last full group.
+    return np.minimum(group, max(n_full - 1, 0))
 
 
 def expected_counts(cells, relevance, examination):
-    """E-step of clicks = examined and relevant, where only examination is hidden.
+    """E-step of P(click) = r o, with examination as the only hidden event.
 
-    A click says that the row was examined; a skip leaves it open. Relevance is then the share of
-    clicks among what was examined, which takes far fewer steps than to hide relevance as well.
+    A clicked row was examined; a skipped row was examined with probability
+    (o - r o) / (1 - r o). Relevance is then clicks over examinations. If relevance were hidden
+    too, EM would need far more steps.
 
     Returns
     -------
     counts : dict of str to (successes, trials)
-        Of relevance with what is hidden, as :func:`fit_em` takes it.
+        Expected counts; those of relevance with ``missing`` and ``sure``, see :func:`fit_em`.
     log_likelihood : float
     """
     r, o = relevance[cells.doc], examination[cells.factor]
@@ -65,7 +68,7 @@ def expected_counts(cells, relevance, examination):
 
 
 def start_tables(cells):
-    """Examination in the ratio of click rates, and the relevance that then explains the clicks."""
+    """Initial examination, proportional to click rates, and the relevance that fits it."""
     with np.errstate(invalid="ignore"):
         rate = cells.by_factor(cells.clicks) / cells.by_factor(cells.weight)
     known = np.isfinite(rate)

@@ -1,14 +1,18 @@
-"""Recurrent networks that read a list: what was clicked above decides what follows."""
+"""Recurrent networks that scan a list: P(click) depends on the clicks above."""
+
+from __future__ import annotations
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .._log._faults import count_of
+
 __all__ = ["DocumentTable", "ExaminationReader", "ListReader", "SequenceModule"]
 
 
 class DocumentTable(nn.Module):
-    """A vector a document, in the place of a network of its features.
+    """One vector per document, used in place of a network of features.
 
     Parameters
     ----------
@@ -17,16 +21,17 @@ class DocumentTable(nn.Module):
 
     def __init__(self, n_docs, n_out):
         super().__init__()
-        # As equals: names of documents must not matter, and the reader tells their elements apart.
+        # Equal starts: the order of documents must not matter, and the reader breaks the symmetry
+        # between the elements of a vector.
         self.weight = nn.Parameter(torch.zeros(n_docs, n_out))
 
     def forward(self, code):
-        """Vectors (n_rows, n_out) of codes of shape (n_rows, 1), as of features."""
+        """Vectors (n_rows, n_out) of documents given by codes of shape (n_rows, 1)."""
         return F.embedding(code[:, 0].long(), self.weight)
 
 
 class ListReader(nn.Module):
-    r"""P(click) from the state of a recurrent network that has read down to the document.
+    r"""P(click) per row, from the state of a recurrent network that has read the rows above.
 
     :math:`h_k = \mathrm{GRU}(h_{k-1}, [e_k, \log k, c_{k-1}])` and
     :math:`P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b)`: the neural click model (Borisov et
@@ -47,13 +52,13 @@ class ListReader(nn.Module):
         self.head = nn.Linear(state_size, 1)
 
     def forward(self, documents, position, clicked):
-        """What the criterion takes, for all rows at once.
+        """Logits of all rows at once, as the criterion takes them.
 
         Parameters
         ----------
         documents : Tensor of shape (n_lists, width, n_out)
         position, clicked : Tensor of shape (n_lists, width)
-            ``clicked`` is 0 or 1, read at the rows below.
+            ``clicked`` is 0 or 1; the rows below read it.
         """
         above = F.pad(clicked[:, :-1], (1, 0))
         state, _ = self.recurrent(
@@ -62,14 +67,14 @@ class ListReader(nn.Module):
         return self._outputs(state, documents)
 
     def browse(self, documents, position, choose):
-        """P(click) row by row, where ``choose(k, probability)`` decides about the clicks.
+        """P(click) per row, with the clicks chosen row by row by ``choose(k, probability)``.
 
         Parameters
         ----------
         documents, position : Tensor
-            As of ``forward``.
+            See ``forward``.
         choose : callable
-            Gets the number of the row and P(click) of shape (n_lists,), and returns the clicks.
+            Takes the number of the row and P(click) of shape (n_lists,), and returns the clicks.
 
         Returns
         -------
@@ -91,13 +96,13 @@ class ListReader(nn.Module):
         return torch.sigmoid(outputs)
 
     def relevance(self, documents):
-        """Relevance of documents of shape (n_docs, ...): P(click) when shown first."""
+        """Relevance of documents of shape (n_docs, ...): P(click) at the first position."""
         first = documents[:, None]
         nothing = first.new_zeros(first.shape[:2])
         return self.probability(self(first, nothing + 1, nothing))[:, 0]
 
     def _seen(self, documents, position):
-        """What is read at each row, but for the click above it."""
+        """Input of the recurrent network per row, without the click above it."""
         return torch.cat([documents, position.log()[..., None]], dim=2)
 
     def _outputs(self, state, documents):
@@ -105,11 +110,11 @@ class ListReader(nn.Module):
 
 
 class ExaminationReader(ListReader):
-    r"""Examination by a recurrent network that has read the clicks above, times relevance.
+    r"""P(click) per row: relevance times examination by a recurrent network of the clicks above.
 
     :math:`h_k = \mathrm{GRU}(h_{k-1}, [\log k, c_{k-1}])` and
-    :math:`P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b)\,\sigma(g_k)`, with a logit :math:`g`
-    a document.
+    :math:`P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b)\,\sigma(g_k)`, with one logit
+    :math:`g` per document.
 
     Parameters
     ----------
@@ -130,8 +135,8 @@ class ExaminationReader(ListReader):
         return torch.sigmoid(documents[:, 0])
 
     def _seen(self, documents, position):
-        # Not the documents: where rankings hardly vary, those above tell which comes next, and
-        # its relevance would pass for examination.
+        # Documents are not read: if rankings hardly vary, those above determine the next one, and
+        # the network would mistake its relevance for examination.
         return position.log()[..., None]
 
     def _outputs(self, state, documents):
@@ -139,12 +144,12 @@ class ExaminationReader(ListReader):
 
 
 class SequenceModule(nn.Module):
-    """Documents into vectors, and lists of vectors into clicks.
+    """A network that maps documents to vectors, and a reader that maps lists of them to clicks.
 
     Parameters
     ----------
     network : torch.nn.Sequential of (scaling, network)
-        Batches come scaled, so that only the second is applied.
+        Batches are scaled already, so that only the second is applied.
     reader : ListReader
     """
 
@@ -154,17 +159,17 @@ class SequenceModule(nn.Module):
         self.reader = reader
 
     def forward(self, batch):
-        """What the reader says of a ``ListBatch`` whose bias factors are positions."""
+        """Output of the reader for a ``ListBatch`` whose bias factors are positions."""
         documents = self.network[1](batch.features)
         expected = (len(batch.features), self.reader.n_out)
         if documents.shape != expected:
             raise ValueError(
                 f"The network gave outputs of shape {tuple(documents.shape)} for {expected[0]} "
-                f"documents; expected {expected[1]} number(s) a document, {expected}. Check the "
-                "last layer of the module."
+                f"documents; expected {count_of(expected[1], 'number')} per document, {expected}. "
+                "Check the last layer of the module."
             )
         rectangle = documents.new_zeros((*batch.mask.shape, expected[1]))
         rectangle = rectangle.masked_scatter(batch.mask[..., None], documents)
-        # At padding too, a position that has a logarithm.
+        # Padding needs a position with a logarithm, too.
         position = batch.pad(batch.bias.float()).clamp(min=1)
         return self.reader(rectangle, position, (batch.clicks > 0).float())

@@ -1,9 +1,11 @@
-"""What happened below the last click: the hidden part of users who read down and may stop.
+"""Counts of a log for models of the cascade family, whose users scan down and may stop.
 
-All rows down to the last click were examined, so that they are counted once. Below it the user
-stopped somewhere unseen. Sessions with the same rows below the last click, of the same key, fold
-together, whatever stood or was clicked above.
+All rows down to the last click were examined, so that they are counted once. The rows below it
+are the tail of the list: the user stopped there at an unknown row. Tails with the same documents
+and the same key of the last click are folded into one with a weight, whatever was above.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
@@ -19,7 +21,7 @@ __all__ = ["ChainCounts", "Visit", "count_chain"]
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """Expectations over the rows below the last clicks.
+    """Expected counts below the last clicks, given all clicks.
 
     Parameters
     ----------
@@ -27,12 +29,14 @@ class Visit:
     examined : ndarray of shape (n_docs,)
         Expected number of examinations of each document.
     went_on : ndarray of shape (n_keys,)
-        Expected number of times that the user went on after the last click, by its key.
+        Expected number of last clicks after which the user continued, by key.
     skips, went_on_after_skip : float
-        Expected number of skips with a row below them, and after how many the user went on.
+        Expected number of examined skips with a row below them, and of those after which the user
+        continued.
     examined_variance : ndarray of shape (n_docs,)
-        Variance of the number of examinations, given the clicks.
+        Variance of the number of examinations.
     went_on_variance : ndarray of shape (n_keys,)
+        Variance of the number of last clicks after which the user continued.
     """
 
     log_likelihood: float
@@ -46,22 +50,22 @@ class Visit:
 
 @dataclass(frozen=True, eq=False)
 class ChainCounts:
-    """A click log as what models of the cascade family read.
+    """A click log as counts down to the last clicks, and tails below them.
 
     Parameters
     ----------
     clicks : ndarray of shape (n_docs,)
         Clicks of each document.
     skips : ndarray of shape (n_docs,)
-        Skips above a click, which were surely examined.
+        Skips of each document above a click, which were certainly examined.
     clicks_above : ndarray of shape (n_keys,)
-        Clicks by key (document, or position) with a click below: the user went on.
+        Clicks by key (document, or position) with a click below: the user continued.
     last_clicks : ndarray of shape (n_keys,)
-        Last clicks by key that are not the end of their list: open whether the user went on.
+        Last clicks by key with a row below them: whether the user continued is unknown.
     tails : list of (doc, key, weight)
-        Rectangles of the documents below (width, n_tails); the key of the last click, shape
-        (n_tails,); and weights. Documents have the code n_docs, and keys n_keys, where there is
-        none.
+        Blocks of tails: documents, shape (width, n_tails); key of the last click and weight,
+        each of shape (n_tails,). The code n_docs stands for no document, the key n_keys for
+        lists without a click.
     """
 
     clicks: np.ndarray
@@ -71,7 +75,7 @@ class ChainCounts:
     tails: list
 
     def visit(self, attraction, after_skip, after_click):
-        """Expectations given the parameters: an exact forward-backward pass.
+        """Expected counts given the parameters, by an exact forward-backward pass.
 
         Parameters
         ----------
@@ -84,7 +88,8 @@ class ChainCounts:
         -------
         visit : Visit
         """
-        # Where there is no document, nobody clicks; who clicked nothing begins at the top.
+        # No document is never clicked. Without a click, the tail begins at the top of the list,
+        # which is always examined.
         attraction = np.append(attraction, 0.0)
         after_click = np.append(after_click, 1.0)
         value = skips = went_on_after_skip = 0.0
@@ -94,9 +99,11 @@ class ChainCounts:
             click = attraction[doc]
             log_chance, reached = _forward_backward(click, after_skip, after_click[key])
             value += weight @ log_chance
-            open_ = reached * (1 - reached) * weight
-            went_on_variance += np.bincount(key, open_[0], minlength=len(went_on))
-            examined_variance += np.bincount(doc.ravel(), open_.ravel(), minlength=len(examined))
+            variance = reached * (1 - reached) * weight
+            went_on_variance += np.bincount(key, variance[0], minlength=len(went_on))
+            examined_variance += np.bincount(
+                doc.ravel(), variance.ravel(), minlength=len(examined)
+            )
             reached *= weight
             went_on += np.bincount(key, reached[0], minlength=len(went_on))
             below = doc[1:] < len(attraction) - 1
@@ -114,13 +121,25 @@ class ChainCounts:
         )
 
     def variance_after_last(self, visit, on, off):
-        """Variance of the number of hidden events after last clicks, given all clicks, by key.
+        """Variance of the number of hidden events after last clicks, shape (n_keys,).
+
+        Let g_i = P(user continued after last click i | all clicks). The event after click i has
+        the probability p_i = off + (on - off) g_i, and the variance is Σ p_i (1 - p_i) with
+
+            Σ p_i  = n off + (on - off) Σ g_i,
+            Σ p_i² = n off² + 2 off (on - off) Σ g_i + (on - off)² Σ g_i².
+
+        ``visit`` holds Σ g_i and Σ g_i (1 - g_i), whose difference is Σ g_i².
 
         Parameters
         ----------
         visit : Visit
         on, off : ndarray of shape (n_keys,)
-            Chance of the event where the user went on, and where not.
+            Probability of the event if the user continued, and if not.
+
+        Returns
+        -------
+        variance : ndarray of shape (n_keys,)
         """
         n, went_on = self.last_clicks, visit.went_on
         mean = n * off + (on - off) * went_on
@@ -129,34 +148,34 @@ class ChainCounts:
 
 
 def _forward_backward(click, after_skip, after_click):
-    """log P(no click below), shape (n,), and P(examined | no click below), shape (width, n)."""
+    """log P(no click in the tail), shape (n,), and P(examined | no click), shape (width, n)."""
     if after_skip == 1:
         return _all_or_none(click, after_click)
-    # No product here falls far below 1 - after_skip: users stop long before.
+    # Products need no logarithms: none is much smaller than 1 - after_skip, because users stop.
     width = len(click)
-    silent = np.empty_like(click)  # P(no click from here | examined)
+    unclicked = np.empty_like(click)  # P(no click from here | examined)
     onward = np.empty_like(click)  # P(no click below | examined and skipped)
     below = np.ones(click.shape[1])
     for k in range(width - 1, -1, -1):
         onward[k] = 1 - after_skip + after_skip * below
-        below = silent[k] = (1 - click[k]) * onward[k]
+        below = unclicked[k] = (1 - click[k]) * onward[k]
     chance = 1 - after_click + after_click * below
     reached = np.empty_like(click)
     reached[0] = after_click * below / chance
     for k in range(1, width):
-        reached[k] = reached[k - 1] * after_skip * silent[k] / onward[k - 1]
+        reached[k] = reached[k - 1] * after_skip * unclicked[k] / onward[k - 1]
     return np.log(chance), reached
 
 
 def _all_or_none(click, after_click):
-    """As :func:`_forward_backward` where a skip never ends the visit: by logarithms.
+    """Results of :func:`_forward_backward` if a skip never ends the visit, by logarithms.
 
-    Who goes on examines all rows below, and in a long list a product of so many skips is 0.
+    A user who continues examines the whole tail, and the product of many skips may underflow.
     """
-    silent = np.log1p(-click).sum(axis=0)
-    with np.errstate(divide="ignore"):  # who begins at the top certainly goes on
-        log_chance = np.logaddexp(np.log1p(-after_click), np.log(after_click) + silent)
-        reached = np.exp(np.log(after_click) + silent - log_chance)
+    unclicked = np.log1p(-click).sum(axis=0)
+    with np.errstate(divide="ignore"):  # after_click is 1 for lists without a click
+        log_chance = np.logaddexp(np.log1p(-after_click), np.log(after_click) + unclicked)
+        reached = np.exp(np.log(after_click) + unclicked - log_chance)
     return log_chance, np.tile(reached, (len(click), 1))
 
 
@@ -166,9 +185,9 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
     Parameters
     ----------
     log : ClickLog
-        As :func:`click_patterns` gives it.
+        Result of :func:`click_patterns`.
     key : callable, default=attrgetter("doc")
-        The code of what the chance to go on after a click depends on, for each row of a log.
+        Maps a log to one code per row: what P(continue | click) depends on.
     n_keys : int, default=None
         By default the number of documents.
 
@@ -205,12 +224,12 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
 
 
 def _tails(log, last, key, n_keys):
-    """First rows below the last clicks, how many follow, keys, weights, and two hashes."""
+    """Per tail: first row, number of rows, key of the last click, weight, and two hashes."""
     starts = log.offsets[:-1]
     lengths = np.diff(log.offsets) - last
     some = lengths > 0
     begin, lengths = (starts + last)[some], lengths[some]
-    # Who clicked nothing begins at the top.
+    # Tails of lists without a click have the key n_keys.
     head = np.where(last[some] > 0, key[begin - 1], n_keys)
     offsets = offsets_from_counts(lengths)
     place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
@@ -221,7 +240,7 @@ def _tails(log, last, key, n_keys):
 
 
 def _fold(tails):
-    """One of each set of equal tails: first row, length, key; and their weights together."""
+    """Distinct tails: first row, number of rows, key, and the sum of the weights of equal ones."""
     begin, lengths, head, weight, *hashes = (np.concatenate(of) for of in zip(*tails, strict=True))
     order = np.lexsort(hashes)
     new = np.ones(len(order), dtype=bool)
@@ -232,7 +251,7 @@ def _fold(tails):
 
 
 def _blocks(doc, n_docs, begin, lengths, head, weight):
-    """Tails as rectangles (doc, key, weight), whose ends hold the document ``n_docs``."""
+    """Blocks of tails (doc, key, weight), padded with the document ``n_docs``."""
     for chosen, place in rectangles(offsets_from_counts(lengths)):
         inside = place >= 0
         rows = begin[chosen, None] + np.arange(place.shape[1])

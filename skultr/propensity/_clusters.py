@@ -1,6 +1,9 @@
-"""Thousands of users as a handful of groups that look at result pages alike."""
+"""Clusters of users with similar examination curves."""
+
+from __future__ import annotations
 
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,9 +18,11 @@ from sklearn.utils.validation import (
 )
 
 from .._log._estimator import afresh
+from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
 from .._log._roles import is_frame, read_role, role_columns, with_column
 from .._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
+from .._typing import Column, Estimator, RandomState, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from ._learned import RegressionEMPropensity
 
@@ -32,12 +37,12 @@ class UserClusters(
     BaseEstimator,
     auto_wrap_output_keys=None,
 ):
-    r"""Group users by how they look at result pages.
+    r"""Group users with similar examination curves.
 
-    Each user's examination curve is estimated, pulled toward the common curve as far as its
-    noise warrants, and the curves are grouped by k-means, weighted by impressions (as in
+    The examination curve of each user is estimated and pulled toward the common curve as far as
+    its noise warrants. The curves are then grouped by k-means, weighted by impressions (as in
     Figure 5(a) of [1]_). As a step of a pipeline, it replaces the role ``user`` by the number of
-    the user's cluster, so that what follows estimates few curves from many clicks each.
+    the user's cluster, so that later steps estimate few curves from many clicks each.
 
     Parameters
     ----------
@@ -46,13 +51,13 @@ class UserClusters(
         Estimates the curves: an estimator of ``skultr.propensity`` with ``user="user"``, which
         is cloned. By default ``RegressionEMPropensity(user="user")``.
     random_state : int, RandomState instance or None, default=None
-        Where k-means starts.
+        Seed of k-means, and of ``propensity`` if it has none.
 
     Attributes
     ----------
     labels_ : Series
-        User to cluster. Clusters are numbered by the mean position that they examine,
-        :math:`\sum_k k\, o_k / \sum_k o_k`: the users of cluster 0 look least far down.
+        Cluster of each user. Clusters are numbered by their mean examined position,
+        :math:`\sum_k k\, o_k / \sum_k o_k`: users of cluster 0 look least far down.
     cluster_curves_ : DataFrame of shape (n_clusters, n_factors)
         Mean examination of each cluster by bias factor, on the scale of ``propensity_``.
     propensity_ : estimator
@@ -60,15 +65,15 @@ class UserClusters(
     n_features_in_ : int
         Number of columns without a role.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, if X has names that are strings.
+        Names of these columns, if they are strings.
 
     Notes
     -----
-    `transform` returns the kind of frame it is given; one without ``user``, as at serving time,
-    comes back unchanged. Users whom `fit` has not seen join the cluster nearest to the common
-    curve, with a warning. Arrays have no users: they are passed through.
+    `transform` returns the kind of frame it is given. A frame without ``user``, as at serving
+    time, is returned unchanged. Users who were not in the log of `fit` join the cluster nearest
+    to the common curve, with a warning. Arrays have no users and are passed through.
 
-    Where an estimate lacks a position that a user never saw, the common curve stands in.
+    At positions that a user never saw, the common curve is used.
 
     References
     ----------
@@ -77,7 +82,7 @@ class UserClusters(
 
     Examples
     --------
-    Two kinds of users, of whom the second ones look at everything:
+    Users 0 and 1 often skip the second position, users 2 and 3 examine everything:
 
     >>> import numpy as np
     >>> import pandas as pd
@@ -104,15 +109,21 @@ class UserClusters(
         "random_state": ["random_state"],
     }
 
-    def __init__(self, n_clusters=10, *, propensity=None, random_state=None):
+    def __init__(
+        self,
+        n_clusters: int = 10,
+        *,
+        propensity: Estimator | None = None,
+        random_state: RandomState = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.propensity = propensity
         self.random_state = random_state
 
     @with_callbacks
     @afresh
-    def fit(self, X, y=None, sample_weight=None):
-        """Estimate the users' curves and group them.
+    def fit(self, X: Table, y: Column | None = None, sample_weight: Column | None = None) -> Self:
+        """Estimate the curves of the users and group them.
 
         Parameters
         ----------
@@ -130,7 +141,7 @@ class UserClusters(
         Raises
         ------
         ValueError
-            If there are fewer users than clusters, or ``propensity`` does not tell users apart.
+            If there are fewer users than clusters, or ``propensity`` estimates no curves of users.
         """
         self._validate_params()
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -144,12 +155,12 @@ class UserClusters(
         if is_frame(X) and "user" in role_columns(X):
             self._fit_users(X, y, sample_weight)
         else:
-            _warn_about_nothing(is_frame(X))
+            _warn_about_missing_users(is_frame(X))
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def transform(self, X):
-        """Replace users by the numbers of their clusters.
+    def transform(self, X: Table) -> Any:
+        """Replace each user by the number of their cluster.
 
         Parameters
         ----------
@@ -158,7 +169,7 @@ class UserClusters(
         Returns
         -------
         X_new : frame, ndarray or sparse matrix
-            X itself if it has no users.
+            X with another column ``user``; unchanged if it has no users.
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
@@ -186,8 +197,8 @@ class UserClusters(
         n_users = len(pd.unique(read_role(X, "user")))
         if n_users < self.n_clusters:
             raise ValueError(
-                f"X has {n_users} users; expected at least n_clusters={self.n_clusters}. Lower "
-                "n_clusters, or leave the users as they are."
+                f"X has {count_of(n_users, 'user')}; expected at least "
+                f"n_clusters={self.n_clusters}. Lower n_clusters, or leave this step out."
             )
         self.propensity_ = self._estimator().fit(X, y, sample_weight)
         curves, common = _curves(self.propensity_)
@@ -213,8 +224,9 @@ class UserClusters(
         n_clusters = min(self.n_clusters, len(curves.round(2).drop_duplicates()))
         if n_clusters < self.n_clusters:
             warn_user(
-                f"The {len(curves)} users have only {n_clusters} different curves: what tells "
-                f"them apart is noise. There are {n_clusters} clusters, not {self.n_clusters}.",
+                f"The {len(curves)} users have only {count_of(n_clusters, 'distinct curve')}: "
+                f"other differences are noise. n_clusters={self.n_clusters} is reduced to "
+                f"{n_clusters}.",
                 ClickDataWarning,
             )
         means = KMeans(n_clusters, n_init=10, random_state=self.random_state)
@@ -229,24 +241,24 @@ class UserClusters(
     def _warn_about_users(self, unknown):
         if len(unknown):
             warn_user(
-                f"{len(unknown)} rows are of users that were not in the training log, such as "
-                f"{python_value(unknown[0])!r}: they join cluster {self._nearest}, whose curve "
-                "is nearest to that of all users together.",
+                f"Found {count_of(len(unknown), 'row')} of users who are not in the training log, "
+                f"such as {python_value(unknown[0])!r}: they join cluster {self._nearest}, whose "
+                "curve is nearest to the common one.",
                 ClickDataWarning,
             )
 
 
 def _curves(propensity):
-    """Curves of the users, and of all together, over the factors that the log determines."""
+    """Curves of the users and the common curve, over the factors that the log determines."""
     common = propensity.average_examination_["examination"].dropna()
     curves = propensity.examination_["examination"].unstack("bias")
     return curves[common.index].fillna(common), common
 
 
-def _warn_about_nothing(framed):
-    what = "X has no column 'user'" if framed else "X is an array, whose columns have no roles"
+def _warn_about_missing_users(framed):
+    found = "X has no column 'user'" if framed else "X is an array, whose columns have no roles"
     warn_user(
-        f"{what}: UserClusters groups nobody and passes X through. Pass a frame with the column "
-        "'user'.",
+        f"{found}: UserClusters groups nobody and returns X unchanged. Pass a frame with the "
+        "column 'user'.",
         MissingRoleWarning,
     )

@@ -1,10 +1,17 @@
-"""Examination by comparison: what units shown under two bias factors say of the two.
+"""Examination by pairwise comparison of the bias factors under which documents were shown.
 
-A unit has one relevance wherever it is shown, so that its click rates under two factors are to
-each other as their examinations. Summed over units, that is a tournament: each click under one
-factor counts against the other. Few numbers a pair of factors carry all of it, so that hundreds
-of resamples and thousands of users are solved as one batch of small problems.
+A document (or an arm of an experiment) has one relevance r under all factors, with the click rate
+r o_k under factor k. The ratio of its click rates under two factors is therefore o_k / o_l. With
+c_dk clicks and n_dk impressions of document d, the pairwise log likelihood of b = log o is
+
+    l(b) = Σ_{k ≠ l} C_kl log(o_k / (o_k + o_l)),    C_kl = Σ_d w_dkl c_dk / n_dk,
+
+the Bradley-Terry model of a tournament in which each click under k counts against l. Two numbers
+per pair of factors, C_kl and C_lk, hold all of it, so that hundreds of resamples and thousands of
+users are solved as one batch of small problems.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
@@ -23,23 +30,23 @@ __all__ = [
     "curvature",
     "first_compared",
     "gradient_noise",
-    "likeliest",
+    "penalised_curves",
     "solve",
     "win_probability",
 ]
 
-#: Units from which on what they say against each other tells how noisy they are.
-_LEAST_UNITS = 30
-#: Numbers in a batch of problems; bounds memory.
+#: Least effective number of documents for which the sandwich formula is used.
+_LEAST_DOCS = 30
+#: Numbers in a batch of problems; limits memory.
 BATCH = 4_000_000
 _MAX_STEPS, _LONGEST_STEP, _TOL = 100, 2.0, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Entries (unit, bias factor, other bias factor) for units that were shown under both.
+    """One entry per (document, bias factor, other bias factor), if shown under both factors.
 
-    Only factors of one group (user) are compared.
+    Only factors of the same group (user) are compared. Documents may be arms of an experiment.
 
     Parameters
     ----------
@@ -49,12 +56,12 @@ class Comparisons:
     key : ndarray of shape (n_entries,), int
         Flat index of (group, factor, other) into an array of shape (n_groups, n_bias, n_bias).
     cell : ndarray of shape (n_entries,), int
-        Cell of the cells that an entry takes its clicks from.
-    worth : ndarray of shape (n_entries,)
-        What one click of the cell counts in this comparison.
+        Number of the cell whose clicks the entry counts.
+    weight : ndarray of shape (n_entries,)
+        Weight of one click of the cell in this comparison, w_dkl / n_dk.
     clicks, impressions : ndarray of shape (n_entries,)
         Number of clicks and of impressions of the cell.
-    unit : ndarray of shape (n_entries,), int
+    doc : ndarray of shape (n_entries,), int
     """
 
     n_groups: int
@@ -62,22 +69,22 @@ class Comparisons:
     place_of_factor: np.ndarray
     key: np.ndarray
     cell: np.ndarray
-    worth: np.ndarray
+    weight: np.ndarray
     clicks: np.ndarray
     impressions: np.ndarray
-    unit: np.ndarray
+    doc: np.ndarray
 
     @classmethod
     def of(cls, cells, pair_weight):
-        """The comparisons that a log makes.
+        """All comparisons in a log.
 
         Parameters
         ----------
         cells : Cells
         pair_weight : {"impressions", "equal"}
-            How much a unit with n and m impressions under two factors counts in their comparison:
-            n m / (n + m), which is the least variance if the factors do not differ (Mantel &
-            Haenszel 1959), or 1.
+            Weight w of a document with n and m impressions under two factors: n m / (n + m),
+            which has the least variance if the factors do not differ (Mantel & Haenszel 1959),
+            or 1.
 
         Returns
         -------
@@ -90,66 +97,71 @@ class Comparisons:
         own, other = np.concatenate([[first, second], [second, first]], axis=1)
         shown = cells.weight
         if pair_weight == "equal":
-            worth = 1 / shown[own]
+            weight = 1 / shown[own]
         else:
-            worth = shown[other] / (shown[own] + shown[other])
+            weight = shown[other] / (shown[own] + shown[other])
         return cls(
             n_groups=n_groups,
             n_bias=n_bias,
             place_of_factor=place,
             key=(group[own] * n_bias + bias[own]) * n_bias + bias[other],
             cell=own,
-            worth=worth,
+            weight=weight,
             clicks=cells.clicks[own],
             impressions=shown[own],
-            unit=cells.doc[own],
+            doc=cells.doc[own],
         )
 
     def totals(self):
-        """Clicks under each factor that count against each other one, of all units.
+        """Weighted clicks C_kl under factor k against factor l, summed over documents.
 
         Returns
         -------
         totals : ndarray of shape (n_groups, n_bias, n_bias)
         """
-        return self._sums(self.worth * self.clicks)
+        return self._sums(self.weight * self.clicks)
 
-    def mean_worth(self):
-        """What a click of each comparison counts, of the same shape; 0 where there is none."""
-        shown = self._sums(self.impressions)
-        worth = self._sums(self.worth * self.impressions)
-        return np.divide(worth, shown, out=np.zeros_like(shown), where=shown > 0)
-
-    def effective_units(self):
-        """How many units with equal clicks would carry those of each factor.
+    def mean_weight(self):
+        """Mean weight of a click per comparison; 0 for pairs that no document compares.
 
         Returns
         -------
-        n_units : ndarray of shape (n_groups, n_bias)
+        weight : ndarray of shape (n_groups, n_bias, n_bias)
+        """
+        shown = self._sums(self.impressions)
+        weight = self._sums(self.weight * self.impressions)
+        return np.divide(weight, shown, out=np.zeros_like(shown), where=shown > 0)
+
+    def effective_docs(self):
+        """Effective number of documents per factor, (Σ c)² / Σ c² over their clicks c.
+
+        Returns
+        -------
+        n_docs : ndarray of shape (n_groups, n_bias)
         """
         n_factors = self.n_groups * self.n_bias
         first = np.unique(self.cell, return_index=True)[1]
         factor, clicks = self.key[first] // self.n_bias, self.clicks[first]
         total = np.bincount(factor, clicks, minlength=n_factors).astype(float)
         squares = np.bincount(factor, clicks**2, minlength=n_factors).astype(float)
-        n_units = np.divide(total**2, squares, out=np.zeros(n_factors), where=squares > 0)
-        return n_units.reshape(self.n_groups, self.n_bias)
+        n_docs = np.divide(total**2, squares, out=np.zeros(n_factors), where=squares > 0)
+        return n_docs.reshape(self.n_groups, self.n_bias)
 
     def resampled(self, cluster, draws):
         """The totals of resamples, batch by batch.
 
         Parameters
         ----------
-        cluster : ndarray of shape (n_units,), int
+        cluster : ndarray of shape (n_docs,), int
         draws : iterable of ndarray of shape (n_clusters,)
-            How often each cluster of units was drawn.
+            Number of times that each cluster of documents was drawn.
 
         Yields
         ------
         totals : ndarray of shape (n_draws * n_groups, n_bias, n_bias)
         """
         shape = (self.n_groups * self.n_bias**2, int(cluster.max()) + 1)
-        entries = (self.worth * self.clicks, (self.key, cluster[self.unit]))
+        entries = (self.weight * self.clicks, (self.key, cluster[self.doc]))
         by_cluster = coo_array(entries, shape).tocsr()
         draws = iter(draws)
         while batch := list(islice(draws, max(1, BATCH // max(shape)))):
@@ -169,14 +181,13 @@ class Curves:
     Parameters
     ----------
     log_examination : ndarray of shape (n_problems, n_bias)
-        Relative to the first factor that is compared at all; NaN where nothing links a factor to
-        it.
+        Relative to the reference factor; NaN for factors that no comparison connects to it.
     clicks : ndarray of shape (n_problems, n_bias, n_bias)
-        The totals that decided it.
+        The totals that were used, half clicks included.
     added : ndarray of shape (n_problems, n_bias, n_bias)
-        The part of them that no one clicked.
+        The half clicks among them.
     first : int
-        The factor that the others are relative to.
+        The reference: the first factor that is compared with another.
     """
 
     log_examination: np.ndarray
@@ -185,16 +196,17 @@ class Curves:
     first: int
 
     def standard_error(self, comparisons):
-        """Standard errors of the curves of a log, one a group.
+        """Standard errors of log examination per group and factor.
 
-        From how far the units contradict each other (the sandwich formula); where fewer than 30
-        units carry the clicks of a factor, as if clicks were Poisson, which is never less than
-        what they warrant.
+        With the Laplacian L of :func:`curvature` and the gradients u_d of the documents, the
+        covariance is the sandwich L^-1 (Σ_d u_d u_d') L^-1. Below 30 effective documents of a
+        factor, the gradients of single clicks replace u_d, as if clicks were Poisson, which is
+        conservative.
 
         Parameters
         ----------
         comparisons : Comparisons
-            Of which ``clicks`` is the total.
+            Its totals are ``clicks`` without the half clicks.
 
         Returns
         -------
@@ -204,56 +216,56 @@ class Curves:
         lost = 1 - win_probability(b).ravel()
         log = comparisons
         kept = self.clicks.ravel()[log.key] > 0
-        pull = log.worth * lost[log.key] * kept
-        guessed = self._noise_of_added(lost)
-        of_units = guessed + gradient_noise(log.unit, log.key, pull * log.clicks, b.shape)
-        of_clicks = guessed + gradient_noise(log.cell, log.key, pull * log.clicks**0.5, b.shape)
-        inverse = np.linalg.inv(curvature(self.clicks, b) + _ties_of_roots(self.clicks))
-        n_units = log.effective_units()
-        n_units = np.minimum(n_units, n_units[:, [self.first]])
+        pull = log.weight * lost[log.key] * kept
+        of_added = self._noise_of_added(lost)
+        of_docs = of_added + gradient_noise(log.doc, log.key, pull * log.clicks, b.shape)
+        of_clicks = of_added + gradient_noise(log.cell, log.key, pull * log.clicks**0.5, b.shape)
+        inverse = np.linalg.inv(curvature(self.clicks, b) + _anchors(self.clicks))
+        n_docs = log.effective_docs()
+        n_docs = np.minimum(n_docs, n_docs[:, [self.first]])
         noise = np.where(
-            n_units >= _LEAST_UNITS,
-            np.einsum("gij,gjk,gik->gi", inverse, of_units, inverse),
+            n_docs >= _LEAST_DOCS,
+            np.einsum("gij,gjk,gik->gi", inverse, of_docs, inverse),
             np.einsum("gij,gjk,gik->gi", inverse, of_clicks, inverse),
         )
-        noise[:, self.first] = 0.0  # but for rounding
+        noise[:, self.first] = 0.0  # exactly, without rounding
         return np.where(np.isnan(self.log_examination), np.nan, np.sqrt(np.maximum(noise, 0.0)))
 
     def _noise_of_added(self, lost):
-        """Of half a click of a factor that has none."""
+        """Covariance of the gradient of the half clicks, shape (n_groups, n_bias, n_bias)."""
         key = np.flatnonzero(self.added)
         pull = self.added.ravel()[key] / 0.5 * lost[key]
         factor = key // self.clicks.shape[-1]
         return gradient_noise(factor, key, pull * 0.5**0.5, self.clicks.shape[:2])
 
 
-def solve(totals, method, worth):
-    r"""The likeliest examination curves, given who won which comparison.
+def solve(totals, method, weight):
+    r"""Maximum-likelihood examination curves of a batch of tournaments.
 
-    .. math::
-        P(\text{a click of the pair } k, l \text{ fell on } k) = \frac{o_k}{o_k + o_l}.
+    The likelihood is that of :math:`P(\text{a click of the pair } k, l \text{ fell on } k) =
+    o_k / (o_k + o_l)`.
 
     Parameters
     ----------
     totals : ndarray of shape (n_problems, n_bias, n_bias)
-        Clicks under each factor that count against each other one.
+        Weighted clicks C_kl under factor k against factor l.
     method : {"all-pairs", "adjacent-chain", "pivot"}
-        Which pairs are compared. Where they form a tree, the answer is a product of ratios.
-    worth : ndarray of shape (n_groups, n_bias, n_bias)
-        What a click counts in each comparison; problem i is of group ``i % n_groups``.
+        Which pairs are compared. If they form a tree, the answer is a product of ratios.
+    weight : ndarray of shape (n_groups, n_bias, n_bias)
+        Mean weight of a click per comparison; problem i belongs to group ``i % n_groups``.
 
     Returns
     -------
     curves : Curves
     """
-    first = first_compared(worth)
+    first = first_compared(weight)
     clicks = np.where(_compared(totals, method, first), totals, 0.0)
-    added = _half_clicks(clicks, worth)
+    added = _half_clicks(clicks, weight)
     clicks = clicks + added
     component = _components(clicks, "weak")
-    b = likeliest(clicks, _ties_of_roots(clicks))
-    linked = component == component[:, [first]]
-    return Curves(np.where(linked, b - b[:, [first]], np.nan), clicks, added, first)
+    b = penalised_curves(clicks, _anchors(clicks))
+    connected = component == component[:, [first]]
+    return Curves(np.where(connected, b - b[:, [first]], np.nan), clicks, added, first)
 
 
 # Reading --------------------------------------------------------------------------------
@@ -265,11 +277,11 @@ def _codes(factors):
     return bias, len(values), group, len(users)
 
 
-def _cells_together(unit, group):
-    """Pairs of cells of one unit and group; cells are sorted by both."""
+def _cells_together(doc, group):
+    """All pairs of cells of the same document and group; cells are sorted by both."""
     first, second = [], []
-    for gap in range(1, len(unit)):
-        same = (unit[gap:] == unit[:-gap]) & (group[gap:] == group[:-gap])
+    for gap in range(1, len(doc)):
+        same = (doc[gap:] == doc[:-gap]) & (group[gap:] == group[:-gap])
         cell = np.flatnonzero(same)
         if not len(cell):
             break
@@ -280,20 +292,21 @@ def _cells_together(unit, group):
 
 
 # Solving --------------------------------------------------------------------------------
-def first_compared(worth):
-    """The first factor that is compared at all: of each problem, or scales would differ."""
-    return int((worth > 0).any(axis=(0, 2)).argmax())
+def first_compared(weight):
+    """The first factor that is compared with another in any group: the common reference."""
+    return int((weight > 0).any(axis=(0, 2)).argmax())
 
 
 def _compared(totals, method, first):
-    """Which comparisons a method reads."""
+    """Mask of the comparisons that a method uses, or True for all."""
     n_bias = totals.shape[-1]
     place = np.arange(n_bias)
     if method == "all-pairs":
         return True
     if method == "pivot":
         return (place[:, None] == first) | (place == first)
-    # A factor without a click would break the chain: it hangs on it by its side.
+    # A factor without a click would break the chain. The chain skips it, and it is compared with
+    # its clicked neighbour only.
     clicked = totals.sum(axis=2) > 0
     last = np.maximum.accumulate(np.where(clicked, place, -1), axis=1)
     before = np.concatenate([np.full((len(totals), 1), -1), last[:, :-1]], axis=1)
@@ -302,27 +315,28 @@ def _compared(totals, method, first):
     return link | link.transpose(0, 2, 1)
 
 
-def _half_clicks(clicks, worth):
-    """Half a click a factor, where the likeliest ratio to others would be 0 or infinite.
+def _half_clicks(clicks, weight):
+    """Half a click per factor whose maximum-likelihood ratio to others would be 0 or infinite.
 
-    That is where one side was never clicked and no detour bounds the ratio (Ford 1957); what
-    clicks bound is left alone. The half falls where the other sides were clicked.
+    That happens if one side of a comparison has no click and no chain of other comparisons bounds
+    the ratio (Ford 1957); bounded ratios are not changed. The half click is divided among the
+    comparisons in proportion to the clicks of the other sides.
     """
     added = np.zeros_like(clicks)
     other = clicks.transpose(0, 2, 1)
-    doubtful = np.flatnonzero(((clicks == 0) & (other > 0)).any(axis=(1, 2)))
-    if len(doubtful):
-        component = _components(clicks[doubtful], "strong")
+    unbounded = np.flatnonzero(((clicks == 0) & (other > 0)).any(axis=(1, 2)))
+    if len(unbounded):
+        component = _components(clicks[unbounded], "strong")
         apart = component[:, :, None] != component[:, None, :]
-        zero = apart & (clicks[doubtful] == 0) & (other[doubtful] > 0)
-        share = np.where(zero, other[doubtful], 0.0)
+        zero = apart & (clicks[unbounded] == 0) & (other[unbounded] > 0)
+        share = np.where(zero, other[unbounded], 0.0)
         share /= np.maximum(share.sum(axis=2, keepdims=True), TINY)
-        added[doubtful] = 0.5 * share * worth[doubtful % len(worth)]
+        added[unbounded] = 0.5 * share * weight[unbounded % len(weight)]
     return added
 
 
 def _components(clicks, connection):
-    """Component of each factor of each problem."""
+    """Connected component of each factor of each problem, shape (n_problems, n_bias)."""
     problem, factor, other = np.nonzero(clicks)
     n_bias = clicks.shape[-1]
     size = len(clicks) * n_bias
@@ -331,19 +345,22 @@ def _components(clicks, connection):
     return labels.reshape(len(clicks), n_bias)
 
 
-def likeliest(clicks, precision, center=0.0, start=None):
-    """Curves of a batch of tournaments, by Newton's method.
+def penalised_curves(clicks, precision, center=0.0, start=None):
+    """Log examination per problem and factor that maximises the penalised pairwise likelihood.
+
+    For each problem Newton's method maximises, with prior precision P and center m,
+
+        Σ_{k ≠ l} C_kl log σ(b_k - b_l) - (b - m)' P (b - m) / 2.
 
     Parameters
     ----------
     clicks : ndarray of shape (n_problems, n_bias, n_bias)
-        Clicks under each factor that count against each other one.
+        Weighted clicks C_kl under factor k against factor l.
     precision : ndarray of shape (n_bias, n_bias) or (n_problems, n_bias, n_bias)
-        How tightly the logarithms of examination are tied to their centers; it must tie at least
-        one factor of each component.
+        P, positive for at least one factor of each connected component.
     center : ndarray of shape (n_problems, n_bias), default=0
     start : ndarray of shape (n_problems, n_bias), default=None
-        By default the center.
+        Where Newton's method begins, by default at the center.
 
     Returns
     -------
@@ -354,11 +371,11 @@ def likeliest(clicks, precision, center=0.0, start=None):
     b = np.array(center if start is None else start, dtype=float)
     running = np.arange(len(clicks))
     for _ in range(_MAX_STEPS):
-        won, now, tie = clicks[running], b[running], precision[running]
+        won, now, prior = clicks[running], b[running], precision[running]
         both = won + won.transpose(0, 2, 1)
         gradient = (won - both * win_probability(now)).sum(axis=2)
-        gradient -= (tie @ (now - center[running])[:, :, None])[:, :, 0]
-        step = np.linalg.solve(curvature(won, now) + tie, gradient[:, :, None])[:, :, 0]
+        gradient -= (prior @ (now - center[running])[:, :, None])[:, :, 0]
+        step = np.linalg.solve(curvature(won, now) + prior, gradient[:, :, None])[:, :, 0]
         longest = np.abs(step).max(axis=1)
         b[running] += step * np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, TINY))[:, None]
         running = running[longest > _TOL]
@@ -368,12 +385,15 @@ def likeliest(clicks, precision, center=0.0, start=None):
 
 
 def win_probability(b):
-    """P(a click of a pair fell on the first of the two), of shape (n_problems, n_bias, n_bias)."""
+    """P(a click of a pair fell on its first factor), shape (n_problems, n_bias, n_bias)."""
     return expit(b[:, :, None] - b[:, None, :])
 
 
 def curvature(clicks, b):
-    """Laplacian of the graph of factors, weighted by the information in each comparison."""
+    """Laplacian of the graph of factors: minus the Hessian of the pairwise log likelihood.
+
+    The weight of the edge (k, l) is (C_kl + C_lk) p (1 - p) with p = o_k / (o_k + o_l).
+    """
     win = win_probability(b)
     weight = (clicks + clicks.transpose(0, 2, 1)) * win * win.transpose(0, 2, 1)
     laplacian = -weight
@@ -382,10 +402,11 @@ def curvature(clicks, b):
     return laplacian
 
 
-def _ties_of_roots(clicks):
-    """Ties that hold the first factor of each component.
+def _anchors(clicks):
+    """Prior precision that fixes the first factor of each connected component.
 
-    Gradients sum to 0 within a component: however tight the tie, the root does not pull.
+    Gradients of the likelihood sum to 0 within a component, so that the size of the precision
+    does not change the estimate.
     """
     component = _components(clicks, "weak").ravel()
     roots = np.zeros(len(component))
@@ -396,11 +417,22 @@ def _ties_of_roots(clicks):
 
 
 def gradient_noise(source, key, size, shape):
-    """Covariance of the gradients of shape ``shape``, of sources that move them independently."""
+    """Covariance of the gradient per group, shape (n_groups, n_bias, n_bias).
+
+    Parameters
+    ----------
+    source : ndarray of shape (n_entries,), int
+        What the entry belongs to; sources are independent.
+    key : ndarray of shape (n_entries,), int
+        Flat index of (group, factor, other).
+    size : ndarray of shape (n_entries,)
+        What the entry adds to the gradient of the factor, and subtracts from that of the other.
+    shape : (n_groups, n_bias)
+    """
     n_groups, n_bias = shape
     factor, other = np.divmod(key, n_bias)
     group = factor // n_bias
-    # A source of two groups is two, or the blocks of groups would mix.
+    # A source in two groups counts as two sources, because groups have blocks of their own.
     source = np.unique(source * n_groups + group, return_inverse=True)[1]
     rows = np.concatenate([source, source])
     columns = np.concatenate([factor, group * n_bias + other])

@@ -1,5 +1,8 @@
 """Examination that depends on the context of a result, learned from documents that moved."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -17,7 +20,7 @@ from .._log._cells import read_cells
 from .._log._clicklog import ClickLog
 from .._log._components import factor_components
 from .._log._estimator import FitTask
-from .._log._factors import lists_per_unit
+from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
 from .._log._roles import ROLES, is_frame, read_features
 from .._log._segments import offsets_from_sorted
@@ -25,13 +28,14 @@ from .._models._tabular import fit_tabular
 from .._sklearn import Interval
 from .._torch._losses import LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
+from .._typing import ArrayLike, Frame
 from ..exceptions import NotIdentifiableError
 from ._curves import (
     Estimate,
     curve_table,
     estimates_of_resamples,
     places_of,
-    warn_about_silent,
+    warn_about_unclicked,
     warn_about_unknown,
     with_errors,
 )
@@ -44,52 +48,51 @@ __all__ = ["CellLogits", "ContextualPropensity"]
 class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity):
     r"""Examination as a function of position and context (contextual position-based model).
 
-    What surrounds a result decides how far users look: the device, the kind of page, the intent
-    of the query. :math:`o(k, x)` is a network of the context vector x with one output a bias
-    factor, learned from documents that were shown in several places (Fang et al. 2019). It
-    assumes that relevance does not depend on the place or the context: a document that is
-    relevant in one is as relevant in another.
+    The context of a result affects how far users look: the device, the kind of page, the intent
+    of the query. :math:`o(k, x)` is a network of the context vector x with one output per bias
+    factor k, learned from documents that were shown at several positions or in several contexts
+    (Fang et al. 2019). The assumption is that the relevance of a document depends neither on the
+    position nor on the context.
 
     Parameters
     ----------
     context : str or int, list of str or int, default=None
         Columns of X that are the context: names in a frame, numbers in an array. They hold
-        numbers and are no features of a ranker that takes this estimator for its ``propensity``.
-        By default all columns without a role, which then stay features too.
+        numbers, and a ranker with this estimator as its ``propensity`` does not use them as
+        features. By default all columns without a role, which such a ranker uses too.
     n_bootstrap : int, default=0
-        Resamples of the queries for the standard errors of ``examination_``, each a whole
-        training. With 0 they are NaN.
+        Number of resamples of the queries for the standard errors of ``examination_``, each a
+        whole training. With 0, standard errors are NaN.
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training. A batch holds documents.
+        Training of the network. A batch holds documents.
     traffic_exponent
-        How much more a frequent query counts than a rare one: by default as its clicks do.
+        Exponent of the weight of queries; by default a query is weighted by its clicks.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping over held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Examination **at the mean context** by bias factor (index ``bias``), relative to the
-        first factor: ``examination``; ``standard_error``, that of *log* examination; ``lower``
-        and ``upper``, the ends of the 95 % interval; ``impressions``, ``clicks`` and
-        ``component``, equal where documents tie factors together. See `examination_at` for
-        other contexts.
+        One row per bias factor (index ``bias``): ``examination`` **at the mean context**,
+        relative to the first factor; ``standard_error`` of *log* examination; ``lower`` and
+        ``upper``, the ends of the 95 % interval; ``impressions``, ``clicks`` and ``component``,
+        equal where documents connect factors. See `examination_at` for other contexts.
     network_ : torch.nn.Sequential or None
         Scaling of the contexts, then the network; its outputs are log examination, up to a
-        constant. None where the log has one bias factor.
+        constant. None if the log has one bias factor.
     net_ : skorch.NeuralNet
-        What trained it.
+        The net that trained it.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
-        Epochs run.
+        Number of epochs.
     n_features_in_ : int
 
     Raises
@@ -103,24 +106,24 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     Notes
     -----
-    *Objective.* Given that a document was clicked, the chance that it was in the cell
+    *Objective.* Given that a document was clicked, the probability that the click was in the cell
     :math:`(k, x)` is
 
     .. math:: \frac{n_{k, x}\, o(k, x)}{\sum_{(k', x')} n_{k', x'}\, o(k', x')} ,
 
-    the sum over the cells in which it was shown, n times each. Relevance cancels. The network
-    maximises the likelihood of where the clicks of each document fell. Its score has the
-    expectation 0 at the truth, however few clicks a document has. At the end one number a bias
-    factor is fitted once more to all clicks, because the last batches of training leave noise.
+    with the sum over the cells in which the document was shown, n times each. Relevance cancels.
+    The network maximises the likelihood of the cells in which the clicks of each document fell.
+    The expected gradient is 0 at the truth, however few clicks a document has. After training, one
+    number per bias factor is fitted to all clicks, which removes the noise of the last batches.
 
     The published objective fits click rates of pairs of positions by the product of o and a
-    *second* network for the mean relevance of the documents of a pair; it is right only if that
-    network is.
+    *second* network for the mean relevance of the documents of a pair; it is consistent only if
+    that network is correct.
 
-    *Scale.* Tables are relative to the first bias factor in each context. `predict` also keeps
-    how much more is examined in one context than in another, where documents were shown in
-    several contexts; where each had one for good, nothing in the log tells, and each context
-    has its first factor at one level. Documents of one query should then share their context.
+    *Scale.* Tables are relative to the first bias factor in each context. If documents were shown
+    in several contexts, `predict` keeps the ratio of examination between contexts. If each
+    document had one context only, the log does not determine that ratio, and the first factor has
+    the same examination in all contexts. Documents of one query should then have the same context.
 
     References
     ----------
@@ -146,7 +149,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     True
     """
 
-    context: object = None
+    context: str | int | Sequence[str] | Sequence[int] | None = None
     n_bootstrap: int = 0
     traffic_exponent: float = 1.0
 
@@ -158,8 +161,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     fit = with_callbacks(BasePropensity.fit)
 
-    def examination_at(self, contexts):
-        """Examination by bias factor in given contexts, relative to the first factor in each.
+    def examination_at(self, contexts: Frame | ArrayLike) -> pd.DataFrame:
+        """Examination per context and bias factor, relative to the first factor in each context.
 
         Parameters
         ----------
@@ -169,8 +172,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         Returns
         -------
         examination : DataFrame of shape (n_contexts, n_factors)
-            A column a bias factor; NaN where the log does not determine it. The index is that
-            of a pandas frame.
+            One column per bias factor; NaN where the log does not determine it. The index is
+            that of ``contexts`` if they are a pandas frame.
         """
         check_is_fitted(self)
         index = contexts.index if isinstance(contexts, pd.DataFrame) else None
@@ -178,14 +181,14 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         values = np.asarray(values, dtype=np.float32)
         if values.ndim != 2 or values.shape[1] != self._n_context_features:
             raise ValueError(
-                f"contexts has shape {values.shape}; expected one row a context with "
+                f"contexts has shape {values.shape}; expected one row per context with "
                 f"{self._n_context_features} values each."
             )
         examination = np.exp(self._relative(self._logits(values)))
         return pd.DataFrame(examination, index, self.examination_.index)
 
-    def columns_read(self):
-        """Names of columns without a role that the estimator reads; no ranker's features."""
+    def columns_read(self) -> set[str | int]:
+        """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.context is None else set(self._names())
 
     def _n_subtasks(self):
@@ -196,7 +199,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         values = self._read_contexts(X)
         row_context, first = equal_rows(values)
         contexts = values[first]
-        # One curve a context, as others have one a user: a factor is a (context, bias) pair.
+        # One curve per context, as other estimators have one per user: factors are (context, bias)
+        # pairs.
         cells, _ = read_cells(X, y, sample_weight, roles, user=row_context)
         of_all = cells.of_all_users()
         self._n_context_features = contexts.shape[1]
@@ -221,7 +225,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
             )
         self.examination_ = curve_table(of_all, with_errors(curve, of_all, drawn))
         warn_about_unknown(self.examination_)
-        warn_about_silent(self.examination_)
+        warn_about_unclicked(self.examination_)
         log_examination = self._logits(contexts)[cells.factors.user]
         self._largest = np.nanmax(log_examination[:, self._reference])
         root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: {})
@@ -234,10 +238,10 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
             return
         cells = _with_half_clicks(cells)
         log = _documents_as_lists(cells, contexts)
-        several = log.doc != log.doc[log.offsets[log.list_]]
-        self._levels = bool(several.any())
+        moved = log.doc != log.doc[log.offsets[log.list_]]
+        self._compares_contexts = bool(moved.any())
         log, _ = log.tempered(self.traffic_exponent)
-        criterion = ListLoss(LOSSES["softmax"], lists_per_unit(log, log.clicks))
+        criterion = ListLoss(LOSSES["softmax"], loss_scale(log, log.clicks))
         with self._seeded():
             n_factors = len(reference)
             module = CellLogits(self._network(log.shown_features(), n_factors), n_factors)
@@ -252,14 +256,14 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         return np.clip(np.exp(own - self._largest), LEAST, 1.0)
 
     def _logits(self, contexts):
-        """Log examination of each bias factor, up to a constant."""
+        """Log examination per context and bias factor, up to a constant."""
         if self.network_ is None:
             return np.zeros((len(contexts), len(self._reference)))
         logits = self._outputs(self.network_, contexts) + self._offset
-        return logits if self._levels else self._relative(logits)
+        return logits if self._compares_contexts else self._relative(logits)
 
     def _relative(self, logits):
-        """Relative to the first determined factor; NaN where a factor is not."""
+        """Logits relative to the first determined factor; NaN for undetermined factors."""
         first = int(self._reference.argmax())
         return np.where(self._reference, logits - logits[:, [first]], np.nan)
 
@@ -269,7 +273,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         return [names] if isinstance(names, str | Integral) else list(names)
 
     def _read_contexts(self, X):
-        """Context of each row as float32."""
+        """Context of each row, shape (n_rows, n_context_features), float32."""
         if not is_frame(X):
             chosen = X if self.context is None else X[:, self._column_numbers(X.shape[1])]
             return chosen.toarray() if sparse.issparse(chosen) else np.asarray(chosen, np.float32)
@@ -281,7 +285,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         if bad:
             raise ValueError(
                 f"context names {bad}, and X has the columns {columns}. Expected columns of X "
-                "without a role that hold numbers."
+                "that hold numbers and have no role."
             )
         places = [columns.index(name) for name in self._names()]
         return read_features(frame[:, places].to_native()).to_numpy()
@@ -291,14 +295,14 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         bad = [place for place in numbers if place not in range(n_columns)]
         if bad:
             raise ValueError(
-                f"context names {bad}, and X is an array of {n_columns} columns. Expected their "
-                f"numbers, from 0 to {n_columns - 1}."
+                f"context names {bad}, and X is an array of {n_columns} columns. Expected numbers "
+                f"of columns, from 0 to {n_columns - 1}."
             )
         return numbers
 
 
 def _reference_component(cells):
-    """Which bias factors the clicks can compare: those of the largest group that hangs together.
+    """Mask of the bias factors that clicks compare: the largest connected component.
 
     Returns
     -------
@@ -318,38 +322,38 @@ def _reference_component(cells):
             f"No document that was clicked was shown under two of the {n_factors} bias factors: "
             "nothing compares them. Serve some documents at several positions, as "
             "IdentifiabilityRepair(strategy='intervene') plans it, or use "
-            "RegressionEMPropensity(), which ties positions by the features."
+            "RegressionEMPropensity(), which compares positions by the features."
         )
-    # Of equally large groups, the one with the lowest factor.
+    # If components are equally large, the one with the lowest factor.
     size = np.bincount(label)[label]
     return label == label[size.argmax()]
 
 
 def _with_half_clicks(cells):
-    """Half a click for each bias factor without one, where its documents would have it.
+    """The cells, with half a click for each bias factor without one, spread as clicks expected.
 
-    A factor without a click is worse than any other, but not infinitely so: how much worse is
-    then stated, not left to when training happens to end.
+    The maximum-likelihood log examination of a factor without a click is minus infinity, and the
+    estimate would depend on when training ends. Half a click makes it finite.
     """
     _, bias = np.unique(cells.factors.bias, return_inverse=True)
     bias = bias[cells.factor]
     clicks, weight = (np.bincount(cells.doc, values) for values in (cells.clicks, cells.weight))
     rate = np.divide(clicks, weight, out=np.zeros(len(clicks)), where=weight > 0)
     expected = cells.weight * rate[cells.doc]
-    silent = np.bincount(bias, cells.clicks) == 0
+    unclicked = np.bincount(bias, cells.clicks) == 0
     total = np.bincount(bias, expected)
-    share = np.divide(0.5 * silent, total, out=np.zeros(len(total)), where=total > 0)
+    share = np.divide(0.5 * unclicked, total, out=np.zeros(len(total)), where=total > 0)
     return replace(cells, clicks=cells.clicks + share[bias] * expected)
 
 
 def _offsets(log, logits):
-    """What to add to the logits of each bias factor so that all clicks together agree.
+    """Correction of the logits per bias factor, shape (n_factors,), fitted to all clicks.
 
-    Training leaves the level of each factor with the noise of its last batches. A number a
-    factor, fitted by the same likelihood to all documents, has none of it.
+    The intercept of each factor has the noise of the last batches of training. One number per
+    factor, fitted to all documents by the same likelihood, removes it.
     """
     expected = logits[log.doc, log.bias]
-    # Up to a factor a document, which its relevance takes up, and within the range of exp.
+    # Up to one constant per document, which cancels; kept within the range of exp.
     highest = np.maximum.reduceat(expected, log.offsets[:-1])[log.list_]
     examined = log.weight * np.exp(np.maximum(expected - highest, -30.0))
     fit = fit_tabular(
@@ -362,8 +366,8 @@ def _documents_as_lists(cells, contexts):
     """A log whose lists are documents and whose rows are the cells in which they were shown."""
     n_cells = np.bincount(cells.doc)
     clicks = np.bincount(cells.doc, cells.clicks)
-    tells = (n_cells > 1) & (clicks > 0)
-    rows = np.flatnonzero(tells[cells.doc])
+    informative = (n_cells > 1) & (clicks > 0)
+    rows = np.flatnonzero(informative[cells.doc])
     bias_values, bias = np.unique(cells.factors.bias, return_inverse=True)
     factor = cells.factor[rows]
     offsets = offsets_from_sorted(cells.doc[rows])
@@ -388,15 +392,15 @@ def _documents_as_lists(cells, contexts):
 
 
 class CellLogits(nn.Module):
-    """Log expected share of clicks of the cells in which a document was shown.
+    """Logit of each cell of a document: log impressions plus log examination.
 
-    The softmax over a document's cells is the chance that a click of it fell into each of them:
-    impressions times examination, in which relevance has cancelled.
+    The softmax over the cells of a document is the probability that a click on it was in each of
+    them; relevance cancels.
 
     Parameters
     ----------
-    network : torch.nn.Sequential of (scaling, scoring network with an output a bias factor)
-        Batches come scaled, so that only the second is applied.
+    network : torch.nn.Sequential of (scaling, scoring network with one output per bias factor)
+        Batches are scaled already, so that only the second is applied.
     n_factors : int
     """
 
@@ -412,7 +416,7 @@ class CellLogits(nn.Module):
         if log_examination.shape != expected:
             raise ValueError(
                 f"The network gave outputs of shape {tuple(log_examination.shape)} for "
-                f"{expected[0]} contexts; expected one output a bias factor, {expected}. Check "
+                f"{expected[0]} contexts; expected one output per bias factor, {expected}. Check "
                 "the last layer of the module."
             )
         own = log_examination.gather(1, batch.bias[:, None])[:, 0]

@@ -1,8 +1,10 @@
-"""Examination as a curve over bias factors, with errors; for all users together or for each."""
+"""Examination as a curve over bias factors, with errors: one common curve or one per user."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,10 +12,11 @@ from sklearn.utils import check_random_state
 
 from .._log._cells import read_cells
 from .._log._components import factor_components
-from .._log._faults import check
+from .._log._faults import check, count_of
 from .._log._roles import read_column, read_role
 from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
+from .._typing import RandomState
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
 from ._propensity import LEAST, QUANTILE, BasePropensity
 from ._shrinkage import shrink
@@ -25,26 +28,26 @@ __all__ = [
     "estimates_of_resamples",
     "places_of",
     "resamples",
-    "warn_about_silent",
+    "warn_about_unclicked",
     "warn_about_unknown",
     "with_errors",
 ]
 
-#: Documents below which resamples of them show too little.
-_LEAST_UNITS = 100
-#: Queries below which documents are drawn instead: few queries say little of how they vary.
+#: With fewer documents, the spread over resamples of them underestimates the error.
+_LEAST_DOCS = 100
+#: With fewer queries, documents are resampled instead.
 _LEAST_QUERIES = 30
 
 
 class Estimate(NamedTuple):
-    """Examination of the factors of a log, up to a constant.
+    """Log examination per factor of a log, up to a constant.
 
     Parameters
     ----------
     log_examination : ndarray of shape (n_factors,)
         NaN where the log does not determine it.
     standard_error : ndarray of shape (n_factors,) or None
-        Of ``log_examination``; None where the estimator knows no formula.
+        Error of ``log_examination``; None if the estimator has no formula for it.
     """
 
     log_examination: np.ndarray
@@ -53,16 +56,16 @@ class Estimate(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CurvePropensity(BasePropensity):
-    """Estimators of one examination curve, or one a user.
+    """Estimators of one examination curve, or of one per user.
 
     Subclasses write ``_estimate(cells)`` and set their own default of ``n_bootstrap``. With
     ``user`` the factors of the cells are (user, bias) pairs.
     """
 
     user: str | None = None
-    user_shrinkage: object = "auto"
+    user_shrinkage: Literal["auto"] | float = "auto"
     n_bootstrap: int = 0
-    random_state: object = None
+    random_state: RandomState = None
 
     _parameter_constraints = {
         "user": [str, None],
@@ -71,8 +74,8 @@ class CurvePropensity(BasePropensity):
         "random_state": ["random_state"],
     }
 
-    def columns_read(self):
-        """Names of columns without a role that the estimator reads; no ranker's features."""
+    def columns_read(self) -> set[str | int]:
+        """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.user in (None, "user") else {self.user}
 
     def _read_users(self, X, roles):
@@ -95,7 +98,7 @@ class CurvePropensity(BasePropensity):
         self._tabulate(cells, self._estimate)
 
     def _tabulate(self, cells, estimate):
-        """Estimate, and set the tables and what ``predict`` reads."""
+        """Estimate, and set the tables and the attributes that ``predict`` reads."""
         of_all = cells if self.user is None else cells.of_all_users()
         common = self._with_errors(of_all, estimate)
         self.examination_ = curve_table(of_all, common)
@@ -103,28 +106,28 @@ class CurvePropensity(BasePropensity):
         self._common = np.exp(common.log_examination)
         self._largest = np.nanmax(self._common)
         if self.user is not None:
-            own = self._levelled(self._with_errors(cells, estimate), cells, common)
+            own = self._on_common_scale(self._with_errors(cells, estimate), cells, common)
             own = self._shrunk(cells, own, common)
             self.average_examination_ = self.examination_
             self.examination_ = curve_table(cells, own)
             self._remember_users(cells, own)
         warn_about_unknown(self.examination_)
-        # Users without a click somewhere are many, and pulled toward those who have one.
+        # Most users have no click at some positions; shrinkage gives them the common curve there.
         pulled = self.user is not None and self.user_shrinkage != 0
-        warn_about_silent(self.average_examination_ if pulled else self.examination_)
+        warn_about_unclicked(self.average_examination_ if pulled else self.examination_)
 
     def _with_errors(self, cells, estimate):
-        """The estimate on its scale, with standard errors."""
+        """The estimate relative to the first factor, with standard errors."""
         found = estimate(cells)
         drawn = self._drawn(cells, estimate) if self.n_bootstrap > 0 else None
         return with_errors(found, cells, drawn)
 
     def _drawn(self, cells, estimate):
-        """Estimates of resamples, of shape (n_bootstrap, n_factors)."""
+        """Log examination of resamples, of shape (n_bootstrap, n_factors)."""
         return estimates_of_resamples(cells, estimate, self.n_bootstrap, self.random_state)
 
-    def _levelled(self, own, cells, common):
-        """The curves of users on one level, where the log does not set it; a hook."""
+    def _on_common_scale(self, own, cells, common):
+        """The curves of users, the scale taken from the common curve if undetermined."""
         return own
 
     def _shrunk(self, cells, own, common):
@@ -153,10 +156,10 @@ class CurvePropensity(BasePropensity):
     def _remember_users(self, cells, own):
         user, self._user_ids = encode(cells.factors.user)
         bias = np.searchsorted(self._bias_values, cells.factors.bias)
-        # Sorted, because factors are.
+        # Keys are sorted because factors are.
         self._own_keys = user * len(self._bias_values) + bias
         self._own = np.exp(own.log_examination)
-        # A user of few clicks may seem to examine any amount: only what is sure sets the scale.
+        # The estimate of a user with few clicks may be far too large: lower limits set the scale.
         noise = _noise(own, cells.by_factor(cells.clicks))
         self._largest = np.nanmax([self._largest, *np.exp(own.log_examination - QUANTILE * noise)])
 
@@ -175,8 +178,8 @@ class CurvePropensity(BasePropensity):
     def _warn_about_users(self, unknown):
         if len(unknown):
             warn_user(
-                f"{len(unknown)} rows are of users that were not in the training log, such as "
-                f"{python_value(unknown[0])!r}: they get the curve of all users together.",
+                f"Found {count_of(len(unknown), 'row')} of users who are not in the training log, "
+                f"such as {python_value(unknown[0])!r}: they get the common curve.",
                 ClickDataWarning,
             )
 
@@ -188,14 +191,14 @@ def with_errors(estimate, cells, drawn=None):
     ----------
     estimate : Estimate
     cells : Cells
-        What was estimated from.
+        The data of the estimate.
     drawn : ndarray of shape (n_bootstrap, n_factors), default=None
-        Log examination of resamples, whose spread is the error.
+        Log examination of resamples; its standard deviation is the error.
     """
     log_examination, error = _scaled(estimate, cells)
     if drawn is not None:
         spread = _spread(drawn)
-        error = spread if error is None else _where_queries_tell(spread, error, cells)
+        error = spread if error is None else _where_resamples_suffice(spread, error, cells)
     if error is None:
         error = np.full(len(cells.factors), np.nan)
     return Estimate(log_examination, error)
@@ -209,9 +212,9 @@ def estimates_of_resamples(cells, estimate, n_bootstrap, random_state):
 
 
 def resamples(cells, n_bootstrap, random_state):
-    """Cluster of each unit, and how often each cluster is drawn in each resample.
+    """Cluster of each document, and the number of draws of each cluster in each resample.
 
-    Clusters are queries; documents, where there are few queries.
+    Clusters are queries, or documents if there are fewer than 30 queries.
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     queries, cluster = np.unique(cells.doc_query, return_inverse=True)
@@ -226,7 +229,7 @@ def resamples(cells, n_bootstrap, random_state):
 
 
 def places_of(values, bias_values, examination):
-    """Place of each bias factor in a curve; an error where the curve does not know it.
+    """Place of each bias factor in a curve; a ValueError if the curve has no value for it.
 
     Parameters
     ----------
@@ -239,8 +242,8 @@ def places_of(values, bias_values, examination):
     unknown = (place < 0) | ~known[place]
     if unknown.any():
         raise ValueError(
-            f"Nothing is known of the examination of {int(unknown.sum())} rows, such as at "
-            f"position (or bias factor) {values[unknown][0]:g}; the training log determines "
+            f"Nothing is known of the examination of {count_of(int(unknown.sum()), 'row')}, such "
+            f"as at position (or bias factor) {values[unknown][0]:g}; the training log determines "
             f"{bias_values[known].tolist()[:20]}. Leave those rows out, or map them to "
             "known factors with IdentifiabilityRepair."
         )
@@ -248,21 +251,22 @@ def places_of(values, bias_values, examination):
 
 
 def _scaled(estimate, cells):
-    """Relative to the first bias factor: its examination by all users together is 1."""
+    """The estimate relative to the first bias factor: its mean examination over users is 1."""
     log_examination = estimate.log_examination
     known = np.flatnonzero(np.isfinite(log_examination))
     if not len(known):
         return estimate
     first = known[cells.factors.bias[known] == cells.factors.bias[known].min()]
     clicks = np.maximum(cells.by_factor(cells.clicks)[first], 0.5)
-    # Clicks over what full examination would have given, not the mean of the users' ratios:
-    # of users with hardly a click, those who have one seem to examine everything.
-    level = np.log(clicks.sum() / (clicks / np.exp(log_examination[first])).sum())
-    return Estimate(log_examination - level, estimate.standard_error)
+    # The mean over users is clicks over the clicks under full examination. The mean of the users'
+    # ratios would be too large: among users with hardly any click, those with one seem to examine
+    # everything.
+    scale = np.log(clicks.sum() / (clicks / np.exp(log_examination[first])).sum())
+    return Estimate(log_examination - scale, estimate.standard_error)
 
 
 def _mean_click_probability(cells, examination):
-    """P(click) of the mean click of each factor, by the common examination of the factors."""
+    """Mean P(click) over the clicks of each factor, shape (n_factors,), by the common curve."""
     examined = cells.weight * np.nan_to_num(examination)[cells.factor]
     clicks, seen = (
         np.bincount(cells.doc, values, minlength=cells.n_docs)
@@ -278,13 +282,13 @@ def _mean_click_probability(cells, examination):
 
 
 def _noise(estimate, clicks):
-    """Standard errors; of the clicks alone, where there is no formula for all of it."""
+    """Standard errors; those of Poisson clicks, 1 / sqrt(clicks), where there is no formula."""
     error = estimate.standard_error
     return np.where(np.isnan(error), 1 / np.sqrt(np.maximum(clicks, 0.5)), error)
 
 
 def _spread(drawn):
-    """Standard deviation over resamples; infinite where most of them determine nothing."""
+    """Standard deviation over resamples; infinite where most of them have no estimate."""
     known = np.isfinite(drawn)
     center = np.where(known, drawn, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     squares = np.where(known, (drawn - center) ** 2, 0.0).sum(axis=0)
@@ -292,10 +296,10 @@ def _spread(drawn):
     return np.where(known.mean(axis=0) >= 0.5, error, np.inf)
 
 
-def _where_queries_tell(drawn, analytic, cells):
-    """Errors by resampling; by formula where few queries or documents hardly vary."""
+def _where_resamples_suffice(drawn, analytic, cells):
+    """Errors by resampling, or by formula for factors of too few queries (or documents)."""
     if cells.factors.user is None:
-        few = cells.n_docs < _LEAST_UNITS
+        few = cells.n_docs < _LEAST_DOCS
         return np.fmax(drawn, analytic) if few else drawn
     n_queries = int(cells.doc_query.max()) + 1
     seen = np.unique(cells.factor * n_queries + cells.doc_query[cells.doc])
@@ -304,7 +308,7 @@ def _where_queries_tell(drawn, analytic, cells):
 
 
 def curve_table(cells, estimate):
-    """An estimate as users see it: one row per factor, with the ends of the 95 % interval."""
+    """The public table of an estimate: one row per factor, with the ends of the 95 % interval."""
     log_examination, error = estimate
     unknown = np.isnan(log_examination)
     error = np.where(unknown, np.nan, error)
@@ -329,19 +333,20 @@ def warn_about_unknown(table):
     if len(unknown):
         warn_user(
             f"The log does not determine the examination of {len(unknown)} of {len(table)} bias "
-            f"factors, NaN in examination_: {_some(unknown)}. No document links them to the "
+            f"factors, NaN in examination_: {_some(unknown)}. No document connects them to the "
             "first; serve some documents under both, or merge factors with IdentifiabilityRepair.",
             NotIdentifiableWarning,
         )
 
 
-def warn_about_silent(table):
+def warn_about_unclicked(table):
     """Warn of bias factors without a click."""
-    silent = table.index[(table["clicks"] == 0) & table["examination"].notna()]
-    if len(silent):
+    unclicked = table.index[(table["clicks"] == 0) & table["examination"].notna()]
+    if len(unclicked):
         warn_user(
-            f"{len(silent)} of {len(table)} bias factors have no click: {_some(silent)}. Their "
-            "examination is estimated as if each had half a click; it may be anything below.",
+            f"There is no click under {len(unclicked)} of {len(table)} bias factors: "
+            f"{_some(unclicked)}. Each is estimated as if it had half a click, which is an upper "
+            "limit of its examination rather than an estimate.",
             ClickDataWarning,
         )
 

@@ -1,11 +1,15 @@
-"""Examination by counting clicks: in experiments, and where rankers disagreed."""
+"""Examination by comparing click rates: in experiments, and in logs of several rankers."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from .._log._cells import READS, count_cells
+from .._log._faults import count_of
 from .._log._reader import read
 from .._log._roles import read_column
 from .._log._segments import encode
@@ -18,26 +22,23 @@ from ._pooling import pooled_curves
 __all__ = ["InterventionHarvesting", "RandomizedPropensity"]
 
 
-_ROLES_OF_PLACE = ("qid", "doc", "session", "impressions")
-
-
-#: Share of impressions of a document in one place beyond chance, and how many times its standard
-#: error, from which on lists look as if some orders were likelier than others.
+#: A warning is due if the share of impressions at the same position exceeds chance by this much,
+#: and by so many standard errors.
 _MOST_IN_PLACE, _MOST_ERRORS = 0.01, 6
 
 
 class _PairwisePropensity(CurvePropensity):
-    """Curves by comparison of bias factors over the units that were shown under both.
+    """Curves by pairwise comparison of bias factors, over documents (or arms) shown under both.
 
-    Subclasses say what is compared in ``_method`` and ``_pair_weight``, and write ``_no_link``.
+    Subclasses define ``_method``, ``_pair_weight`` and the message ``_not_connected``.
     """
 
     def _estimate(self, cells):
         comparisons = Comparisons.of(cells, self._pair_weight())
-        curves = solve(comparisons.totals(), self._method(), comparisons.mean_worth())
+        curves = solve(comparisons.totals(), self._method(), comparisons.mean_weight())
         factors = cells.factors
         if factors.user is None and len(factors) > 1:
-            self._refuse_without_links(curves, comparisons, cells)
+            self._refuse_unconnected(curves, comparisons, cells)
         place = comparisons.place_of_factor
         return Estimate(
             curves.log_examination.ravel()[place],
@@ -46,17 +47,18 @@ class _PairwisePropensity(CurvePropensity):
 
     def _drawn(self, cells, estimate):
         comparisons = Comparisons.of(cells, self._pair_weight())
-        worth, place = comparisons.mean_worth(), comparisons.place_of_factor
+        weight, place = comparisons.mean_weight(), comparisons.place_of_factor
         drawn = []
         for totals in comparisons.resampled(
             *resamples(cells, self.n_bootstrap, self.random_state)
         ):
-            curves = solve(totals, self._method(), worth).log_examination
-            drawn.append(curves.reshape(-1, worth.shape[0] * worth.shape[1])[:, place])
+            curves = solve(totals, self._method(), weight).log_examination
+            drawn.append(curves.reshape(-1, weight.shape[0] * weight.shape[1])[:, place])
         return np.concatenate(drawn)
 
     def _with_errors(self, cells, estimate):
-        # Few queries of a user hardly vary over resamples; the formula knows that they might.
+        # Each user has few queries, so that resamples underestimate the error; the formula does
+        # not.
         if cells.factors.user is not None:
             return estimate(cells)
         return super()._with_errors(cells, estimate)
@@ -69,55 +71,55 @@ class _PairwisePropensity(CurvePropensity):
         curves = pooled_curves(comparisons, totals, *common, self.user_shrinkage)
         return Estimate(*(part.ravel()[comparisons.place_of_factor] for part in curves))
 
-    def _refuse_without_links(self, curves, comparisons, cells):
+    def _refuse_unconnected(self, curves, comparisons, cells):
         if np.isfinite(curves.log_examination).sum() > 1:
             return
-        n_shared = len(np.unique(comparisons.unit))
-        raise NotIdentifiableError(self._no_link(n_shared, cells))
+        n_shared = len(np.unique(comparisons.doc))
+        raise NotIdentifiableError(self._not_connected(n_shared, cells))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RandomizedPropensity(_PairwisePropensity):
     r"""Examination from an experiment that exchanges documents at random.
 
-    Where chance alone decides which document is shown at which position, the click rates of the
-    positions are to each other as their examinations, whatever the documents. Two designs are
-    read: lists whose documents were all *shuffled*, and *swaps*, in which documents at two (or
-    more) positions change places and all others stay. Each order must be equally likely: for
-    swaps that happen with another probability than 1/2, use :class:`InterventionHarvesting`.
+    If chance alone decides which document is shown at which position, click rates of positions
+    are proportional to examination, whatever the documents. Two designs are supported: lists
+    whose documents were all *shuffled*, and *swaps*, in which documents at two (or more)
+    positions are exchanged and all others stay. All orders must be equally likely. For swaps with
+    another probability than 1/2, use :class:`InterventionHarvesting`.
 
     Parameters
     ----------
     arm : str, default=None
-        Name of the column of the frame that says which rows of a query exchanged their documents
-        at random: rows with the same value did, whether or not the draw moved them. Rows where
-        it is missing were left in place; they are left out of the fit and get a propensity all
-        the same. :class:`~skultr.simulation.SwapPolicy` and
+        Name of the column of the frame that identifies the rows of a query whose documents were
+        exchanged at random: rows with the same value were, whether or not the draw moved them.
+        Rows where it is missing were not randomised; they are not used by ``fit`` but get a
+        propensity from ``predict``. :class:`~skultr.simulation.SwapPolicy` and
         :class:`~skultr.simulation.ShufflePolicy` write such a column, ``"arm"``. By default
-        (None) every list was shuffled as a whole; lists of different length are then compared
-        with their like.
+        (None) every list was shuffled as a whole; only lists of equal length are then compared.
     user : str, default=None
-        Column (or role ``"user"``) whose values have a curve each. By default all have one.
+        Column (or role ``"user"``): each of its values has a curve. By default all users have
+        one curve.
     user_shrinkage : "auto" or float, default="auto"
-        How strongly curves of users are pulled toward that of all. ``"auto"`` learns from the
-        users how far, and how, curves differ. A number is the precision of the log examination
-        of users around the common one, about the number of clicks that the common curve is
-        worth; 0 leaves each on its own.
+        How strongly curves of users are pulled toward the common curve. ``"auto"`` estimates how
+        much users differ. A number is the precision of users' log examination around the common
+        curve: about the weight of the common curve, in clicks. With 0 nothing is pulled.
     n_bootstrap : int, default=0
-        Resamples of queries for standard errors. By default they follow from how far the
-        arms of queries contradict each other; resample where the clicks of a query hang together
-        in other ways than by its relevance. Errors of curves of users always follow from clicks.
+        Number of resamples of queries for standard errors. With 0, errors follow from the
+        variation between arms of queries (sandwich formula). Resample if clicks of a query are
+        correlated for other reasons than relevance. Errors of curves of users always follow from
+        the formula.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
     Attributes
     ----------
     examination_ : DataFrame
-        By bias factor (index ``bias``; with ``user``: ``user`` and ``bias``): ``examination``
-        relative to the first factor (of the same user), ``standard_error`` of its logarithm, the
-        limits ``lower`` and ``upper`` of a 95 % interval, ``impressions`` and ``clicks`` of the
-        randomised rows, and ``component``. NaN, with a warning, where no arm links a factor to
-        the first.
+        One row per bias factor (index ``bias``; with ``user``: ``user`` and ``bias``):
+        ``examination`` relative to the first factor (of the same user), ``standard_error`` of
+        its logarithm, the limits ``lower`` and ``upper`` of a 95 % interval, ``impressions`` and
+        ``clicks`` of the randomised rows, and ``component``. NaN, with a warning, if no arm
+        connects a factor to the first.
     average_examination_ : DataFrame
         The same for all users together; only with ``user``.
     n_features_in_ : int
@@ -125,24 +127,24 @@ class RandomizedPropensity(_PairwisePropensity):
     See Also
     --------
     InterventionHarvesting : For logs of several rankers, without an experiment.
-    skultr.IdentifiabilityRepair : Plans the fewest swaps that link all positions.
+    skultr.IdentifiabilityRepair : Plans the fewest swaps that connect all positions.
 
     Notes
     -----
-    The rows of one arm of a query share one mean relevance, so that
+    The rows of one arm of a query have the same mean relevance, so that
 
     .. math::
         P(c = 1 \mid k, \text{arm}) = o_k \, \bar r_\text{arm} .
 
-    Examination is the likeliest, given how many clicks each arm had: with one shuffled arm the
-    ratio of click-through rates, with swaps of two positions the ratio of the two. Arms that
-    overlap are combined as in :class:`InterventionHarvesting`, and so are users: curves are
-    relative to each user's own first position, where users are taken as equal. Where some look
-    less at all, use ``RegressionEMPropensity(relevance="embedding")``.
+    Examination is estimated by maximum likelihood, given the number of clicks of each arm. With
+    one shuffled arm, or swaps of two positions, that is the ratio of click-through rates. Arms
+    that overlap are combined as in :class:`InterventionHarvesting`, and so are users: a curve is
+    relative to the user's own first position, where users are assumed equal. If some users
+    examine less at all positions, use ``RegressionEMPropensity(relevance="embedding")``.
 
-    Fit warns where documents came to the same place more often than chance makes it, by at least
-    1 % and six standard errors. That finds swaps with probability 0.45 in logs of some ten
-    thousand lists; no log tells a fair coin for sure.
+    ``fit`` warns if documents are at the same position more often than by chance, by at least 1 %
+    and six standard errors. That detects swaps with probability 0.45 in logs of some ten
+    thousand lists; no log proves that all orders were equally likely.
 
     References
     ----------
@@ -154,7 +156,7 @@ class RandomizedPropensity(_PairwisePropensity):
 
     Examples
     --------
-    In each list the first document changed places with the second or the third, or not:
+    In each list the first document was exchanged with the second or the third, or not:
 
     >>> import pandas as pd
     >>> from skultr.propensity import RandomizedPropensity
@@ -183,8 +185,8 @@ class RandomizedPropensity(_PairwisePropensity):
         "arm": [str, None],
     }
 
-    def columns_read(self):
-        """Names of columns without a role that the estimator reads; no ranker's features."""
+    def columns_read(self) -> set[str | int]:
+        """Names of columns without a role that the estimator reads; rankers drop them."""
         return super().columns_read() | ({self.arm} - {None})
 
     def _fit(self, X, y, sample_weight, roles):
@@ -201,7 +203,7 @@ class RandomizedPropensity(_PairwisePropensity):
         if log["doc"] is not None:
             bias = cells.factors.bias[row_factor[rows]]
             impressions = None if log["impressions"] is None else log["impressions"][rows]
-            _warn_about_favoured_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
+            _warn_about_unequal_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
         self._tabulate(cells, self._estimate)
 
     def _method(self):
@@ -210,10 +212,12 @@ class RandomizedPropensity(_PairwisePropensity):
     def _pair_weight(self):
         return "impressions"
 
-    def _no_link(self, n_shared, cells):
+    def _not_connected(self, n_shared, cells):
         found = f"no arm of a query has rows under two of the {len(cells.factors)} bias factors"
         if n_shared:
-            found = f"the {n_shared} arms of queries under several bias factors have no click"
+            found = (
+                f"found {count_of(n_shared, 'arm')} under several bias factors, without a click"
+            )
         expected = "lists of several documents in random order"
         if self.arm is not None:
             expected = (
@@ -221,7 +225,7 @@ class RandomizedPropensity(_PairwisePropensity):
                 "their documents, moved or not"
             )
         return (
-            f"Nothing links the bias factors: {found}. Expected {expected}. "
+            f"Nothing connects the bias factors: {found}. Expected {expected}. "
             "IdentifiabilityRepair(strategy='intervene') plans which documents to exchange."
         )
 
@@ -231,42 +235,43 @@ class InterventionHarvesting(_PairwisePropensity):
     r"""Examination from documents that several rankers showed at different positions.
 
     Rankers that are compared in A/B tests, or replace each other over time, disagree. A document
-    that two of them put at different positions has the same relevance at both, and its click
-    rates there are to each other as the examinations. No experiment is needed, and no model of
-    relevance.
+    that two of them showed at different positions has the same relevance at both, so that the
+    ratio of its click rates is the ratio of the examinations. No experiment is needed, and no
+    model of relevance.
 
     Parameters
     ----------
     method : {"all-pairs", "adjacent-chain", "pivot"}, default="all-pairs"
-        Which pairs of bias factors are compared. ``"all-pairs"`` reads all of them and is the
-        most precise. ``"pivot"`` compares each factor with the first only; ``"adjacent-chain"``
+        Which pairs of bias factors are compared. ``"all-pairs"`` uses all of them and is the
+        most precise. ``"pivot"`` compares each factor with the first only. ``"adjacent-chain"``
         compares neighbours, in the order of the codes of the bias factors, and multiplies the
-        ratios up: errors add up with depth.
+        ratios, so that errors accumulate with depth.
     variant : {"default", "published"}, default="default"
-        How much a document counts in the comparison of two factors: n m / (n + m), with n and m
-        its impressions under the two, or 1 as in the paper; see Notes.
+        Weight of a document in the comparison of two factors: n m / (n + m), with n and m its
+        impressions under the two, or 1 as in the paper; see Notes.
     user : str, default=None
-        Column (or role ``"user"``) whose values have a curve each; only clicks of the same user
-        are then compared. By default all have one.
+        Column (or role ``"user"``): each of its values has a curve, and only clicks of the same
+        user are compared. By default all users have one curve.
     user_shrinkage : "auto" or float, default="auto"
-        How strongly curves of users are pulled toward that of all. ``"auto"`` learns from the
-        users how far, and how, curves differ. A number is the precision of the log examination
-        of users around the common one, about the number of clicks that the common curve is
-        worth; 0 leaves each on its own.
+        How strongly curves of users are pulled toward the common curve. ``"auto"`` estimates how
+        much users differ. A number is the precision of users' log examination around the common
+        curve: about the weight of the common curve, in clicks. With 0 nothing is pulled.
     n_bootstrap : int, default=200
-        Resamples of queries for standard errors (of documents, where there are fewer than 30
-        queries). 0: errors follow from how far documents contradict each other, with about the
-        same result. Those of users always do: few queries of a user hardly vary over resamples.
+        Number of resamples of queries for standard errors (of documents, if there are fewer than
+        30 queries). With 0, errors follow from the variation between documents (sandwich
+        formula), with about the same result. Errors of curves of users always follow from the
+        formula, because each user has few queries.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
     Attributes
     ----------
     examination_ : DataFrame
-        By bias factor (index ``bias``; with ``user``: ``user`` and ``bias``): ``examination``
-        relative to the first factor (of the same user), ``standard_error`` of its logarithm, the
-        limits ``lower`` and ``upper`` of a 95 % interval, ``impressions``, ``clicks`` and
-        ``component``. NaN, with a warning, where no comparison links a factor to the first.
+        One row per bias factor (index ``bias``; with ``user``: ``user`` and ``bias``):
+        ``examination`` relative to the first factor (of the same user), ``standard_error`` of
+        its logarithm, the limits ``lower`` and ``upper`` of a 95 % interval, ``impressions``,
+        ``clicks`` and ``component``. NaN, with a warning, if no comparison connects a factor to
+        the first.
     average_examination_ : DataFrame
         The same for all users together; only with ``user``.
     n_features_in_ : int
@@ -274,7 +279,7 @@ class InterventionHarvesting(_PairwisePropensity):
     Raises
     ------
     NotIdentifiableError
-        By ``fit``, if no document was shown under two bias factors.
+        In ``fit``, if no document was shown under two bias factors.
 
     See Also
     --------
@@ -283,45 +288,56 @@ class InterventionHarvesting(_PairwisePropensity):
 
     Notes
     -----
-    Over the documents :math:`S_{kl}` that were shown both at k (:math:`n_{dk}` times, with
-    :math:`c_{dk}` clicks) and at l, click *rates* are summed, so that it doesn't matter how often
-    each document was shown where (local importance sampling):
+    Let :math:`S_{kl}` be the documents that were shown both at k (:math:`n_{dk}` times, with
+    :math:`c_{dk}` clicks) and at l. Click *rates* are summed over them, so that the number of
+    impressions of each document at each position does not matter (local importance sampling):
 
     .. math::
         C_{kl} = \sum_{d \in S_{kl}} w_{dkl} \frac{c_{dk}}{n_{dk}}, \qquad
         \mathbb E\, \frac{C_{kl}}{C_{lk}} \approx \frac{o_k}{o_l} .
 
-    All pairs together maximise
-    :math:`\sum_{k \neq l} C_{kl} \log \frac{o_k}{o_k + o_l}`: the likelihood of which side of its
-    pair each click fell on, with one relevance a pair. The binomial likelihood of the paper,
-    which also counts impressions without a click, had the same errors to three decimals in our
-    simulations.
+    With all pairs, examination maximises
+    :math:`\sum_{k \neq l} C_{kl} \log \frac{o_k}{o_k + o_l}`: the likelihood of the position at
+    which each click of a pair fell, with one relevance per pair. The binomial likelihood of the
+    paper, which also counts impressions without a click, had the same errors to three decimals in
+    our simulations.
 
-    With ``variant="published"``, :math:`w = 1`, a document that was shown once counts as much as
-    one that was shown a thousand times. Any weight that does not look at clicks is right on
-    average; with :math:`w = n_{dk} n_{dl} / (n_{dk} + n_{dl})` (Mantel & Haenszel 1959) the
-    error was half as large where the traffic of queries falls as 1 / rank, and the same where
-    all queries are asked alike.
+    With ``variant="published"``, :math:`w = 1`: a document that was shown once has the same weight
+    as one that was shown a thousand times. The estimate is consistent for any weight that does
+    not depend on clicks. With :math:`w = n_{dk} n_{dl} / (n_{dk} + n_{dl})` (Mantel & Haenszel
+    1959) the error was half as large if the traffic of queries falls as 1 / rank, and the same if
+    all queries are equally frequent.
 
-    *Users.* Only what one user clicked is compared, so that a user who sees hardly a document at
-    two positions keeps that of the median user; group such users (:class:`UserClusters`), or use
-    :class:`RegressionEMPropensity`. Curves of users are penalised likeliest, log examination
-    being normal around the median, so that its mean is the common curve. Users differ in how
-    steeply their curves fall, so that what one did at the top tells of the depths, and at each
-    position on its own; how far they do is learned from all. In our simulations (power laws,
-    exponents 1 ± 0.4, 500 sessions a user) the mean error of examination was 0.04; 0.08 of each
-    user's own estimate; 0.11 of the common curve.
+    *Users.* Only clicks of the same user are compared. A user who saw hardly any document at two
+    positions therefore keeps the median curve; group such users (:class:`UserClusters`), or use
+    :class:`RegressionEMPropensity`. Per-user curves :math:`\theta_u` of log examination are
+    penalised maximum-likelihood estimates:
 
-    Curves of users are relative to each user's own first position: users are taken as equal
-    there. Where some look less at all, use ``RegressionEMPropensity(relevance="embedding")``,
-    in which documents that several users saw tie the levels of the users.
+    .. math::
+        \max_{\theta_u} \sum_{k \neq l} C_{ukl} \log
+        \frac{e^{\theta_{uk}}}{e^{\theta_{uk}} + e^{\theta_{ul}}}
+        - \tfrac12 (\theta_u - m)^\top T^{-1} (\theta_u - m), \qquad
+        T = \tau^2 \theta \theta^\top + \sigma^2 I .
 
-    *Memory* grows with the square of the positions that a document had: about 0.1 kB for each
-    ordered pair of them. A hundred thousand documents at 10 positions each take 0.9 GB, at 50
-    positions about 25 GB; there, map deep positions to one bias factor.
+    The prior on log examination is normal, centred at :math:`m = \theta - \tfrac12
+    \operatorname{diag} T` so that the mean user has the common curve :math:`\theta`, with one
+    random slope per user (:math:`\tau`) and one random effect per position (:math:`\sigma`). Both
+    variances are estimated from all users, with :math:`C` on the scale of independent clicks. In
+    our simulations (power laws, exponents 1 ± 0.4, 500 sessions per user) the mean error of
+    examination was 0.04, against 0.08 for unpooled per-user estimates and 0.11 for the common
+    curve.
 
-    A factor without any click gets half a click, with a warning. Rankers must not see clicks of
-    the sessions that they are compared on, as those of an A/B test don't.
+    A curve of a user is relative to the user's own first position: users are assumed equal there.
+    If some users examine less at all positions, use
+    ``RegressionEMPropensity(relevance="embedding")``, which compares users by the documents that
+    several of them saw.
+
+    *Memory* grows with the square of the number of positions of a document: about 0.1 kB per
+    ordered pair of positions. A hundred thousand documents at 10 positions each take 0.9 GB, at
+    50 positions about 25 GB; with so many, map deep positions to one bias factor.
+
+    A factor without any click gets half a click, with a warning. The rankers must not have been
+    trained on clicks of the sessions in the log; in an A/B test they are not.
 
     References
     ----------
@@ -330,7 +346,7 @@ class InterventionHarvesting(_PairwisePropensity):
 
     Examples
     --------
-    Two rankers, which show the same three documents in different order:
+    Two rankers that show the same three documents in different orders:
 
     >>> import pandas as pd
     >>> from skultr.propensity import InterventionHarvesting
@@ -347,8 +363,8 @@ class InterventionHarvesting(_PairwisePropensity):
     [1.0, 0.5, 0.25]
     """
 
-    method: str = "all-pairs"
-    variant: str = "default"
+    method: Literal["all-pairs", "adjacent-chain", "pivot"] = "all-pairs"
+    variant: Literal["default", "published"] = "default"
     n_bootstrap: int = 200
 
     _parameter_constraints = {
@@ -363,29 +379,31 @@ class InterventionHarvesting(_PairwisePropensity):
     def _pair_weight(self):
         return "equal" if self.variant == "published" else "impressions"
 
-    def _no_link(self, n_shared, cells):
+    def _not_connected(self, n_shared, cells):
         n_factors = len(cells.factors)
         found = (
             f"no document was shown under two of the {n_factors} bias factors "
-            f"({cells.n_docs} documents of queries)"
+            f"({count_of(cells.n_docs, 'document')})"
         )
         if n_shared:
             found = (
-                f"the {n_shared} documents that were shown under several of the {n_factors} bias "
-                f"factors have no click that method={self.method!r} could compare"
+                f"found {count_of(n_shared, 'document')} under several of the {n_factors} bias "
+                f"factors, but no click that method={self.method!r} could compare"
             )
         return (
             f"The log cannot tell examination from relevance: {found}. Serve some documents at "
             "several positions, as IdentifiabilityRepair(strategy='intervene') plans it, or log "
-            "several rankers; RegressionEMPropensity does with what there is, as it ties "
+            "several rankers. RegressionEMPropensity can use this log, because it compares "
             "positions by the features of documents."
         )
 
 
-def _warn_about_favoured_orders(query, arm, doc, bias, impressions):
-    """Compare how often two impressions of a document are at one place with what chance makes.
+def _warn_about_unequal_orders(query, arm, doc, bias, impressions):
+    """Warn if impressions of a document are at the same position more often than by chance.
 
-    Chance takes places as the rows of the arm are spread over them.
+    With n_dk of the n_d impressions of document d of an arm at position k, and n_k of the n rows
+    of the arm there, Σ_d Σ_k n_dk (n_dk - 1) pairs of impressions share a position. By chance
+    Σ_k (n_k / n)² of all n_d (n_d - 1) pairs do.
     """
     table = pd.DataFrame(
         {
@@ -403,17 +421,17 @@ def _warn_about_favoured_orders(query, arm, doc, bias, impressions):
     pairs = _pairs(cells.groupby([*arms, "doc"]).sum()).groupby(arms).sum()
     expected = (chance * pairs).sum()
     excess = _pairs(cells).sum() - expected
-    # In a shuffled list the counts of n documents over n places vary as (n - 1)^2 free ones: the
-    # variance of their pairs is twice the expected number.
+    # Counts of n shuffled documents over n positions have (n - 1)^2 degrees of freedom, and the
+    # number of pairs has twice its expectation as variance.
     error, most = np.sqrt(2 * expected), pairs.sum() - expected
     if excess > max(_MOST_IN_PLACE * most, _MOST_ERRORS * error):
         warn_user(
             "Not all orders look equally likely, and RandomizedPropensity is biased if they are "
-            f"not: {excess / most:.0%} of the impressions of a document are at the same place "
-            "beyond what chance makes. If some rows were left in place, name the column that says "
-            "which were not (arm=...). If the experiment favoured an order, use "
+            f"not: beyond chance, {excess / most:.0%} of the pairs of impressions of a document "
+            "share their position. If some rows were not randomised, name the column that "
+            "identifies the others (arm=...). If the experiment favoured an order, use "
             "InterventionHarvesting on its rows, which needs no fair coin; if documents never "
-            "moved, RegressionEMPropensity.",
+            "moved, use RegressionEMPropensity.",
             AssumptionWarning,
         )
 

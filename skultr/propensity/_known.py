@@ -1,8 +1,11 @@
 """Examination that is known, not estimated."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,20 +26,20 @@ __all__ = ["PowerLawPropensity"]
 class PowerLawPropensity(BasePropensity):
     r"""Examination that falls as a power of the position, :math:`o(k) = (1 / k)^\eta`.
 
-    Nothing is estimated: ``fit`` only counts what the log shows at each position. Use it for a
-    curve that is known, or as a stated assumption.
+    Nothing is estimated: ``fit`` only counts impressions and clicks at each position. Use it for
+    a known curve, or as a stated assumption.
 
     Parameters
     ----------
     eta : float or mapping of user to float, default=1.0
-        At least 0; 0 means that every position is examined. A mapping gives each user (role
-        ``user``) a curve of their own.
+        Exponent, at least 0; with 0 every position is examined. A mapping holds one exponent
+        per user (role ``user``).
 
     Attributes
     ----------
     examination_ : DataFrame
-        Position (index ``bias``; with a mapping ``user`` and ``bias``) to ``examination``, with
-        ``impressions`` and ``clicks``.
+        ``examination``, ``impressions`` and ``clicks`` by position (index ``bias``; with a
+        mapping ``user`` and ``bias``).
     n_features_in_ : int
 
     References
@@ -52,7 +55,7 @@ class PowerLawPropensity(BasePropensity):
     array([1. , 0.5])
     """
 
-    eta: object = 1.0
+    eta: float | Mapping[Any, float] = 1.0
 
     _parameter_constraints = {
         "eta": [Interval(Real, 0, None, closed="left"), Mapping],
@@ -61,7 +64,7 @@ class PowerLawPropensity(BasePropensity):
     def _fit(self, X, y, sample_weight, roles):
         self._check_eta()
         users = self._read_users(X, roles) if isinstance(self.eta, Mapping) else None
-        # Positions count here, whatever other bias factors the log has; documents do not.
+        # The curve is one of positions, so that a column ``bias`` and documents are not read.
         roles = {**roles, "bias": self._read_bias(X, roles)}
         one = np.zeros(len(y), dtype=int)
         cells, _ = read_cells(X, y, sample_weight, roles, user=users, arm=one)
@@ -93,7 +96,7 @@ class PowerLawPropensity(BasePropensity):
         if users is None:
             raise ValueError(
                 "eta is a mapping from users, but X has no column 'user' and no user was passed: "
-                "expected the user of every row. Add the role, or give one number."
+                "expected the user of every row. Add the role, or set eta to one number."
             )
         return users
 
@@ -105,7 +108,7 @@ class PowerLawPropensity(BasePropensity):
         if unknown:
             raise ValueError(
                 f"eta has no value for {len(unknown)} of {len(ids)} users, such as "
-                f"{python_value(unknown[0])!r}; expected one for each."
+                f"{python_value(unknown[0])!r}; expected one value per user. Add the missing ones."
             )
         eta = np.array([self.eta[user] for user in ids.tolist()])
         return power_law_at(position, eta[code])

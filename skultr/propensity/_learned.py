@@ -1,4 +1,6 @@
-"""Examination by explaining the clicks: the other half of what rankers learn from them."""
+"""Examination from models of clicks that learn relevance beside it, as rankers do."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
@@ -11,8 +13,9 @@ from sklearn.utils import check_array, check_random_state
 from .._log._cells import read_cells
 from .._log._clicklog import make_click_log
 from .._log._components import factor_components
+from .._log._faults import count_of
 from .._log._roles import is_frame, read_features, without_columns
-from .._log._segments import encode, rank_in_segment
+from .._log._segments import TINY, encode, rank_in_segment
 from .._models._relevance_table import LearnsRelevance
 from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator
@@ -21,7 +24,7 @@ from ._curves import CurvePropensity, Estimate
 
 __all__ = ["DualLearningPropensity", "RegressionEMPropensity"]
 
-#: Clicks below which a user has no curve of their own while relevance is learned.
+#: Users with fewer clicks share one curve while relevance is learned.
 _FEW_CLICKS = 100
 
 
@@ -29,8 +32,7 @@ _FEW_CLICKS = 100
 class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
     """Examination from a model of clicks, with relevance a network or one number per document.
 
-    Subclasses name the published loss of the table and say in ``_network_estimate`` how a network
-    is fitted.
+    Subclasses name the published loss of the table, and fit a network in ``_network_estimate``.
     """
 
     _parameter_constraints = {
@@ -67,50 +69,51 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
             fit.own_error() if own else fit.standard_error(0),
         )
 
-    def _levelled(self, own, cells, common):
+    def _on_common_scale(self, own, cells, common):
         factors = cells.factors
         n_components, component = factor_components(cells.doc, cells.factor, len(factors))
         if self.relevance == "network" or n_components == 1:
             return own
-        # Users who share no document are compared by nothing: all get the level of the mean one.
+        # Nothing compares users who share no document: each component gets the mean scale of the
+        # common curve.
         bias = np.unique(factors.bias, return_inverse=True)[1]
         gap = own.log_examination - common.log_examination[bias]
         weight = np.where(np.isfinite(gap), cells.by_factor(cells.clicks) + 1e-9, 0.0)
-        level = np.bincount(component, weight * np.where(weight > 0, gap, 0.0))
-        level /= np.maximum(np.bincount(component, weight), 1e-300)
+        scale = np.bincount(component, weight * np.where(weight > 0, gap, 0.0))
+        scale /= np.maximum(np.bincount(component, weight), TINY)
         if len(np.unique(component[weight > 0])) > 1:
-            self._warn_about_levels(factors.user, component)
-        return own._replace(log_examination=own.log_examination - level[component])
+            self._warn_about_scales(factors.user, component)
+        return own._replace(log_examination=own.log_examination - scale[component])
 
-    def _warn_about_levels(self, users, component):
+    def _warn_about_scales(self, users, component):
         largest = np.bincount(component).argmax()
         apart = np.unique(users[component != largest].astype(str))
         warn_user(
-            f"{len(apart)} users, such as {', '.join(apart[:3])}, have bias factors that no "
-            "document ties to those of the others: the log says how their examination falls with "
-            "the position, but not how much they examine at all. They get the level of the "
-            "common curve there. Group users with UserClusters, or use relevance='network'.",
+            f"No document connects some bias factors of {count_of(len(apart), 'user')}, such as "
+            f"{', '.join(apart[:3])}, to those of the other users: the log determines how "
+            "examination falls with the position, but not its scale. The scale of the common "
+            "curve is used there. Group users with UserClusters, or use relevance='network'.",
             NotIdentifiableWarning,
         )
 
     def _learner(self):
         """What trains and holds the network of one fit, with the settings of this estimator."""
         settings = {field.name: getattr(self, field.name) for field in fields(NeuralEstimator)}
-        # Resamples draw their own numbers only where the whole fit does.
+        # Resamples are trained with different seeds only if the whole fit is not seeded.
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return NeuralEstimator(**{**settings, "random_state": seed})
 
     def _refuse_without_links(self, cells):
-        # Users who share documents tie each other, but no position to another.
+        # Documents that several users saw connect the users, but not the positions.
         cells = cells.of_all_users()
         n_factors = len(cells.factors)
         n_components, _ = factor_components(cells.doc, cells.factor, n_factors)
         if n_components == n_factors > 1:
             raise NotIdentifiableError(
-                f"No document was shown under two of the {n_factors} bias factors: relevance as "
-                "one number a document leaves nothing to compare them by. Serve some documents at "
-                "several positions, as IdentifiabilityRepair(strategy='intervene') plans it, or "
-                "use relevance='network', which ties them by the features."
+                f"No document was shown under two of the {n_factors} bias factors: with one "
+                "number per document as relevance, nothing compares the factors. Serve some "
+                "documents at several positions, as IdentifiabilityRepair(strategy='intervene') "
+                "plans it, or use relevance='network', which compares them by the features."
             )
 
     def _warn_about_links(self):
@@ -118,10 +121,11 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         n_components = table["component"].nunique()
         if n_components > 1:
             warn_user(
-                f"No document ties all of the {len(table)} bias factors together: they fall into "
-                f"{n_components} components. What ties those is only the network, which gives "
-                "similar features similar relevance; the log cannot confirm it. Serve some "
-                "documents at several positions, as IdentifiabilityRepair plans it.",
+                f"The {len(table)} bias factors fall into {n_components} components that no "
+                "document connects. Only the network compares factors of different components: it "
+                "gives documents with similar features similar relevance, which the log cannot "
+                "confirm. Serve some documents at several positions, as IdentifiabilityRepair "
+                "plans it.",
                 NotIdentifiableWarning,
             )
 
@@ -130,52 +134,53 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
 class RegressionEMPropensity(_LearnedPropensity):
     r"""Regression-EM: examination of a position-based click model, for all users or for each.
 
-    Whether a row was examined and whether it was relevant are hidden; the likelihood of all
-    clicks and missing clicks, :math:`P(c = 1) = o_k\, r(x)`, is maximised in both (Wang et al.
-    2018). With ``user`` examination is a free number for each user and position, the
-    personalised variant of Niu et al. (2025).
+    Whether a row was examined and whether it was relevant are both hidden. Examination and
+    relevance maximise the likelihood of all clicks and missing clicks,
+    :math:`P(c = 1) = o_k\, r(x)` (Wang et al. 2018). With ``user``, examination is one number
+    per user and position: the personalised variant of Niu et al. (2025).
 
     Parameters
     ----------
     user : str, default=None
-        Column of X whose values have curves of their own, usually the role ``"user"``. By default
-        all users have one curve.
+        Column of X (usually the role ``"user"``): each of its values has a curve. By default all
+        users have one curve.
     user_shrinkage : "auto" or float, default="auto"
-        How far curves of users are pulled toward that of all: by default as far as their noise
-        warrants (empirical Bayes); a number is the weight of the common curve, in clicks, and 0
-        leaves them alone.
+        How strongly curves of users are pulled toward the common curve. ``"auto"`` pulls each as
+        far as its noise warrants (empirical Bayes). A number is the weight of the common curve,
+        in clicks; with 0 nothing is pulled.
     relevance : {"network", "embedding"}, default="network"
-        A network of the features, or one number a document. The first needs no document to be
-        shown at two positions, but trusts that relevance is a function of the features; the
-        second trusts the log alone, takes seconds, and knows its standard errors.
+        A network of the features, or one number per document. The network needs no document
+        that was shown at two positions, but assumes that relevance is a function of the
+        features. The embedding assumes nothing beyond the log, takes seconds, and has standard
+        errors.
     variant : {"default", "published"}, default="default"
-        What an embedding is fitted by; see :ref:`embedding`.
+        Objective that an embedding maximises; see :ref:`embedding`.
     n_bootstrap : int, default=0
-        Resamples of the queries for standard errors, each a whole fit. With 0 they are those of
-        the information matrix (embedding), or NaN (network).
+        Number of resamples of the queries for standard errors, each a whole fit. With 0,
+        standard errors follow from the information matrix (embedding) or are NaN (network).
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training.
+        Training of the network.
     traffic_exponent
         How much more a frequent query counts than a rare one.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping over held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Bias factor (index ``bias``; with ``user``: ``user`` and ``bias``) to ``examination``,
-        relative to the first factor (of the mean user); ``standard_error``, that of *log*
-        examination; ``lower`` and ``upper``, the ends of the 95 % interval; ``impressions``,
-        ``clicks`` and ``component``, equal where documents tie factors together.
+        One row per bias factor (index ``bias``; with ``user``: ``user`` and ``bias``):
+        ``examination`` relative to the first factor (of the mean user); ``standard_error`` of
+        *log* examination; ``lower`` and ``upper``, the ends of the 95 % interval;
+        ``impressions``, ``clicks`` and ``component``, equal where documents connect factors.
     average_examination_ : DataFrame
-        Only with ``user``: the same for all users together, which unknown users get.
+        The same for all users together, which unknown users get; only with ``user``.
     n_features_in_ : int
 
     References
@@ -199,30 +204,30 @@ class RegressionEMPropensity(_LearnedPropensity):
     """
 
     def _network_estimate(self, X, y, sample_weight, roles, cells, row_factor):
-        # The likelihood is a sum over cells: what lists they came from does not matter to it.
+        # The likelihood is a sum over cells, which any lists of the same cells have.
         features = _features_of(X, self.columns_read(), cells.doc_row)
 
         def estimate(cells):
             cells = cells.with_half_clicks()
-            unit, query = cells.doc, cells.doc_query[cells.doc]
-            in_order = np.zeros(len(unit))
-            # The first cells of a query's documents are one list, the second cells the next.
-            list_ = rank_in_segment(unit, in_order)
+            doc, query = cells.doc, cells.doc_query[cells.doc]
+            in_order = np.zeros(len(doc))
+            # The first cell of each document of a query goes to one list, the second to the next.
+            list_ = rank_in_segment(doc, in_order)
             shown = cells.weight > 0
             rate = np.divide(cells.clicks, cells.weight, out=in_order.copy(), where=shown)
             roles = {
                 "qid": query,
                 "session": list_,
-                "doc": unit,
+                "doc": doc,
                 "position": rank_in_segment(query * (list_.max() + 1) + list_, in_order),
                 "bias": _factors_of_training(cells)[cells.factor],
                 "impressions": cells.weight,
             }
-            of_cells = features[unit]
+            of_cells = features[doc]
             learner = self._learner()
             fit_towers(learner, make_click_log(of_cells, of_cells, rate, None, roles).fold())
-            relevance = expit(learner._score(features)[unit])
-            # Given relevance, expected clicks are examination times what full examination gives.
+            relevance = expit(learner._score(features)[doc])
+            # Given relevance, expected clicks are examination times the sum of n r over cells.
             expected = cells.by_factor(cells.weight * relevance)
             with np.errstate(divide="ignore", invalid="ignore"):
                 return Estimate(np.log(cells.by_factor(cells.clicks) / expected))
@@ -234,51 +239,52 @@ class RegressionEMPropensity(_LearnedPropensity):
 class DualLearningPropensity(_LearnedPropensity):
     r"""Dual learning: the examination that :class:`~skultr.DLARanker` learns beside relevance.
 
-    With a network, examination and relevance are trained on the clicks of each list weighted by
-    the inverse of the other (Ai et al. 2018), and examination is at last fitted once more to all
-    clicks. With an embedding it is the fixed point of alternating least squares.
+    With a network, examination and relevance are each trained on the clicks of a list weighted
+    by the inverse of the other (Ai et al. 2018). At the end examination is fitted once more to
+    all clicks. With an embedding the estimate is the fixed point of alternating least squares.
 
     Parameters
     ----------
     user : str, default=None
-        Column of X whose values have curves of their own, usually the role ``"user"``. By default
-        all users have one curve. Needs an embedding.
+        Column of X (usually the role ``"user"``): each of its values has a curve. By default all
+        users have one curve. Requires ``relevance="embedding"``.
     user_shrinkage : "auto" or float, default="auto"
-        How far curves of users are pulled toward that of all: by default as far as their noise
-        warrants (empirical Bayes); a number is the weight of the common curve, in clicks, and 0
-        leaves them alone.
+        How strongly curves of users are pulled toward the common curve. ``"auto"`` pulls each as
+        far as its noise warrants (empirical Bayes). A number is the weight of the common curve,
+        in clicks; with 0 nothing is pulled.
     relevance : {"network", "embedding"}, default="network"
-        A network of the features, or one number a document. The first needs no document to be
-        shown at two positions, but trusts that relevance is a function of the features; the
-        second trusts the log alone, takes seconds, and knows its standard errors.
+        A network of the features, or one number per document. The network needs no document
+        that was shown at two positions, but assumes that relevance is a function of the
+        features. The embedding assumes nothing beyond the log, takes seconds, and has standard
+        errors.
     variant : {"default", "published"}, default="default"
-        What an embedding is fitted by; see :ref:`embedding`.
+        Objective that an embedding maximises; see :ref:`embedding`.
     n_bootstrap : int, default=0
-        Resamples of the queries for standard errors, each a whole fit. With 0 they are those of
-        the information matrix (embedding), or NaN (network).
+        Number of resamples of the queries for standard errors, each a whole fit. With 0,
+        standard errors follow from the information matrix (embedding) or are NaN (network).
 
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
         The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training.
+        Training of the network.
     traffic_exponent
         How much more a frequent query counts than a rare one.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping over held-out queries.
     device, random_state, verbose
-        Where it runs, its seed, and what it prints.
+        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
     examination_ : DataFrame
-        Bias factor (index ``bias``; with ``user``: ``user`` and ``bias``) to ``examination``,
-        relative to the first factor (of the mean user); ``standard_error``, that of *log*
-        examination; ``lower`` and ``upper``, the ends of the 95 % interval; ``impressions``,
-        ``clicks`` and ``component``, equal where documents tie factors together.
+        One row per bias factor (index ``bias``; with ``user``: ``user`` and ``bias``):
+        ``examination`` relative to the first factor (of the mean user); ``standard_error`` of
+        *log* examination; ``lower`` and ``upper``, the ends of the 95 % interval;
+        ``impressions``, ``clicks`` and ``component``, equal where documents connect factors.
     average_examination_ : DataFrame
-        Only with ``user``: the same for all users together, which unknown users get.
+        The same for all users together, which unknown users get; only with ``user``.
     n_features_in_ : int
 
     References
@@ -306,7 +312,7 @@ class DualLearningPropensity(_LearnedPropensity):
         if self.user is not None:
             raise ValueError(
                 "DualLearningPropensity with a network has no curves of users: it compares the "
-                "rows of a list, which are of one user. Set relevance='embedding', or use "
+                "rows of a list, which belong to one user. Set relevance='embedding', or use "
                 "RegressionEMPropensity(user=...)."
             )
         features = _features_of(X, self.columns_read())
@@ -323,14 +329,14 @@ class DualLearningPropensity(_LearnedPropensity):
 
 
 def _linked_to_first(cells):
-    """Whether documents tie each factor to one of the first bias factor."""
+    """Mask of the factors that documents connect to the first bias factor (of any user)."""
     factors = cells.factors
     _, component = factor_components(cells.doc, cells.factor, len(factors))
     return np.isin(component, component[factors.bias == factors.bias.min()])
 
 
 def _features_of(X, not_features, rows=None):
-    """Features of some rows of X, checked, as an array."""
+    """Features of some rows of X as a checked array, shape (n_rows, n_features)."""
     if is_frame(X):
         frame = without_columns(nw.from_native(X, eager_only=True), not_features)
         X = (frame if rows is None else frame[rows]).to_native()
@@ -341,9 +347,9 @@ def _features_of(X, not_features, rows=None):
 
 
 def _factors_of_training(cells):
-    """Codes of bias factors that a network is trained with: users of few clicks are one user.
+    """Codes of the factors in training, shape (n_factors,): users of few clicks are one user.
 
-    A curve for everyone who came once would explain their clicks without any relevance.
+    A curve for each user who came once would explain their clicks without any relevance.
     """
     factors = cells.factors
     if factors.user is None:
@@ -356,7 +362,7 @@ def _factors_of_training(cells):
 
 
 def _drawn_queries(log, cells):
-    """The log with queries as often as a resample has them."""
+    """The log with each query weighted by its number of draws in a resample."""
     if cells.doc_weight is None:
         return log
     times = np.zeros(len(log.query_ids))

@@ -1,5 +1,9 @@
 """The template of all propensity estimators: ``fit`` checks the log, ``predict`` the rows."""
 
+from __future__ import annotations
+
+from typing import Self
+
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
@@ -9,15 +13,16 @@ from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
+from .._typing import Column, Floats, Scope, Table
 
 __all__ = ["LEAST", "QUANTILE", "BasePropensity"]
 
 
-#: No propensity is smaller, so that each is one that rankers take.
+#: Smallest propensity that is predicted: rankers divide by propensities.
 LEAST = 1e-6
 
 
-#: Of the normal distribution, for intervals of 95 %.
+#: Quantile of the normal distribution for intervals of 95 %.
 QUANTILE = 1.959964
 
 
@@ -25,10 +30,11 @@ class BasePropensity(BaseEstimator):
     """Estimators of the probability that a row was examined, from a click log.
 
     Subclasses write ``_fit(X, y, sample_weight, roles)`` and ``_predict(X, values, shown,
-    roles)``, the propensities of the rows that were ``shown``, under the bias factors ``values``.
+    roles)``, which returns the propensities of the rows that were ``shown``. ``values`` holds the
+    bias factor of every row.
     """
 
-    #: Name of the column of clicks, where ``fit`` took it from X: it is no feature.
+    #: Name of the column of clicks if ``fit`` took them from X: it is not a feature.
     _click_column = None
 
     # Requested by default, as rankers do.
@@ -38,37 +44,38 @@ class BasePropensity(BaseEstimator):
     @afresh
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: Table,
+        y: Column | str,
+        sample_weight: Column | None = None,
         *,
-        qid=None,
-        session=None,
-        doc=None,
-        position=None,
-        bias=None,
-        user=None,
-        impressions=None,
-        doc_scope=None,
-    ):
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        impressions: Column | None = None,
+        doc_scope: Scope | None = None,
+    ) -> Self:
         """Estimate examination from a click log.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            The click log, one row a shown document, with its roles as columns. Features are read
-            only by estimators that use them, or where no column ``doc`` names the documents.
+            The click log, one row per shown document, with its roles as columns. Features are
+            read only by estimators that use them, or if no column ``doc`` identifies the
+            documents.
         y : array-like of shape (n_rows,)
-            Click (0 or 1), or click rate where a row stands for several impressions; or the name
-            of the column of X that holds them.
+            Click (0 or 1), or click rate if a row stands for several impressions; or the name of
+            the column of X that holds them.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \
                 default=None
             Roles of the rows; a keyword wins over a column of the same name.
         doc_scope : {"query", "global"}, default=None
-            Whether an id in ``doc`` names another document under each query (the default), or the
-            same one.
+            Whether an id in ``doc`` identifies a document within its query (the default), or the
+            same document in all queries.
 
         Returns
         -------
@@ -77,7 +84,7 @@ class BasePropensity(BaseEstimator):
         Raises
         ------
         ValueError
-            If a role or ``y`` holds what it cannot, or the log determines no examination.
+            If a role or ``y`` holds invalid values, or the log determines no examination.
         """
         self._validate_params()
         roles = {
@@ -96,27 +103,34 @@ class BasePropensity(BaseEstimator):
         self._fit(X, y, sample_weight, roles)
         return self
 
-    def predict(self, X, *, position=None, bias=None, user=None):
-        """Examination probability of each row.
+    def predict(
+        self,
+        X: Table,
+        *,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+    ) -> Floats:
+        """Examination probability of each row, relative to the best examined factor.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            A frame holds the bias factors in its column ``bias``, else ``position``, and the
-            users, where they have curves of their own.
+            A frame holds the bias factors in its column ``bias``, else in ``position``, and the
+            users in ``user`` if each has a curve.
         position, bias, user : array-like of shape (n_rows,), default=None
-            The same for arrays.
+            The same roles for arrays.
 
         Returns
         -------
         propensity : ndarray of shape (n_rows,)
-            In (0, 1], up to one factor: the best examined factor has 1. 0 where a row was not
-            shown.
+            In (0, 1]: the best examined factor has 1, because clicks determine examination only
+            up to a constant. 0 where a row was not shown.
 
         Raises
         ------
         ValueError
-            If nothing is known of a position or bias factor.
+            If the training log does not determine the examination of a position or bias factor.
         """
         check_is_fitted(self)
         if not (self._has_bias and is_frame(X)):  # a frame's features are not read
@@ -136,13 +150,13 @@ class BasePropensity(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def columns_read(self):
-        """Names of columns without a role that the estimator reads; no ranker's features."""
+    def columns_read(self) -> set[str | int]:
+        """Names of columns without a role that the estimator reads; rankers drop them."""
         return set()
 
     # What comes in ------------------------------------------------------------------------
     def _checked(self, X, *, reset):
-        """X with its features counted and named; those of a frame are not read."""
+        """X, with the number and names of its features recorded; those of a frame are not read."""
         if not is_frame(X):
             return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
         no_features = {*self.columns_read(), self._click_column}

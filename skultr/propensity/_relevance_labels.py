@@ -1,6 +1,9 @@
-"""Debiased clicks as labels of documents, for whatever learns from them."""
+"""Debiased clicks as labels of documents, for learners outside this package."""
+
+from __future__ import annotations
 
 from numbers import Real
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -8,8 +11,12 @@ from .._log._clicklog import make_click_log
 from .._log._reader import take_clicks
 from .._log._roles import is_frame, read_role
 from .._sklearn import Interval, validate_params
+from .._typing import ArrayLike, Column, Estimator, Frame
 from ._source import PROPENSITY_CONSTRAINT, row_propensities
 from ._weights import average_propensities, debias_clicks, label_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["relevance_labels"]
 
@@ -25,40 +32,53 @@ __all__ = ["relevance_labels"]
     },
     prefer_skip_nested_validation=True,
 )
-def relevance_labels(X, y, *, sample_weight=None, propensity=None, user_aware=True, clip=None):
-    r"""Relevance of each document of a log, as its clicks and propensities tell it.
+def relevance_labels(
+    X: Frame,
+    y: Column | str,
+    *,
+    sample_weight: Column | None = None,
+    propensity: Literal["column"] | ArrayLike | Estimator | None = None,
+    user_aware: bool = True,
+    clip: float | None = None,
+) -> pd.DataFrame:
+    r"""Table of debiased clicks per impression, one row per document of a query.
 
-    What :class:`~skultr.UserAwareIPSRanker` and :class:`~skultr.rankers.IPSRanker` train on,
-    without the training: for a learner of your own, or to look at.
+    The labels are those that :class:`~skultr.UserAwareIPSRanker` and
+    :class:`~skultr.rankers.IPSRanker` are trained on. With propensities :math:`o_i` of the
+    :math:`n_d` impressions of a document,
+
+    .. math::
+        \text{label}_d = \frac{\sum_i c_i}{\sum_i o_i} \;\text{(user-aware)}, \qquad
+        \text{label}_d = \frac{1}{n_d} \sum_i \frac{c_i}{o_i} \;\text{(otherwise)}.
 
     Parameters
     ----------
     X : DataFrame of shape (n_rows, n_columns)
-        The click log with the roles ``qid``, ``doc``, ``position`` and, if there are, ``session``,
+        The click log with the roles ``qid``, ``doc``, ``position`` and, if present, ``session``,
         ``user``, ``impressions``, ``propensity``. Features are not read.
     y : array-like of shape (n_rows,)
-        Click (0 or 1), or click rate where a row stands for several impressions.
+        Click (0 or 1), or click rate if a row stands for several impressions.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        As in :class:`~skultr.rankers.IPSRanker`; None takes the role, which must be there.
+        As in :class:`~skultr.rankers.IPSRanker`; None requires the role ``propensity``.
     user_aware : bool, default=True
-        Divide a document's click rate by its mean propensity among the sessions of its query
-        (less variance), instead of each click by its own.
+        Divide the click rate of a document by its mean propensity over the sessions of the query,
+        which has less variance; otherwise each click by its own propensity.
     clip : float in (0, 1], default=None
-        Propensities below it are raised to it.
+        Smaller propensities are raised to it.
 
     Returns
     -------
     labels : DataFrame
-        ``qid``, ``doc``, ``clicks``, ``impressions`` and ``label``, an estimate of P(relevant)
-        where the scale of the propensities is known; it may exceed 1 by chance. One row a
-        (query, document) that was shown.
+        ``qid``, ``doc``, ``clicks``, ``impressions`` and ``label``, one row per document of a
+        query that was shown. The label estimates P(relevant) if the scale of the propensities is
+        known; it may exceed 1 by chance.
 
     Raises
     ------
     ValueError
-        If a role is missing or holds what it cannot.
+        If a role is missing or holds invalid values.
 
     Examples
     --------
@@ -72,8 +92,8 @@ def relevance_labels(X, y, *, sample_weight=None, propensity=None, user_aware=Tr
     """
     if not is_frame(X) or read_role(X, "doc") is None:
         raise ValueError(
-            "X must be a frame with a column 'doc': expected one row a shown document, named. "
-            f"Got a {type(X).__name__}" + (" without it." if is_frame(X) else ".")
+            "X must be a frame with a column 'doc': expected one row per shown document, with its "
+            f"id. Got a {type(X).__name__}" + (" without the column." if is_frame(X) else ".")
         )
     X, y, _ = take_clicks(X, y, "relevance_labels")
     of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=_no_propensities)
@@ -87,5 +107,5 @@ def relevance_labels(X, y, *, sample_weight=None, propensity=None, user_aware=Tr
 def _no_propensities():
     raise ValueError(
         "No propensities given: X has no column 'propensity'. Add it, or pass propensity= with "
-        "one number a position or an estimator of skultr.propensity."
+        "one number per position or an estimator of skultr.propensity."
     )

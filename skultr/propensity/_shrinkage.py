@@ -1,4 +1,6 @@
-"""Curves of single users, pulled toward the curve of all as far as their clicks warrant."""
+"""Curves of single users, shrunk toward the common curve by empirical Bayes."""
+
+from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import minimize
@@ -8,44 +10,52 @@ from .._log._segments import TINY
 
 __all__ = ["shrink"]
 
-#: Prior of how users differ, worth about one user: in all factors alike, and in how steeply
-#: they fall, as standard deviations of log examination; and the spread of their log variances.
-_ALIKE, _STEEPNESS, _SPREAD = 0.2, 0.5, 2.0
-#: Cells that say how users differ; more say it no better.
+#: Prior of the standard deviations of users' log examination, with the weight of about one user:
+#: sigma (equal for all factors), tau (in steepness), and the spread of their log variances.
+_SIGMA, _TAU, _SPREAD = 0.2, 0.5, 2.0
+#: The variances are estimated from at most so many cells; more do not change them.
 _MAX_CELLS = 50_000
 
 
 def shrink(log_examination, noise, clicks, bias, common, common_error, strength="auto"):
-    r"""Empirical-Bayes estimate of the curves of users.
+    r"""Empirical-Bayes estimate of log examination per (user, bias) factor, with its error.
 
-    A user's ratio to the common curve at a factor is taken as drawn from a gamma distribution of
-    mean 1 and shape :math:`a_k`, and the clicks :math:`c` as Poisson with that ratio times the
-    clicks :math:`e` that the common curve :math:`\theta` expects:
+    The model of the clicks :math:`c_{uk}` of user u under factor k, where the common curve
+    :math:`\theta` (log examination) expects :math:`e_{uk}` clicks, is
 
     .. math::
-        \hat\rho_{uk} = \frac{c_{uk} + a_k}{e_{uk} + a_k}, \qquad
+        c_{uk} \mid \rho_{uk} \sim \mathrm{Poisson}(\rho_{uk} e_{uk}), \qquad
+        \rho_{uk} \sim \mathrm{Gamma}(\text{mean } 1, \text{shape } a_k), \qquad
         \frac{1}{a_k} = \sigma^2 + \tau^2 \theta_k^2 .
 
-    The further a factor lies below the first, the more users differ there: by
-    :math:`\tau` in how steeply they fall, and by :math:`\sigma` anywhere.
+    Users differ by :math:`\tau` in the steepness of their curves and by :math:`\sigma` at each
+    factor, so that they differ most at factors with little examination. Both maximise the
+    marginal likelihood, and the estimate is the posterior mean of the ratio:
 
-    Counts, not logarithms: most users have no click at most positions, and the logarithm of their
-    estimates is then no number that a normal distribution describes.
+    .. math::
+        (\hat\sigma, \hat\tau) = \arg\max \sum_{u, k} w_{uk} \log
+        \frac{\Gamma(c_{uk} + a_k)}{\Gamma(a_k)}
+        \frac{a_k^{a_k} e_{uk}^{c_{uk}}}{(a_k + e_{uk})^{a_k + c_{uk}}}
+        - \text{prior}(\sigma, \tau), \qquad
+        \hat\rho_{uk} = \frac{c_{uk} + a_k}{e_{uk} + a_k} .
+
+    Counts are modelled instead of log estimates because most users have no click at most
+    positions; the logarithm of their estimates is far from normal there.
 
     Parameters
     ----------
     log_examination, noise : ndarray of shape (n_factors,)
-        Estimates of the (user, bias) factors, and their standard errors; where either is not
-        finite, nothing is known. An estimate of no click is that of half a click.
+        Estimates of the (user, bias) factors, and their standard errors. Factors where either is
+        not finite get the common curve. A factor without a click counts as half a click.
     clicks : ndarray of shape (n_factors,)
         Clicks under each factor.
     bias : ndarray of shape (n_factors,), int
-        Which entry of ``common`` a factor belongs to.
+        Index of each factor in ``common``.
     common, common_error : ndarray of shape (n_bias,)
         Log examination of all users together, and its standard error.
     strength : "auto" or float, default="auto"
-        The shape :math:`a` of all factors: clicks that the common curve is worth. By default
-        :math:`\sigma` and :math:`\tau` are those of the greatest marginal likelihood.
+        A number is the shape :math:`a` of all factors: the weight of the common curve, in
+        clicks. By default the shapes follow from the estimated :math:`\sigma` and :math:`\tau`.
 
     Returns
     -------
@@ -54,19 +64,20 @@ def shrink(log_examination, noise, clicks, bias, common, common_error, strength=
     center = common[bias]
     clicks, expected = _counts(log_examination - center, noise, clicks)
     if isinstance(strength, str):
-        shape = _likeliest_shape(clicks, expected, bias, center)
+        shape = _estimated_shape(clicks, expected, bias, center)
     else:
         shape = np.full(len(bias), float(strength))
-    pull = shape / (expected + shape)  # 1 where nothing is known of the user
+    pull = shape / (expected + shape)  # 1 without data of the user
     error = np.sqrt(polygamma(1, clicks + shape) + (pull * common_error[bias]) ** 2)
     return center + np.log((clicks + shape) / (expected + shape)), error
 
 
 def _counts(gap, noise, clicks):
-    """Clicks, and clicks that the common curve expects, as many as a Poisson number would be.
+    """Effective Poisson counts: clicks, and clicks that the common curve expects, per factor.
 
-    An estimate less certain than its number of clicks says counts as fewer of them, and a more
-    certain one as more: where most impressions are clicked, clicks vary less than their number.
+    The log of a Poisson count c has the variance 1 / c. An estimate with the standard error s and
+    c clicks is therefore treated as 1 / s² clicks: both counts are multiplied by 1 / (c s²). That
+    exceeds 1 where most impressions are clicked, because such clicks vary less than Poisson.
     """
     known = np.isfinite(gap) & np.isfinite(noise) & (noise > 0)
     counted = np.maximum(clicks, 0.5)
@@ -74,28 +85,29 @@ def _counts(gap, noise, clicks):
     return clicks * share, counted * share * np.exp(-np.where(known, gap, 0.0))
 
 
-def _likeliest_shape(clicks, expected, bias, center):
-    """Shape of the users' ratios at the factor of each cell, with the ratios integrated out."""
+def _estimated_shape(clicks, expected, bias, center):
+    """Shape a_k per factor, by maximum marginal likelihood of sigma and tau."""
     of_bias = np.bincount(bias, clicks)
-    # A user with most of the clicks is the common curve: that they agree says nothing.
-    say = 1 - clicks / np.maximum(of_bias, TINY)[bias]
-    told = np.flatnonzero((expected > 0) & (say > 0) & np.isfinite(center))
-    told = told[:: len(told) // _MAX_CELLS + 1]
-    say, clicks, expected = say[told], clicks[told], expected[told]
+    # A user who contributes most clicks dominates the common curve, so agreement is no evidence
+    # of homogeneity: the weight is the share of the clicks that others have.
+    weight = 1 - clicks / np.maximum(of_bias, TINY)[bias]
+    some = np.flatnonzero((expected > 0) & (weight > 0) & np.isfinite(center))
+    some = some[:: len(some) // _MAX_CELLS + 1]
+    weight, clicks, expected = weight[some], clicks[some], expected[some]
 
     def loss(log_variances):
-        shape = _shape(log_variances, center[told])
+        shape = _shape(log_variances, center[some])
         rate = shape + expected
         likelihood = gammaln(clicks + shape) - gammaln(shape)
         likelihood += xlogy(shape, shape / rate) + xlogy(clicks, expected / rate)
         prior = ((log_variances - start) / _SPREAD) ** 2
-        return 0.5 * prior.sum() - say @ likelihood
+        return 0.5 * prior.sum() - weight @ likelihood
 
-    start = 2 * np.log([_ALIKE, _STEEPNESS])
+    start = 2 * np.log([_SIGMA, _TAU])
     found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01})
     return _shape(found.x, center)
 
 
 def _shape(log_variances, center):
-    alike, steepness = np.exp(log_variances)
-    return 1 / (alike + steepness * np.nan_to_num(center) ** 2)
+    variance, steepness = np.exp(log_variances)
+    return 1 / (variance + steepness * np.nan_to_num(center) ** 2)

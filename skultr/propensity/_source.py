@@ -1,5 +1,7 @@
 """Where propensities come from: the role, a curve by position, or an estimator."""
 
+from __future__ import annotations
+
 import numpy as np
 import pandas as pd
 from scipy import sparse
@@ -11,7 +13,7 @@ from .._sklearn import HasMethods, StrOptions, seeded_clone
 __all__ = ["PROPENSITY_CONSTRAINT", "columns_of_source", "row_propensities"]
 
 
-#: What scikit-learn may find in a parameter ``propensity``.
+#: Valid values of a parameter ``propensity``, for scikit-learn's check.
 PROPENSITY_CONSTRAINT = [
     StrOptions({"column"}),
     "array-like",
@@ -24,34 +26,34 @@ _PREDICT_ROLES = ("position", "bias", "user")
 
 
 def row_propensities(source, X, y, sample_weight, roles, *, default, random_state=None):
-    """The examination probability of each row, by the parameter ``propensity`` of an estimator.
+    """Examination probability of each row, from the parameter ``propensity`` of an estimator.
 
     Parameters
     ----------
     source : "column", array-like of shape (n_positions,), estimator or None
-        None takes the role where there is one, else the ``default``.
+        None takes the role if the log has it, else the ``default``.
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
     y : ndarray of shape (n_rows,)
     sample_weight : ndarray of shape (n_rows,) or None
     roles : dict of str to array-like
         Keyword metadata, which wins over columns.
     default : callable
-        Gives the estimator where nothing else does.
+        Returns the estimator (or raises) if there is no other source.
     random_state : int, RandomState instance or None, default=None
-        Seeds an estimator that can be seeded and is not.
+        Seeds an estimator whose ``random_state`` is None.
 
     Returns
     -------
     propensity : ndarray of shape (n_rows,)
-        Not checked here; whatever where a row was not shown.
+        Not checked here; undefined where a row was not shown.
     estimator : estimator or None
         The fitted clone of the source, if it is an estimator.
 
     Raises
     ------
     ValueError
-        If the role is asked for and absent, or there and not asked for, or the curve does not
-        fit the positions.
+        If the role is requested but absent, or present although another source is given, or if
+        the curve does not cover the positions.
     """
     column = read_role(X, "propensity", roles.get("propensity"))
     if isinstance(source, str) and column is None:
@@ -84,19 +86,19 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
     seed = check_random_state(random_state).randint(2**31 - 1)
     estimator = seeded_clone(source, seed)
     given = {role: value for role, value in roles.items() if value is not None}
-    if hasattr(estimator, "columns_read"):  # ours, frozen or not, read keywords
+    if hasattr(estimator, "columns_read"):  # estimators of skultr.propensity, frozen or not
         estimator.fit(X, y, sample_weight, **given)
         of_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
         return np.asarray(estimator.predict(X, **of_rows), dtype=float), estimator
     # Any other estimator reads its roles as columns.
     log = _one_frame(X, given)
-    # A Pipeline takes no weights, and needs none where there are none.
+    # A Pipeline has no argument sample_weight, so that None must not be passed.
     estimator.fit(log, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
     return np.asarray(estimator.predict(log), dtype=float), estimator
 
 
 def columns_of_source(source):
-    """Columns without a role that the source reads: they are no features of a ranker."""
+    """Names of columns without a role that the source reads: a ranker's features exclude them."""
     if isinstance(source, type) or not hasattr(source, "columns_read"):
         return set()
     return source.columns_read()
@@ -120,8 +122,8 @@ def _check_curve(curve, deepest):
     curve = np.asarray(curve, dtype=float)
     if curve.ndim != 1 or len(curve) < deepest:
         raise ValueError(
-            f"propensity has shape {curve.shape}; expected one examination probability a position "
-            f"and the log shows positions up to {deepest}."
+            f"propensity has shape {curve.shape}; expected one examination probability per "
+            f"position. The log has positions up to {deepest}: give at least so many."
         )
     bad = np.flatnonzero(~((curve > 0) & (curve <= 1)))
     if len(bad):
@@ -133,7 +135,7 @@ def _check_curve(curve, deepest):
 
 
 def _one_frame(X, given):
-    """X with the roles that came as keywords as columns, for estimators that read columns."""
+    """X as a frame in which roles given as keywords are columns."""
     given = {role: read_role(X, role, value) for role, value in given.items()}
     if is_frame(X) and not given:
         return X

@@ -1,4 +1,6 @@
-"""Debiased clicks: inverse propensities, what they do to the variance, and labels a document."""
+"""Debiased clicks: inverse propensities, their effect on the variance, and document labels."""
+
+from __future__ import annotations
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,23 +21,23 @@ __all__ = [
 ]
 
 
-#: Clicks that may carry half of an estimate before a user should know, and as a share of all.
-_HANDFUL, _HANDFUL_SHARE = 10, 0.001
+#: A warning is due if so few clicks, as a number or a share of all, carry half of the weight.
+_FEW_CLICKS, _FEW_CLICKS_SHARE = 10, 0.001
 
 
 class DebiasedClicks(NamedTuple):
-    """Clicks over propensities, and how evenly they carry an estimate.
+    """Debiased number of clicks per row, and how evenly clicks contribute to an estimate.
 
     Parameters
     ----------
     clicks : ndarray of shape (n_rows,)
         Debiased number of clicks of each row.
     effective_sample_size : float
-        Equally weighted clicks that would estimate as precisely, (Σ w)² / Σ w² (Kish).
+        Number of equally weighted clicks with the same precision, (Σ w)² / Σ w² (Kish).
     largest_weight : float
-        Weight of the heaviest click, where the mean click weighs 1.
+        Largest weight of a click, relative to the mean weight of the clicks.
     clipped_share : float
-        Share of the clicks whose propensity was raised.
+        Share of the clicks whose propensity was raised to ``clip``.
     """
 
     clicks: np.ndarray
@@ -45,16 +47,17 @@ class DebiasedClicks(NamedTuple):
 
 
 class DocumentLabels(NamedTuple):
-    """One label a (query, document).
+    """One label per document of a query.
 
     Parameters
     ----------
     query, doc : ndarray of shape (n_labels,), int
         Codes, sorted by query.
     label : ndarray of shape (n_labels,)
-        Debiased clicks an impression: an estimate of P(relevant) where the scale is known.
+        Debiased clicks per impression: an estimate of P(relevant) if the scale of the
+        propensities is known.
     weight : ndarray of shape (n_labels,)
-        Impressions, or examinations.
+        Number of impressions, or of examinations.
     """
 
     query: np.ndarray
@@ -64,10 +67,10 @@ class DocumentLabels(NamedTuple):
 
 
 def average_propensities(log):
-    """The log with each document's mean propensity in its query, in place of every session's.
+    """The log with the propensity of each row replaced by P(examined | query, document).
 
-    The mean is over the impressions that the query's sessions gave the document, whoever they
-    were of and wherever it stood: P(examined | query, document).
+    That is the mean propensity of the document over its impressions in all sessions of the query,
+    of all users and at all positions.
     """
     rows = np.flatnonzero(log.shown)
     place, n_places = _documents_of(log, rows)[1:]
@@ -75,19 +78,19 @@ def average_propensities(log):
     mean = np.bincount(place, log.propensity[rows] * weight, minlength=n_places)
     mean /= np.bincount(place, weight, minlength=n_places)
     propensity = np.ones(log.n_rows)
-    propensity[rows] = np.clip(mean, 0.0, 1.0)[place]  # a mean of ones may be rounded above 1
+    propensity[rows] = np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
     return replace(log, propensity=propensity)
 
 
 def debias_clicks(log, propensity, *, clip=None, normalize=False):
-    """Divide clicks by propensities.
+    """Debiased number of clicks per row: clicks over propensities.
 
     Parameters
     ----------
     log : ClickLog
     propensity : ndarray of shape (n_rows,)
     clip : float, default=None
-        Propensities below are raised to it.
+        Smaller propensities are raised to it.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks.
 
@@ -98,7 +101,7 @@ def debias_clicks(log, propensity, *, clip=None, normalize=False):
     Warns
     -----
     UnstableWeightsWarning
-        If a handful of clicks carry half of the weight.
+        If very few clicks carry half of the weight.
     """
     raised = propensity if clip is None else np.maximum(propensity, clip)
     weight = 1 / raised
@@ -106,7 +109,7 @@ def debias_clicks(log, propensity, *, clip=None, normalize=False):
     n_clicks, total = log.clicks.sum(), clicks.sum()
     if n_clicks == 0:
         return DebiasedClicks(clicks, 0.0, np.nan, 0.0)
-    _warn_about_handful(log.clicks, weight)
+    _warn_about_few_clicks(log.clicks, weight)
     return DebiasedClicks(
         clicks=clicks * (n_clicks / total) if normalize else clicks,
         effective_sample_size=float(total**2 / (clicks @ weight)),
@@ -116,15 +119,16 @@ def debias_clicks(log, propensity, *, clip=None, normalize=False):
 
 
 def document_labels(log, clicks, propensity=None):
-    """Labels of the documents that were shown, from (debiased) clicks a row.
+    """Labels of the documents that were shown: (debiased) clicks per impression.
 
     Parameters
     ----------
     log : ClickLog
     clicks : ndarray of shape (n_rows,)
     propensity : ndarray of shape (n_rows,), default=None
-        What clicks were divided by. Then ``weight`` counts examinations, impressions times the
-        harmonic mean of the propensities: the variance of a label is about its size over them.
+        The propensities that clicks were divided by. Then ``weight`` is the number of
+        examinations: impressions times the harmonic mean of the propensities. The variance of a
+        label is about its size over this number.
 
     Returns
     -------
@@ -144,7 +148,7 @@ def document_labels(log, clicks, propensity=None):
 
 
 def label_table(log, clicks):
-    """The labels with the ids of queries and documents, as users see them."""
+    """One row per document of a query: ids, clicks, impressions and label."""
     labels = document_labels(log, clicks)
     raw = document_labels(log, log.clicks)
     return pd.DataFrame(
@@ -159,27 +163,27 @@ def label_table(log, clicks):
 
 
 def _ids_of_documents(log):
-    """Name of each document within its query."""
+    """Id of each document within its query, shape (n_docs,)."""
     return log.doc_ids.get_level_values("doc").to_numpy()
 
 
 def _documents_of(log, rows):
-    """Distinct (query, doc) of some rows, and which of them each row is."""
+    """Distinct (query, doc) pairs of some rows, the place of each row among them, their number."""
     n_docs = len(log.features)
     place, key = encode(log.query[rows] * n_docs + log.doc[rows])
     return np.divmod(key, n_docs), place, len(key)
 
 
-def _warn_about_handful(clicks, weight):
+def _warn_about_few_clicks(clicks, weight):
     order = np.argsort(-weight * (clicks > 0), kind="stable")
     carried = np.cumsum(clicks[order] * weight[order])
     half = int(np.searchsorted(carried, 0.5 * carried[-1]))
-    handful, n_clicks = np.cumsum(clicks[order])[half], clicks.sum()
-    if handful <= max(_HANDFUL, _HANDFUL_SHARE * n_clicks) and handful <= 0.05 * n_clicks:
+    few, n_clicks = np.cumsum(clicks[order])[half], clicks.sum()
+    if few <= max(_FEW_CLICKS, _FEW_CLICKS_SHARE * n_clicks) and few <= 0.05 * n_clicks:
         smallest = 1 / weight[order[0]]
         warn_user(
-            f"{handful:.0f} of {n_clicks:.0f} clicks carry half of the weight (the smallest "
-            f"propensity of a click is {smallest:.2g}): what is learned depends on them. Set "
-            "clip=, for example to 0.05, or check the propensities of rarely examined positions.",
+            f"The heaviest {few:.0f} of {n_clicks:.0f} clicks carry half of the weight (smallest "
+            f"propensity: {smallest:.2g}), so that the estimate depends on them. Set clip=, for "
+            "example to 0.05, or check the propensities of rarely examined positions.",
             UnstableWeightsWarning,
         )

@@ -19,7 +19,7 @@ from torch.nn.functional import logsigmoid
 from .._log._factors import (
     examination_table,
     factor_codes,
-    lists_per_unit,
+    loss_scale,
     warn_unless_identifiable,
 )
 from .._log._segments import TINY
@@ -231,7 +231,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
 
     def _fit_clicks(self, log, task):
         module = AffineModule(self._network(log.shown_features()), len(log.bias_values))
-        loss = AffineLoss(lists_per_unit(log, log.weight))
+        loss = AffineLoss(loss_scale(log, log.weight))
         # The gradient of the likelihood equals that of the expected complete-data likelihood
         # (Fisher's identity), so that no E-step is needed.
         steps = [("trust", TrustStep())]
@@ -277,7 +277,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         # The sum of debiased clicks may be 0 or negative; that of modelled clicks is positive.
         unit = np.where(log.shown, log.weight * relevance, 0.0)
         module = ListScores(self._network(log.shown_features()))
-        loss = ListLoss(softmax_loss, lists_per_unit(log, unit))
+        loss = ListLoss(softmax_loss, loss_scale(log, unit))
         self._train(module, loss, log, labels, click_only=False, task=task)
 
     def _labels(self, log, relevance):

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._log._factors import lists_per_unit
+from .._log._factors import loss_scale
 from .._sklearn import Interval, StrOptions
 from .._torch._net import NeuralEstimator
 from .._torch._networks import scoring_network
@@ -343,7 +343,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         batches = rows.as_log(log)
         fixed = None if scale == "estimate" else scale
         criterion = TobitLoss(
-            lists_per_unit(batches, batches.weight), self.gamma_, fixed, center, spread
+            loss_scale(batches, batches.weight), self.gamma_, fixed, center, spread
         )
         module = SelectionModule(network, selection)
         self._train_by_gradient(module, criterion, batches, task)
@@ -412,7 +412,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         if self.gamma_ == "estimate":
             self._fit_linear(self._selected_rows(log, rows, network[0]), self._scale(rows))
         criterion = PairLoss(
-            lists_per_unit(batches, batches.weight),
+            loss_scale(batches, batches.weight),
             self.variant,
             self._selects,
             self.gamma_,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from .._log._factors import lists_per_unit
+from .._log._factors import loss_scale
 from .._sklearn import StrOptions
 from .._torch._losses import CLICK_ONLY, LOSSES, ListLoss
 from .._torch._networks import ListScores
@@ -41,7 +41,7 @@ class _WeightedRanker(LearnerRanker):
         clicks = clicks * factor
         click_only = self.loss in CLICK_ONLY
         mass = clicks if click_only else np.where(log.shown, log.weight, 0.0)
-        criterion = ListLoss(LOSSES[self.loss], lists_per_unit(log, mass))
+        criterion = ListLoss(LOSSES[self.loss], loss_scale(log, mass))
         with self._seeded():
             module = ListScores(self._network(log.shown_features()))
             self._train(module, criterion, log, clicks, click_only=click_only, task=task)

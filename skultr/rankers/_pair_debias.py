@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import softplus
 
-from .._log._factors import examination_table, lists_per_unit, warn_unless_identifiable
+from .._log._factors import examination_table, loss_scale, warn_unless_identifiable
 from .._sklearn import Interval
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
@@ -156,7 +156,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         with self._seeded():
             network = self._network(log.shown_features())
             module = PairDebiasModule(network, len(log.bias_values), reference, self.p)
-            loss = PairDebiasLoss(lists_per_unit(training, _pairs_won(training)))
+            loss = PairDebiasLoss(loss_scale(training, _pairs_won(training)))
             self._train(module, loss, training, training.clicks, click_only=True, task=task)
         self._remember_ratios(log)
 

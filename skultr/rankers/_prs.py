@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._log._factors import lists_per_unit
+from .._log._factors import loss_scale
 from .._log._segments import rectangles
 from .._torch._losses import ListLoss, propensity_ratio_loss
 from .._torch._networks import ListScores
@@ -124,7 +124,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         log, hits, misses = self._pair_weights(log)
-        scale = lists_per_unit(log, hits)
+        scale = loss_scale(log, hits)
         log = replace(log, weight=misses)
         with self._seeded():
             module = ListScores(self._network(log.shown_features()))

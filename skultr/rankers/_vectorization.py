@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._log._factors import factor_codes, lists_per_unit, warn_unless_identifiable
+from .._log._factors import factor_codes, loss_scale, warn_unless_identifiable
 from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
 from .._torch._losses import ListLoss, mse_loss, softmax_loss
@@ -318,7 +318,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         network = self._network(log.shown_features(), self.n_components)
         self._train(
             VectorModule(network, torch.ones(len(log.bias_values), self.n_components)),
-            ListLoss(_LOSSES[self.link], lists_per_unit(log, unit)),
+            ListLoss(_LOSSES[self.link], loss_scale(log, unit)),
             log,
             log.clicks,
             click_only=click_only,

@@ -182,7 +182,7 @@ def test_the_end_of_a_list_is_no_unknown_position(cls):
     lengths = np.where(np.arange(200) == 199, 4, 2)
     short = sessions(docs, lengths)
     short.loc[len(short) - 1, "position"] = 5
-    with pytest.warns(AssumptionWarning, match="^1 rows stand at a position"):
+    with pytest.warns(AssumptionWarning, match="^Found 1 row at a position"):
         model.predict_click(short, conditional=False)
 
 

@@ -237,7 +237,7 @@ def test_unseen_documents(small, model_class):
     documents, X, clicks, _ = small
     strangers = documents.assign(doc=documents["doc"] + 1000)
     model = quick(model_class).fit(X, clicks)
-    with pytest.warns(AssumptionWarning, match="24 of 24 rows hold a document"):
+    with pytest.warns(AssumptionWarning, match="not in the training log in 24 of 24 rows"):
         relevance = model.predict(strangers)
     assert np.ptp(relevance) == 0
     assert documents_mean(model) == pytest.approx(relevance[0], abs=0.05)
@@ -252,7 +252,7 @@ def documents_mean(model):
 def test_deeper_lists_than_in_training(fitted, small):
     documents = small[0]
     deeper = documents.assign(position=np.tile(np.arange(1, 7), 4), session=documents["qid"])
-    with pytest.warns(AssumptionWarning, match="8 rows stand below position 4, the deepest"):
+    with pytest.warns(AssumptionWarning, match="Found 8 rows below position 4, the deepest"):
         p = fitted.predict_click(deeper, np.zeros(24))
     assert ((p > 0) & (p < 1)).all()
 

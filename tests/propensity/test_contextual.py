@@ -243,7 +243,7 @@ def test_a_position_without_clicks_has_half_a_click():
     X, clicks, _ = contextual_log(n_sessions=6_000)
     clicks[X["position"] == 4] = 0
     propensity = ContextualPropensity(context="where", **FAST)
-    with pytest.warns(ClickDataWarning, match="1 of 4 bias factors have no click: 4"):
+    with pytest.warns(ClickDataWarning, match="no click under 1 of 4 bias factors: 4"):
         propensity.fit(X.assign(where=1.0), clicks)
     # All positions have the same impressions.
     expected = 0.5 / clicks[X["position"] == 1].sum()
@@ -302,5 +302,5 @@ def test_contexts_of_another_width(fitted):
 
 def test_a_module_with_too_few_outputs(log):
     propensity = ContextualPropensity(context=CONTEXT, module=nn.Linear(2, 3), random_state=0)
-    with pytest.raises(ValueError, match="expected one output a bias factor"):
+    with pytest.raises(ValueError, match="expected one output per bias factor"):
         propensity.fit(*log)

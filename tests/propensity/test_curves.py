@@ -291,7 +291,7 @@ def test_factors_without_a_click_are_small_and_finite(n_bootstrap):
     X, clicks = _log()
     silent = np.where(X["position"] == 3, 0.0, clicks)
     estimator = InterventionHarvesting(n_bootstrap=n_bootstrap, random_state=0)
-    with pytest.warns(ClickDataWarning, match="1 of 4 bias factors have no click: 3"):
+    with pytest.warns(ClickDataWarning, match="no click under 1 of 4 bias factors: 3"):
         table = estimator.fit(X, silent).examination_
     assert 0 < table.loc[3, "examination"] < 0.01
     assert (table["upper"] < 1.2).all()

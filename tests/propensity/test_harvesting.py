@@ -170,7 +170,7 @@ def test_arms_that_link_nothing_are_an_error():
         RandomizedPropensity(arm="place").fit(X.assign(place=X["position"]), clicks)
     with (
         pytest.warns(ClickDataWarning, match="The log has no click"),
-        pytest.raises(NotIdentifiableError, match="have no click"),
+        pytest.raises(NotIdentifiableError, match="without a click"),
     ):
         RandomizedPropensity(arm="arm").fit(X, 0 * clicks)
 
@@ -437,7 +437,7 @@ def test_a_silent_position_does_not_spoil_deeper_ones(method):
     X, rate = _cells(2_000)
     silent = np.where(X["position"] == 3, 0.0, rate)
     harvesting = InterventionHarvesting(method=method, n_bootstrap=0)
-    with pytest.warns(ClickDataWarning, match="1 of 5 bias factors have no click: 3"):
+    with pytest.warns(ClickDataWarning, match="no click under 1 of 5 bias factors: 3"):
         table = harvesting.fit(X, silent).examination_
     assert table.loc[3, "examination"] < 0.001
     np.testing.assert_allclose(table["examination"][[4, 5]], CURVE[3:5], rtol=0.1)
@@ -477,7 +477,7 @@ def test_resampled_totals_are_those_of_drawn_units(monkeypatch):
     batches = list(comparisons.resampled(np.arange(60), draws))
     assert [len(batch) for batch in batches] == [2, 2, 2, 1]
     for total, times in zip(np.concatenate(batches), draws, strict=True):
-        drawn = comparisons.worth * comparisons.clicks * times[comparisons.unit]
+        drawn = comparisons.weight * comparisons.clicks * times[comparisons.doc]
         expected = np.bincount(comparisons.key, drawn, minlength=25).reshape(5, 5)
         np.testing.assert_allclose(total, expected)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from skultr._log._clicklog import make_click_log
-from skultr._log._factors import lists_per_unit
+from skultr._log._factors import loss_scale
 from skultr._log._roles import read_features
 from skultr._torch._joint import DualLoss, DualModule, likeliest_examination
 from skultr._torch._lists import ListDataset
@@ -124,10 +124,10 @@ def test_constant_of_the_loss_ignores_traffic():
     more = make_click_log(
         frame.assign(impressions=7), read_features(frame).to_numpy(), clicks
     ).fold()
-    assert lists_per_unit(log, log.clicks) * log.clicks.sum() == pytest.approx(
-        lists_per_unit(more, more.clicks) * more.clicks.sum()
+    assert loss_scale(log, log.clicks) * log.clicks.sum() == pytest.approx(
+        loss_scale(more, more.clicks) * more.clicks.sum()
     )
-    assert lists_per_unit(log, 0 * log.clicks) == 1.0
+    assert loss_scale(log, 0 * log.clicks) == 1.0
 
 
 def test_likeliest_examination_is_where_no_step_helps():

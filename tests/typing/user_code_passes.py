@@ -36,7 +36,14 @@ from skultr.plotting import (
     RelevanceDisplay,
 )
 from skultr.preprocessing import OnFeatures
-from skultr.propensity import InterventionHarvesting, PowerLawPropensity, RegressionEMPropensity
+from skultr.propensity import (
+    ContextualPropensity,
+    InterventionHarvesting,
+    PowerLawPropensity,
+    RegressionEMPropensity,
+    UserClusters,
+    relevance_labels,
+)
 from skultr.rankers import IPSRanker, LambdaMARTRanker, NaiveRanker, TwoTowerRanker
 from skultr.simulation import (
     PlackettLucePolicy,
@@ -108,13 +115,25 @@ def reduce_and_diagnose() -> None:
 
 def click_models_and_propensities() -> None:
     model = DCTRModel().fit(log, clicks)
-    model.predict_click(log)
-    model.sample(log, random_state=0)
+    assert_type(model, DCTRModel)
+    assert_type(model.predict(log), NDArray[np.float64])
+    assert_type(model.predict_click(log), NDArray[np.float64])
+    assert_type(model.sample(log, random_state=0), NDArray[np.integer[Any]])
+    assert_type(PBMModel(prior=(1, 1), solver="gradient").fit(log, clicks).score(log, "y"), float)
     towers = TwoTowerRanker().fit(log, clicks)
     assert_type(towers.predict_click(log), NDArray[np.float64])
     harvest = InterventionHarvesting().fit(log, clicks)
-    harvest.predict(log)
-    RegressionEMPropensity().fit(log, clicks).examination_.sort_index()
+    assert_type(harvest, InterventionHarvesting)
+    assert_type(harvest.predict(log), NDArray[np.float64])
+    assert_type(PowerLawPropensity(eta={"a": 1.0}).fit(log, "y").predict(log), NDArray[np.float64])
+    RegressionEMPropensity(user="user", user_shrinkage=10).fit(
+        log, clicks
+    ).examination_.sort_index()
+    context = ContextualPropensity(context=["bm25"]).fit(log, clicks)
+    assert_type(context.examination_at(log[["bm25"]]), pd.DataFrame)
+    clusters = UserClusters(2, propensity=RegressionEMPropensity(user="user"))
+    assert_type(clusters.fit(log, clicks), UserClusters)
+    assert_type(relevance_labels(log, clicks, propensity=[1, 0.5]), pd.DataFrame)
 
 
 def metrics() -> None:
