@@ -38,7 +38,7 @@ from skultr.rankers import (
 EXAMINATION = 0.8 ** np.arange(4)
 N_QUERIES, N_DOCS, N_POSITIONS, N_SESSIONS = 12, 10, 4, 600
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* the cascade model has one click a list")
+pytestmark = pytest.mark.filterwarnings("ignore:.* the cascade model has at most one click per list")
 
 TABLES = [
     DLARanker(relevance="embedding", random_state=0),
@@ -279,7 +279,7 @@ def test_a_known_id_of_another_query_is_an_unknown_document(log):
     X, y = log
     with pytest.raises(ValueError, match=r"not shown in the training log \(first: doc \('new'"):
         clone(TABLES[0]).fit(X, y).predict(X.assign(qid="new"))
-    with pytest.warns(AssumptionWarning, match=r"did not show \(first: \('new', \d\)\)"):
+    with pytest.warns(AssumptionWarning, match=r"in 2400 of 2400 rows \(first: \('new', \d\)\)"):
         DCTRModel().fit(X, y).predict(X.assign(qid="new"))
 
 
