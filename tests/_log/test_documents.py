@@ -38,7 +38,7 @@ from skultr.rankers import (
 EXAMINATION = 0.8 ** np.arange(4)
 N_QUERIES, N_DOCS, N_POSITIONS, N_SESSIONS = 12, 10, 4, 600
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* the cascade model has at most one click per list")
+pytestmark = pytest.mark.filterwarnings("ignore:.* cascade model has at most one click per list")
 
 TABLES = [
     DLARanker(relevance="embedding", random_state=0),
