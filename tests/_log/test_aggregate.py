@@ -31,13 +31,18 @@ def to_arrow(log):
     return pa.Table.from_pandas(log, preserve_index=False)
 
 
+def to_nullable(log):
+    with np.errstate(invalid="ignore"):  # older pandas tries integers for infinity, too
+        return log.convert_dtypes()
+
+
 def to_dask(log):
     return dd.from_pandas(log, npartitions=3)
 
 
 ENGINES = {
     "pandas": lambda log: log,
-    "pandas-nullable": lambda log: log.convert_dtypes(),
+    "pandas-nullable": to_nullable,
     "pandas-object": lambda log: log.astype(
         {name: object for name in ("qid", "doc") if name in log and not is_number(log[name])}
     ),
