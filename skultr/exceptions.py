@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from pathlib import Path
@@ -20,7 +21,11 @@ __all__ = [
 ]
 
 #: Stack frames of files in these folders are not the user's code.
-_INSIDE = (str(Path(__file__).parent), str(Path(sklearn.__file__).parent))
+_INSIDE = (
+    str(Path(__file__).parent),
+    str(Path(sklearn.__file__).parent),
+    functools.__file__,  # cached properties
+)
 
 
 class MissingRoleWarning(UserWarning):

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
-from ._log._roles import ROLES, is_frame, without_columns
+from ._log._roles import ROLES, is_frame, read_column, without_columns
 from ._typing import Column, Table
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ class OnFeatures(
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-        y : array-like of shape (n_rows,), default=None
+        y : array-like of shape (n_rows,) or str, default=None
+            The name of a column of X is that of the clicks, which are no feature.
         **params : dict
             Passed to the transformer's ``fit``.
 
@@ -99,8 +100,9 @@ class OnFeatures(
         self : OnFeatures
         """
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self._click_column, clicks = _clicks_of(X, y)
         features = self._features(X, reset=True)
-        self.transformer_ = clone(self._inner()).fit(features, y, **params)
+        self.transformer_ = clone(self._inner()).fit(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -114,7 +116,8 @@ class OnFeatures(
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-        y : array-like of shape (n_rows,), default=None
+        y : array-like of shape (n_rows,) or str, default=None
+            The name of a column of X is that of the clicks, which are no feature.
         **params : dict
             Passed to the transformer's ``fit_transform``.
 
@@ -123,9 +126,10 @@ class OnFeatures(
         X_new : frame, ndarray or sparse matrix
         """
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self._click_column, clicks = _clicks_of(X, y)
         features = self._features(X, reset=True)
         self.transformer_ = clone(self._inner())
-        values = self.transformer_.fit_transform(features, y, **params)
+        values = self.transformer_.fit_transform(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self._with_roles(X, values)
 
@@ -180,11 +184,15 @@ class OnFeatures(
             )
         return inner
 
+    def _not_features(self):
+        """Names of the columns that are kept as they are."""
+        return {*ROLES, *(self.passthrough or ()), self._click_column}
+
     def _features(self, X, reset):
         """The input of the transformer; checks the number and names of the features."""
         if is_frame(X):
             frame = nw.from_native(X, eager_only=True)
-            frame = without_columns(frame, {*ROLES, *(self.passthrough or ())})
+            frame = without_columns(frame, self._not_features())
             X = frame.to_pandas() if frame.implementation.is_pyarrow() else frame.to_native()
         elif getattr(X, "ndim", 2) == 1:
             raise ValueError(
@@ -207,7 +215,7 @@ class OnFeatures(
             )
         X = nw.from_native(X, eager_only=True) if framed else None
         backend = X.implementation if kind == "default" else kind
-        roles = {*ROLES, *(self.passthrough or ())}
+        roles = self._not_features()
         parts = [_convert(_named(values, self.transformer_, roles), backend)]
         if framed:
             kept = [name for name in X.columns if name in roles]
@@ -219,6 +227,11 @@ class OnFeatures(
         if index is not None and isinstance(out, pd.DataFrame):
             out.index = index
         return out
+
+
+def _clicks_of(X, y):
+    """Name of the column of clicks, None where y holds them, and the clicks."""
+    return (y, read_column(X, y)) if isinstance(y, str) else (None, y)
 
 
 def _check_rows(X, values, transformer):

@@ -250,3 +250,10 @@ def test_unfitted(log):
 def test_lazy_frames_are_refused(log):
     with pytest.raises(TypeError, match="lazy"):
         OnFeatures(StandardScaler()).fit(pl.from_pandas(log).lazy())
+
+
+def test_the_column_of_clicks_is_no_feature():
+    log = pd.DataFrame({"qid": 1, "f0": [1.0, 2, 3], "ctr": [0.1, 0.4, 0.1]})
+    scaled = OnFeatures(StandardScaler()).fit(log, "ctr")
+    assert scaled.transform(log)["ctr"].tolist() == [0.1, 0.4, 0.1]
+    assert scaled.transform(log.drop(columns="ctr")).columns.tolist() == ["qid", "f0"]

@@ -293,7 +293,13 @@ def _encode_arrow(column):
 
 
 def _encode_pandas(series):
-    codes, ids = pd.factorize(series)
+    try:
+        codes, ids = pd.factorize(series)
+    except TypeError as error:
+        raise ValueError(
+            f"The column {series.name!r} holds values that cannot be ids, such as "
+            f"{series.iloc[0]!r} ({error}); expected numbers, text or other hashable values."
+        ) from error
     order = sorting_order(np.asarray(ids))
     return _renumber(codes, order), pd.Series(ids.take(order), name=series.name)
 

@@ -357,9 +357,9 @@ def _with_arrays(frame, columns, click, sample_weight):
         named = [*columns, click] if isinstance(click, str) else columns
         new["doc"], doc_rows = read_documents(frame, named)
     if not isinstance(click, str | None):
-        new["_rate"] = as_clicks(frame, click)
+        new["__skultr_rate"] = as_clicks(frame, click)
     if sample_weight is not None:
-        new["_sample_weight"] = sample_weight
+        new["__skultr_sample_weight"] = sample_weight
     new = [nw.new_series(k, values, backend=table.implementation) for k, values in new.items()]
     return table.with_columns(*new) if new else table, doc_rows
 
@@ -388,7 +388,7 @@ def _counted(frame, documents, columns, click, called):
         values["_click"] = read["click"] * values["_weight"] / scale
     keys = {name: read[name] for name in documents}
     keys |= {f"_bias{i}": read[name] for i, name in enumerate(columns)}
-    if not {"position", "impressions", "_sample_weight"}.isdisjoint(schema):
+    if not {"position", "impressions", "__skultr_sample_weight"}.isdisjoint(schema):
         frame = frame.filter(read["shown"])
     frame = frame.select(*(each.alias(name) for name, each in (keys | values).items()))
     ids = {}
@@ -405,11 +405,11 @@ def _counted(frame, documents, columns, click, called):
 def _read_columns(frame, schema, documents, columns, click, called):
     """Columns that are read, as expressions, and the scale of clicks; faults are reported."""
     reads = dict.fromkeys([*documents, "position", "impressions", *columns])
-    clicks = nw.col("_rate") if "_rate" in schema else None
+    clicks = nw.col("__skultr_rate") if "__skultr_rate" in schema else None
     if isinstance(click, str) and click in schema:
         clicks, called = nw.col(click).cast(nw.Float64).fill_nan(None), repr(click)
-    weight = nw.col("_sample_weight") if "_sample_weight" in schema else None
-    rates = "_rate" in schema or "impressions" not in schema
+    weight = nw.col("__skultr_sample_weight") if "__skultr_sample_weight" in schema else None
+    rates = "__skultr_rate" in schema or "impressions" not in schema
     read = fault_columns(schema, reads, clicks, weight, rates=rates)
     values = [_missing_value(name) for name in columns if name not in ("position", "bias")]
     scale = check_rows(frame, read, schema, {"click": called, "n_clicks": called}, values)

@@ -212,11 +212,8 @@ class Rows:
     # Checks -------------------------------------------------------------------------------
     def check(self, reads: Iterable[str]) -> None:
         """Report all faults of the columns that were read."""
-        raw = dict(self._values)
-        if self.click is not None:
-            raw["click"] = self.click
-        if self.sample_weight is not None:
-            raw["sample_weight"] = self.sample_weight
+        given = {"click": self.click, "sample_weight": self.sample_weight}
+        raw = self._values | {name: of for name, of in given.items() if of is not None}
         _faults.check(raw, called={"click": "y"})
         if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
             warn_without_queries()
@@ -485,6 +482,8 @@ def as_clicks(X: Any, y: Column) -> Floats:
         raise ValueError(
             f"y holds {y.dtype} values; expected clicks (0 or 1) or click rates in [0, 1]."
         )
+    if y.dtype.kind == "O" and y.ndim == 1:  # may hold None or pandas.NA
+        y = np.where(pd.isna(y), np.nan, y)
     y = column_or_1d(y, warn=True, dtype=np.float64)
     if len(y) != n_rows:
         raise ValueError(

@@ -181,6 +181,7 @@ def check_container(X: Any) -> None:
 
 def count_rows(X: Any) -> int:
     """Number of rows of a frame, an array, a list or a sparse matrix, which has no length."""
+    is_frame(X)  # refuses lazy frames, which have no length
     if not (hasattr(X, "shape") or hasattr(X, "__len__")):
         X = np.asarray(X)
     return X.shape[0] if hasattr(X, "shape") else len(X)

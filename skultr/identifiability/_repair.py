@@ -20,7 +20,7 @@ from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
 from .._log._pairs import read_pairs
 from .._log._reader import as_clicks
-from .._log._roles import ROLES, is_frame, with_column
+from .._log._roles import ROLES, is_frame, read_column, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
 from .._typing import ArrayLike, Column, RandomState, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
@@ -247,9 +247,10 @@ class IdentifiabilityRepair(
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         framed = is_frame(X)
         self._columns = self._bias_columns(X) if framed else []
-        X = self._checked(X, self._columns, reset=True)
+        self._click_column = y if isinstance(y, str) else None
+        X = self._checked(X, [*self._columns, self._click_column], reset=True)
         if y is not None:
-            y = as_clicks(X, y)
+            y = as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
         self._begin()
@@ -278,7 +279,7 @@ class IdentifiabilityRepair(
             If a shown row has no bias factor.
         """
         check_is_fitted(self)
-        X = self._checked(X, self._columns, reset=False)
+        X = self._checked(X, [*self._columns, self._click_column], reset=False)
         if not is_frame(X):
             return self._output(X)
         present = nw.from_native(X, eager_only=True).columns

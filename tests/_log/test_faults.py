@@ -357,3 +357,16 @@ def test_grades_are_not_negative(scorer, log):
     sentence = rf"relevance must be .*at least 0.*found -1 in {(grades == 0).sum()} rows"
     with pytest.raises(ValueError, match=sentence):
         scorer(ranker, X.assign(relevance=grades.replace(0, -1)))
+
+
+@every_door
+def test_a_lazy_frame_is_refused(door, log):
+    with pytest.raises(TypeError, match="X is a lazy frame .* aggregate_clicks"):
+        DOORS[door]().fit(pl.from_pandas(log[0]).lazy(), log[1])
+
+
+@every_door
+def test_clicks_that_miss_are_nan(door, log):
+    y = pd.Series(log[1] > 0).astype("boolean").mask(np.arange(len(log[1])) == 3)
+    with pytest.raises(ValueError, match="NaN or infinity: found nan in 1 row, first in row 3"):
+        DOORS[door]().fit(log[0], y)
