@@ -361,7 +361,7 @@ def test_grades_are_not_negative(scorer, log):
 
 @every_door
 def test_a_lazy_frame_is_refused(door, log):
-    with pytest.raises(TypeError, match="X is a lazy frame .* aggregate_clicks"):
+    with pytest.raises(TypeError, match=r"X is a lazy frame .*aggregate_clicks"):
         DOORS[door]().fit(pl.from_pandas(log[0]).lazy(), log[1])
 
 
