@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from .._log._factors import loss_scale
 from .._sklearn import StrOptions
-from .._torch._losses import CLICK_ONLY, LOSSES, ListLoss
-from .._torch._networks import ListScores
+from .._torch._fixed_examination import ListTarget, fit_listwise
+from .._torch._losses import LOSSES
 from .._typing import Floats
 from ..propensity._weights import average_propensities, document_labels, label_table
 from ._learner_ranker import LearnerRanker
@@ -37,14 +34,8 @@ class _WeightedRanker(LearnerRanker):
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         clicks = self._weighted_clicks(log)
-        log, factor = log.tempered(self.traffic_exponent)
-        clicks = clicks * factor
-        click_only = self.loss in CLICK_ONLY
-        mass = clicks if click_only else np.where(log.shown, log.weight, 0.0)
-        criterion = ListLoss(LOSSES[self.loss], loss_scale(log, mass))
         with self._seeded():
-            module = ListScores(self._network(log.shown_features()))
-            self._train(module, criterion, log, clicks, click_only=click_only, task=task)
+            fit_listwise(self, log, task, ListTarget(clicks, loss=self.loss))
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         clicks = self._weighted_clicks(log)
