@@ -16,6 +16,7 @@ from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY
 from .._typing import Floats, Ints
+from ._bipartite import MAX_DENSE
 from ._tabular import TabularFit, fit_tabular
 
 __all__ = ["CombinedCurve", "TableCurve", "table_curve"]
@@ -33,7 +34,7 @@ class CombinedCurve(NamedTuple):
     ----------
     log_examination : ndarray of shape (n_factors,)
     standard_error : ndarray of shape (n_factors,)
-        Of log examination relative to the mean over the factors; NaN beyond 1,500 factors.
+        Of log examination relative to the reference factor; NaN beyond 1,500 factors.
     slope : float
         Factor by which the network's log examination is multiplied.
     spread : float
@@ -99,7 +100,7 @@ class TableCurve:
         """Standard error of log examination relative to one factor; infinite if not connected."""
         return self.fit.standard_error(reference)
 
-    def combined(self, network: Floats) -> CombinedCurve:
+    def combined(self, network: Floats, reference: int = 0) -> CombinedCurve:
         r"""The most plausible curve given this table and the log examination of a network.
 
         The network's curve :math:`n` is the prior mean of the true one, up to a factor
@@ -113,6 +114,8 @@ class TableCurve:
         ----------
         network : ndarray of shape (n_factors,)
             NaN for a factor that the network does not know.
+        reference : int, default=0
+            Factor that standard errors are relative to.
 
         Returns
         -------
@@ -125,7 +128,8 @@ class TableCurve:
         trace = float(information.diagonal().sum())
         n_compared = len(b) - len(np.unique(self.component))
         if not n_compared or trace <= 0:
-            return CombinedCurve(prior, np.full(len(b), np.inf), 1.0, np.inf, 1.0)
+            error = np.where(np.arange(len(b)) == reference, 0.0, np.inf)
+            return CombinedCurve(prior, error, 1.0, np.inf, 1.0)
         apart = b - prior
         p_value = float(chi2.sf(apart @ (information @ apart), n_compared))
         slope = (prior @ (information @ b) + _SLOPE_PRECISION) / (
@@ -139,7 +143,9 @@ class TableCurve:
         aim = information @ b + slope * prior / spread**2
         inverse = diags_array(1 / precision.diagonal())
         found, _ = cg(precision, aim, x0=slope * prior, rtol=1e-10, M=inverse)
-        return CombinedCurve(found, _errors_of_mean(precision), slope, float(spread), p_value)
+        return CombinedCurve(
+            found, _relative_errors(precision, reference), slope, float(spread), p_value
+        )
 
 
 def table_curve(log: ClickLog) -> TableCurve:
@@ -171,11 +177,11 @@ def table_curve(log: ClickLog) -> TableCurve:
     )
 
 
-def _errors_of_mean(precision):
-    """Standard errors relative to the mean of all factors, from a regular precision matrix."""
+def _relative_errors(precision, reference):
+    """Standard errors relative to one factor, from a regular precision matrix."""
     n = precision.shape[0]
-    if n > 1_500:
-        return np.full(n, np.nan)
+    if n > MAX_DENSE:
+        return np.where(np.arange(n) == reference, 0.0, np.nan)
     covariance = np.linalg.inv(precision.toarray())
-    mean = covariance.mean(axis=1)
-    return np.sqrt(np.maximum(np.diag(covariance) - 2 * mean + mean.mean(), 0.0))
+    variance = np.diag(covariance) - 2 * covariance[reference] + covariance[reference, reference]
+    return np.sqrt(np.maximum(variance, 0.0))

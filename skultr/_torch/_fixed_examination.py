@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
+from scipy.special import expit, logit
 
 from .._log._factors import loss_scale
 from .._models._click_choice import ClickChoice
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
     from ._net import NeuralEstimator
 
-__all__ = ["ListTarget", "fit_best_of", "fit_listwise"]
+__all__ = ["ListTarget", "fit_affine", "fit_best_of", "fit_listwise"]
 
 #: Attributes that a training sets.
 _TRAINED = ("network_", "net_", "history_", "n_iter_")
@@ -135,6 +137,41 @@ def fit_best_of(
     best = min(losses, key=losses.__getitem__)
     vars(learner).update(trained[best])
     return best, losses
+
+
+def fit_affine(
+    scores: Floats, examination: Floats, clicks: Floats, weight: Floats
+) -> tuple[float, float]:
+    r"""Shift a and scale b of scores with which clicks are likeliest.
+
+    Maximises the likelihood of :math:`P(c = 1) = o\,\sigma(a + b s)` with :math:`b \ge 0.01`, so
+    that the order of the scores stays.
+
+    Parameters
+    ----------
+    scores, examination, clicks, weight : ndarray of shape (n_rows,)
+        Examination is at most 1; ``weight`` is the number of impressions.
+
+    Returns
+    -------
+    shift, scale : float
+    """
+    center, spread = scores.mean(), max(float(scores.std()), 1e-9)
+    standard = (scores - center) / spread
+    total = weight.sum()
+
+    def objective(point):
+        relevance = expit(point[0] + point[1] * standard)
+        chance = np.clip(examination * relevance, 1e-12, 1 - 1e-12)
+        loss = -(clicks @ np.log(chance) + (weight - clicks) @ np.log1p(-chance))
+        slope = (weight * chance - clicks) / (1 - chance) * (1 - relevance)
+        return loss / total, np.array([slope.sum(), slope @ standard]) / total
+
+    rate = float(np.clip(clicks.sum() / (weight @ examination), 1e-6, 1 - 1e-6))
+    start = [logit(rate), min(spread, 3.0)]
+    bounds = [(-20.0, 20.0), (0.01, 20.0)]
+    shift, scale = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return float(shift - scale * center / spread), float(scale / spread)
 
 
 def _clicks_of(log, queries):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -17,10 +17,12 @@ from .._log._factors import examination_table, factor_codes, warn_unless_identif
 from .._log._roles import read_role
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
-from .._sklearn import safe_indexing
+from .._sklearn import StrOptions, safe_indexing
+from .._torch._fixed_examination import ListTarget, fit_affine, fit_best_of
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import python_value
+from ._final_curve import final_curve
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -29,33 +31,50 @@ if TYPE_CHECKING:
 
 __all__ = ["ClickRanker"]
 
+#: Largest weights of a click in the refits that held-out clicks choose from.
+_BOUNDS = (3.0, 10.0)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     """Base class of rankers that learn relevance and examination from the same clicks.
 
-    Relevance is a network or a table. Subclasses write ``_fit_network(log, task)`` and name the
-    published loss of the table.
+    Relevance is a network or a table. Subclasses write ``_fit_network(log, task)``, which returns
+    the log examination that the network found, and name the published loss of the table.
     """
+
+    examination: Literal["auto", "table", "network"] = "auto"
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         **LearnsRelevance._parameter_constraints,
+        "examination": [StrOptions({"auto", "table", "network"})],
     }
     #: True if the network gives probabilities; False if its scores are only relative.
     _network_gives_probabilities = True
+    #: Logit of relevance = shift + scale * output of the network.
+    _shift, _scale = 0.0, 1.0
 
     __metadata_request__predict = {"qid": True, "doc": True}
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=self.relevance == "network")
-        if self.relevance == "network":
+        if self.relevance == "embedding":
+            self._fit_embedding(log)
+        elif not self._refits_with(log):
             self._fit_network(log, task)
         else:
-            self._fit_embedding(log)
+            network = None if self.examination == "table" else self._fit_network(log, task)
+            stopped = network is not None and self.n_iter_ < super()._n_subtasks()
+            curve = final_curve(log, network, is_converged=stopped)
+            self._fit_with_curve(log, task, curve)
 
     def _n_subtasks(self) -> int:
-        return super()._n_subtasks() if self.relevance == "network" else 0
+        if self.relevance == "embedding":
+            return 0
+        n_refits = len(_BOUNDS) + 1
+        n_trainings = {"network": 1, "table": n_refits, "auto": 1 + n_refits}
+        return super()._n_subtasks() * n_trainings[self.examination]
 
     def predict(self, X: Table, *, qid: Column | None = None, doc: Column | None = None) -> Floats:
         """Relevance scores; a higher one is more relevant, within one query.
@@ -138,8 +157,38 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     # The network -----------------------------------------------------------------------
     def _score(self, features: NDArray[np.float32]) -> Floats:
-        scores = super()._score(features)
-        return expit(scores) if self._network_gives_probabilities else scores
+        logits = self._logits(features)
+        return expit(logits) if self._network_gives_probabilities else logits
+
+    def _logits(self, features):
+        return self._shift + self._scale * NeuralEstimator._score(self, features)
+
+    def _refits_with(self, log):
+        """True if the network is trained once more, with examination fixed."""
+        return self.examination != "network" and log.clicks.any()
+
+    def _fit_with_curve(self, log, task, curve):
+        """Train a network listwise on the final curve; sets all that predictions need."""
+        examination = np.exp(curve.log_examination)[log.bias]
+        targets = {"offset": ListTarget(log.clicks, examination)}
+        if curve.is_determined:  # otherwise held-out clicks would confirm any curve
+            targets = {**_divided(log.clicks, examination), **targets}
+        fit_best_of(self, log, task, examination, targets)
+        self._calibrate(log, curve.log_examination)
+        self._fit_factors_again(log, self._table_link)
+        self.examination_ = curve.table
+        if curve.comparison is not None:
+            self.examination_comparison_ = curve.comparison
+
+    def _calibrate(self, log, log_examination):
+        """Set shift and scale so that relevance times examination is the chance of a click."""
+        rows = log.shown
+        self._shift, self._scale = fit_affine(
+            NeuralEstimator._score(self, log.features)[log.doc[rows]],
+            np.exp(log_examination)[log.bias[rows]],
+            log.clicks[rows],
+            log.weight[rows],
+        )
 
     def _fit_factors_again(self, log, link="product"):
         """Set examination to its maximum-likelihood value given the learned relevance.
@@ -147,7 +196,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
         rows = log.shown
-        score = NeuralEstimator._score(self, log.features)[log.doc[rows]]
+        score = self._logits(log.features)[log.doc[rows]]
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
             log.bias[rows],
@@ -157,6 +206,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             n_factors=len(log.bias_values),
         )
         self._remember_factors(log, logits, link)
+        return logits
 
     # The embedding ---------------------------------------------------------------------
     def _fit_embedding(self, log):
@@ -208,3 +258,12 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 "DistilledRanker around this ranker scores other documents by their features."
             )
         return self.relevance_.to_numpy()[place]
+
+
+def _divided(clicks, examination):
+    """Clicks over examination, with bounds on their weights that the examination reaches."""
+    bounds = {min(bound, 1 / examination.min()) for bound in _BOUNDS}
+    return {
+        f"divided, at most {bound:g}": ListTarget(clicks / np.maximum(examination, 1 / bound))
+        for bound in sorted(bounds)
+    }

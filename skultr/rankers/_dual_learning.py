@@ -10,9 +10,12 @@ import numpy as np
 from scipy.special import expit
 
 from .._log._factors import examination_table
+from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
 from .._sklearn import Interval
 from .._torch._joint import fit_dual
+from .._torch._net import NeuralEstimator
+from .._typing import Floats
 from ..exceptions import ClickDataWarning, warn_user
 from ._click_ranker import ClickRanker
 
@@ -60,8 +63,8 @@ class DLARanker(ClickRanker):
         squares, which are biased if documents have few clicks (see :ref:`embedding`).
     examination_learning_rate : float, default=0.05
         Step size of the examination logits.
-    max_weight : float, default=None
-        Upper bound on the inverse weights of both parts; no bound by default.
+    max_weight : float or None, default=10.0
+        Upper bound on the inverse weights of both parts while they are learned together.
 
     Other Parameters
     ----------------
@@ -129,7 +132,7 @@ class DLARanker(ClickRanker):
     """
 
     examination_learning_rate: float = 0.05
-    max_weight: float | None = None
+    max_weight: float | None = 10.0
 
     _parameter_constraints = {
         **ClickRanker._parameter_constraints,
@@ -141,7 +144,7 @@ class DLARanker(ClickRanker):
     # Both parts are determined up to a constant each.
     _network_gives_probabilities = False
 
-    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
+    def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
         logits = fit_dual(
             self,
             log,
@@ -151,11 +154,22 @@ class DLARanker(ClickRanker):
         )
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
-        self._fit_intercepts(log, self._score(log.features)[log.doc])
+        self._fit_intercepts(log)
+        return logits
 
-    def _fit_intercepts(self, log, scores):
+    def _calibrate(self, log, log_examination):
+        """Set the scale of the scores so that the clicks of a list fall as they predict."""
+        score = NeuralEstimator._score(self, log.features)[log.doc]
+        choice = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
+        weight = choice.best_weights(score[:, None], log_examination[log.bias])[0]
+        self._scale = max(float(weight), 0.01)
+
+    def _fit_factors_again(self, log, link="product"):
+        self._fit_intercepts(log)
+
+    def _fit_intercepts(self, log):
         """One intercept per bias factor, with which scores are logits of click probabilities."""
-        rows = log.shown
+        rows, scores = log.shown, self._score(log.features)[log.doc]
         self._bias_values = log.bias_values
         self._factor_logits = fit_factors(
             scores[rows],

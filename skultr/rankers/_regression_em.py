@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._torch._joint import fit_towers
+from .._typing import Floats
 from ._click_ranker import ClickRanker
 
 if TYPE_CHECKING:
@@ -106,6 +107,6 @@ class RegressionEMRanker(ClickRanker):
     [1.00, 0.90, 0.71]
     """
 
-    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
+    def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
         fit_towers(self, log, task)
-        self._fit_factors_again(log)
+        return self._fit_factors_again(log)

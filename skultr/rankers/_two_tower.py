@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from .._sklearn import Interval, StrOptions
 from .._torch._joint import fit_towers
+from .._typing import Floats
 from ._click_ranker import ClickRanker
 
 if TYPE_CHECKING:
@@ -122,6 +123,10 @@ class TwoTowerRanker(ClickRanker):
     def _random_examination(self, random, n_factors):
         return expit(random.normal(size=n_factors))  # random logits, as for a network
 
-    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
+    def _refits_with(self, log):
+        # Comparisons within documents and lists need a product of relevance and examination.
+        return self.link == "product" and super()._refits_with(log)
+
+    def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
         fit_towers(self, log, task, link=self.link, learning_rate=self.examination_learning_rate)
-        self._fit_factors_again(log, self.link)
+        return self._fit_factors_again(log, self.link)

@@ -148,7 +148,8 @@ def test_likeliest_examination_is_where_no_step_helps():
 def test_factor_without_clicks_stays_finite():
     log, clicks = random_lists()
     clicks[log["position"] == 3] = 0
-    table = DLARanker(random_state=0, max_epochs=3).fit(log, clicks).examination_
+    ranker = DLARanker(examination="network", random_state=0, max_epochs=3)
+    table = ranker.fit(log, clicks).examination_
     assert np.isfinite(table["examination"]).all()
     assert table["examination"].iloc[2] < 1e-3
 

@@ -15,9 +15,9 @@ CURVE = np.array([1.0, 0.5, 0.25])
 RANKERS = pytest.mark.parametrize(
     "ranker",
     [
-        TwoTowerRanker(random_state=0),
+        TwoTowerRanker(examination="network", random_state=0),
         TwoTowerRanker(link="additive", random_state=0),
-        RegressionEMRanker(random_state=0),
+        RegressionEMRanker(examination="network", random_state=0),
     ],
     ids=["product", "additive", "EM"],
 )

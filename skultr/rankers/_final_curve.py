@@ -1,0 +1,159 @@
+"""The examination that a ranker is finally fitted with: a table's, completed by a network's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from .._log._factors import examination_table
+from .._models._table_curve import TableCurve, table_curve
+from .._typing import Floats
+from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+
+__all__ = ["FinalCurve", "final_curve"]
+
+#: A difference of two curves is worth a warning if chance explains it with this probability at
+#: most, and if log examination differs by this much on average over the clicks.
+_RARE, _RELEVANT = 1e-3, np.log(1.15)
+#: Beyond this number of pairs of bias factors within documents, they are not compared.
+_MAX_PAIRS = 20_000_000
+
+
+class FinalCurve(NamedTuple):
+    """Examination by bias factor, and where it comes from.
+
+    Parameters
+    ----------
+    log_examination : ndarray of shape (n_factors,)
+        Finite; its maximum is 0.
+    table : DataFrame
+        The attribute ``examination_`` of a ranker, with standard errors.
+    comparison : DataFrame or None
+        The curves of table and network side by side; None without a network's.
+    is_determined : bool
+        True if comparisons within documents determine all factors.
+    """
+
+    log_examination: Floats
+    table: pd.DataFrame
+    comparison: pd.DataFrame | None
+    is_determined: bool
+
+
+def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = True) -> FinalCurve:
+    """Examination by comparisons within documents, and by a network where the log has none.
+
+    Parameters
+    ----------
+    log : ClickLog
+    network : ndarray of shape (n_factors,) or None
+        Log examination that a network of relevance found; NaN where it is unknown. None allows
+        no network: the log must determine all factors.
+    is_converged : bool, default=True
+        False if the network was still learning, so that its curve refutes nothing.
+
+    Returns
+    -------
+    curve : FinalCurve
+
+    Raises
+    ------
+    NotIdentifiableError
+        Without a network's curve, if no clicked document connects some bias factors.
+
+    Warns
+    -----
+    AssumptionWarning
+        If the curves of table and network differ by more than chance.
+    """
+    if network is None:
+        table = table_curve(log)
+        _refuse_unconnected(table, log)
+        return _of_table(log, table)
+    if _n_pairs(log) > _MAX_PAIRS:
+        return _without_table(log, network)
+    table = table_curve(log)
+    combined = table.combined(network)
+    if is_converged and combined.p_value < _RARE:
+        _warn_if_confounded(log, table, network)
+    known = np.isfinite(network)
+    found = combined.log_examination - combined.log_examination[known].max()
+    shown = np.where(known, found, np.nan)
+    result = examination_table(log, np.exp(shown)[log.bias], combined.standard_error)
+    on_one_scale = table.component == table.component[0]
+    comparison = pd.DataFrame(
+        {
+            "table": np.where(on_one_scale, _relative(table.log_examination), np.nan),
+            "standard_error": table.standard_error(0),
+            "network": _relative(network),
+            "combined": _relative(shown),
+        },
+        index=result.index,
+    )
+    return FinalCurve(found, result, comparison, table.is_connected)
+
+
+def _of_table(log, table):
+    found = table.log_examination - table.log_examination.max()
+    result = examination_table(log, np.exp(found)[log.bias], table.standard_error(0))
+    return FinalCurve(found, result, None, True)
+
+
+def _without_table(log, network):
+    found = np.where(np.isfinite(network), network, np.nanmin(network))
+    return FinalCurve(found - found.max(), examination_table(log, np.exp(network)[log.bias]), None)
+
+
+def _relative(log_examination):
+    """Examination relative to the first known factor."""
+    known = log_examination[np.isfinite(log_examination)]
+    return np.exp(log_examination - known[0])
+
+
+def _n_pairs(log):
+    """Pairs of bias factors that the same documents were shown under."""
+    cells = np.unique(log.doc[log.shown].astype(np.int64) * len(log.bias_values)
+                      + log.bias[log.shown])  # fmt: skip
+    return float((np.bincount(cells // len(log.bias_values)).astype(float) ** 2).sum())
+
+
+def _refuse_unconnected(table, log):
+    if table.is_connected:
+        return
+    n_components = len(np.unique(table.component))
+    raise NotIdentifiableError(
+        f"examination='table', but no clicked document connects all {len(log.bias_values)} bias "
+        f"factors: they fall into {n_components} components, which comparisons within documents "
+        "leave open. Serve some documents at several positions, as IdentifiabilityRepair plans "
+        "it, or use examination='auto', which asks the network there."
+    )
+
+
+def _warn_if_confounded(log, table: TableCurve, network):
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
+    clicks = np.where(np.isfinite(network), clicks, 0.0)
+    gap = np.where(clicks > 0, network - table.log_examination, 0.0)
+    total = np.maximum(np.bincount(table.component, clicks), 1e-12)
+    gap -= (np.bincount(table.component, clicks * gap) / total)[table.component]
+    spread = np.sqrt((clicks @ gap**2) / clicks.sum())
+    if spread < _RELEVANT:
+        return
+    least, most = np.argmin(np.where(clicks > 0, gap, 0)), np.argmax(np.where(clicks > 0, gap, 0))
+    names = log.bias_values
+    ratios = [np.exp(curve[least] - curve[most]) for curve in (table.log_examination, network)]
+    warn_user(
+        "Production knew more than the features: the network explains clicks by examination that "
+        "differs from examination by comparing the same documents at several positions, by "
+        f"{np.expm1(spread):.0%} on average and by more than chance. Bias factor {names[least]:g} "
+        f"is examined {ratios[0]:.2g} times as often as {names[most]:g} by the documents that "
+        f"moved, and {ratios[1]:.2g} times by the network. The ranker uses the former where "
+        "documents moved, and the network elsewhere. Both are in examination_comparison_; see "
+        "ExaminationDisplay. The same happens if examination depends on more than the bias factor "
+        "(such as clicks above): then add what it depends on to the role 'bias'.",
+        AssumptionWarning,
+    )
