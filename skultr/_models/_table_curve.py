@@ -19,7 +19,7 @@ from .._typing import Floats, Ints
 from ._bipartite import MAX_DENSE
 from ._tabular import TabularFit, fit_tabular
 
-__all__ = ["CombinedCurve", "TableCurve", "table_curve"]
+__all__ = ["CombinedCurve", "TableCurve", "table_curve", "table_of_cells"]
 
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
@@ -155,14 +155,21 @@ def table_curve(log: ClickLog) -> TableCurve:
     clicks is given half a click, so that its examination is small and finite.
     """
     rows = log.shown_rows
-    cells = Cells.from_rows(
-        log.doc[rows],
-        log.bias[rows],
-        log.clicks[rows],
-        log.weight[rows],
-        len(log.features),
-        len(log.bias_values),
-    ).with_half_clicks()
+    return table_of_cells(
+        Cells.from_rows(
+            log.doc[rows],
+            log.bias[rows],
+            log.clicks[rows],
+            log.weight[rows],
+            len(log.features),
+            len(log.bias_values),
+        )
+    )
+
+
+def table_of_cells(cells: Cells) -> TableCurve:
+    """The same from the cells of a log."""
+    cells = cells.with_half_clicks()
     return TableCurve(
         fit_tabular(
             cells.doc,

@@ -347,4 +347,4 @@ class UserAwareIPSRanker(IPSRanker):
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         # Lists of different users then have equal propensities, and can be merged.
-        return average_propensities(log)
+        return average_propensities(super()._before_folding(log))

@@ -8,22 +8,32 @@ from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
+from sklearn.frozen import FrozenEstimator
 
+from .._log._cells import read_cells
 from .._log._factors import examination_table
 from .._log._reader import read
 from .._log._roles import is_frame, read_role, without_columns
+from .._models._table_curve import table_of_cells
 from .._sklearn import Interval
 from .._typing import ArrayLike, Estimator, Floats
-from ..exceptions import AssumptionWarning, warn_user
+from ..exceptions import AssumptionWarning, python_value, warn_user
 from ..propensity._known import PowerLawPropensity
+from ..propensity._learned import RegressionEMPropensity
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
 from ..propensity._weights import debias_clicks
+from ._contradiction import implied_examination, told_curve
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 __all__ = ["PropensityRanker"]
+
+#: A curve is taken from the log if it has so many clicks per bias factor, and if this is the
+#: root mean square, over the clicks, of the standard errors of log examination.
+_LEAST_CLICKS, _LARGEST_ERROR = 10, 0.4
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,12 +62,35 @@ class PropensityRanker(BaseRanker):
             y,
             sample_weight,
             roles,
-            default=_assumed_curve,
+            default=lambda: _curve_of_log(X, y, sample_weight, roles),
             random_state=self.random_state,
         )
         if estimator is not None:
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}
+
+    def _before_folding(self, log: ClickLog) -> ClickLog:
+        # Before subclasses average them.
+        self._told = None if log.propensity is None else told_curve(log)
+        return log
+
+    def _check_against(self, log):
+        """Compare a curve that does not come from the log with what its clicks ask for."""
+        told = vars(self).pop("_told", None)
+        fitted = getattr(self, "propensity_", PowerLawPropensity())
+        if told is None or not isinstance(fitted, PowerLawPropensity | FrozenEstimator):
+            return
+        implied = implied_examination(log, self._score(log.features), told)
+        curves = {"told": told, "implied": told * np.exp(implied.log_ratio)}
+        known = np.flatnonzero(np.isfinite(curves["implied"]))
+        if not len(known):
+            return
+        self.examination_comparison_ = pd.DataFrame(
+            {name: curve / curve[known[0]] for name, curve in curves.items()},
+            index=pd.Index(log.bias_values, name="bias"),
+        )
+        if implied.is_contradiction:
+            _warn_about_contradiction(self.examination_comparison_, implied.log_ratio)
 
     def _divisors(self, log: ClickLog) -> Floats:
         """Propensity that the clicks of each row are divided by."""
@@ -82,10 +115,41 @@ def _with_positions(X, roles):
     return {**roles, "qid": rows.query_ids[rows.query], "position": rows.position.astype(float)}
 
 
-def _assumed_curve():
+def _warn_about_contradiction(curves, log_ratio):
+    steep = curves.index[[int(np.nanargmin(log_ratio)), int(np.nanargmax(log_ratio))]]
+    told, implied = (curves[name][steep[0]] / curves[name][steep[1]] for name in curves)
     warn_user(
-        "No propensities given: examination is assumed to fall as 1 / position. Pass "
-        "propensity=, or add the column 'propensity'.",
+        "The clicks contradict the propensities: bias factor "
+        f"{python_value(steep[0])} is examined {told:.2g} times as often as "
+        f"{python_value(steep[1])} according to the propensities, and {implied:.2g} times "
+        "according to the clicks. With wrong propensities a ranker may end near random. Both "
+        "curves are in examination_comparison_; see ExaminationDisplay.from_comparison. Estimate "
+        "the propensities, or leave propensity=None if documents were shown at several positions.",
+        AssumptionWarning,
+    )
+
+
+def _curve_of_log(X, y, sample_weight, roles):
+    """Estimator of the curve where documents that moved determine it; else an assumed one."""
+    cells, _ = read_cells(X, y, sample_weight, roles)
+    if _is_determined(cells):
+        return RegressionEMPropensity(relevance="embedding")
+    warn_user(
+        "No propensities given, and too few clicked documents were shown at several positions to "
+        "estimate them: examination is assumed to fall as 1 / position. Pass propensity=, or add "
+        "the column 'propensity'.",
         AssumptionWarning,
     )
     return PowerLawPropensity(eta=1.0)
+
+
+def _is_determined(cells):
+    """True if comparisons within documents fix the curve more firmly than an assumption does."""
+    clicks = cells.by_factor(cells.clicks)
+    if np.count_nonzero(clicks) < 2 or clicks.sum() < _LEAST_CLICKS * np.count_nonzero(clicks):
+        return False
+    table = table_of_cells(cells)
+    if not table.is_connected:
+        return False
+    error = np.where(clicks > 0, table.standard_error(int(clicks.argmax())), 0.0)
+    return bool((clicks @ error**2) < _LARGEST_ERROR**2 * clicks.sum())

@@ -123,6 +123,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
+        self._check_against(log)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
         )
@@ -229,6 +230,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _before_folding(self, log: ClickLog) -> ClickLog:
         """The log before equal lists are merged; a hook for subclasses that change it."""
         return log
+
+    def _check_against(self, log: ClickLog) -> None:
+        """Warn if the log contradicts what was fitted; a hook for subclasses."""
 
     def _fold(self, log: ClickLog) -> ClickLog:
         """The log with equal lists merged; a hook for models that merge rows themselves."""
