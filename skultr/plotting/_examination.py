@@ -118,6 +118,50 @@ class ExaminationDisplay:
         return cls.from_estimators({name: table}, truth=truth, ax=ax, **plot_params)
 
     @classmethod
+    def from_comparison(
+        cls,
+        estimator: object,
+        *,
+        truth: ArrayLike | Mapping[Any, float] | pd.Series | None = None,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
+        """Draw the curves that a ranker compared, such as those of a table and a network.
+
+        Parameters
+        ----------
+        estimator : fitted ranker with ``examination_comparison_``
+            Or a pipeline that ends in one, or a search over one.
+        truth : array-like of shape (n_positions,), mapping or Series, default=None
+            True examination of positions 1, 2, ..., or by bias factor.
+        ax : matplotlib axes, default=None
+            By default, axes of a new figure.
+        **plot_params
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        display : ExaminationDisplay
+
+        Raises
+        ------
+        TypeError
+            If the estimator has compared no curves.
+        """
+        ranker = steps_of(estimator)[-1]
+        curves = getattr(ranker, "examination_comparison_", None)
+        if curves is None:
+            raise TypeError(
+                f"{type(ranker).__name__} has no examination_comparison_; expected a fitted "
+                "ranker that compared two curves, such as DLARanker with examination='auto'."
+            )
+        names = [name for name in curves if name != "standard_error"]
+        tables = {name: curves[[name]].set_axis(["examination"], axis=1) for name in names}
+        if "standard_error" in curves:
+            tables["table"] = tables["table"].assign(standard_error=curves["standard_error"])
+        return cls.from_estimators(tables, truth=truth, ax=ax, **plot_params)
+
+    @classmethod
     def from_estimators(
         cls,
         estimators: Mapping[str, object],

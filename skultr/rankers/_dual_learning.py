@@ -65,6 +65,14 @@ class DLARanker(ClickRanker):
         Step size of the examination logits.
     max_weight : float or None, default=10.0
         Upper bound on the inverse weights of both parts while they are learned together.
+    examination : {"auto", "table", "network"}, default="auto"
+        Where examination comes from, for a network. "network" is the published method: what the
+        network does not explain. If production ranked by more than the features, that is too
+        steep, and the more so the more clicks there are. "table" compares the clicks of the same
+        documents at several positions, and takes no features; the log must connect all bias
+        factors. "auto" takes the table where documents moved and the network elsewhere, weighted
+        by their precision. With "table" and "auto" the network is then trained afresh, listwise
+        with that examination (see Notes).
 
     Other Parameters
     ----------------
@@ -83,11 +91,15 @@ class DLARanker(ClickRanker):
     ----------
     examination_ : DataFrame
         Estimated ``examination`` of each bias factor (index ``bias``), relative to that of the
-        first factor, with ``impressions`` and ``clicks``. It maximises the likelihood of the
-        clicks given the learned relevance, because the logits after training have the noise of
-        the last batches. With an embedding also the ``standard_error`` of log examination:
-        infinite for a factor that is not connected with the first one, NaN for more than 1,500
-        factors.
+        first factor, with ``impressions`` and ``clicks``. Also the ``standard_error`` of log
+        examination: infinite for a factor that is not connected with the first one, NaN for more
+        than 1,500 factors. With ``examination="network"`` there are no errors, and examination
+        maximises the likelihood of the clicks given the learned relevance, because the logits
+        after training have the noise of the last batches.
+    examination_comparison_ : DataFrame
+        Only with a network and ``examination="auto"``: the curves of ``table`` (with its
+        ``standard_error``) and ``network``, and the ``combined`` one, which is that of
+        ``examination_``. :meth:`skultr.plotting.ExaminationDisplay.from_comparison` draws it.
     relevance_ : Series
         Only with an embedding: relevance in [0, 1] of each document. The index is (``qid``,
         ``doc``), ``doc`` alone if ids are global, or a running number without the column
@@ -104,10 +116,26 @@ class DLARanker(ClickRanker):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Raises
+    ------
+    NotIdentifiableError
+        With ``examination="table"``, if no clicked document connects some bias factors.
+
     Warns
     -----
     NotIdentifiableWarning
         If the log does not determine relevance.
+    AssumptionWarning
+        If production knew more than the features: the examination of the network differs from
+        that of the documents that moved, by more than chance and by 15 % on average.
+
+    Notes
+    -----
+    Held-out clicks choose between three refits: clicks divided by examination with weights of at
+    most 3 or 10, and examination as an offset, :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log
+    o)_i`. They are compared by that likelihood, with the scale of the scores free. If documents do
+    not connect all bias factors, the offset is taken: held-out clicks would then confirm any
+    examination.
 
     References
     ----------
@@ -128,7 +156,7 @@ class DLARanker(ClickRanker):
     >>> ranker.predict(documents).shape
     (1000,)
     >>> list(ranker.examination_.columns)
-    ['examination', 'impressions', 'clicks']
+    ['examination', 'standard_error', 'impressions', 'clicks']
     """
 
     examination_learning_rate: float = 0.05

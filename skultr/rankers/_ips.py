@@ -132,8 +132,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         Source of the examination probabilities: the role ``propensity`` of each row; one number
         per position, from position 1; or an estimator, which is cloned, fitted to the log and
         asked to ``predict`` one probability per row (``FrozenEstimator`` keeps a fitted one as it
-        is). None uses the role if there is one, otherwise ``PowerLawPropensity(eta=1.0)``, with a
-        warning that it is an assumption.
+        is). None uses the role if there is one. Without it the curve comes from the log where documents
+        moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and
+        else is ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
     clip : float in (0, 1], default=None
         Lower bound: smaller propensities are replaced by it, so that no click weighs more than
         ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking.
@@ -168,8 +169,12 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     labels_ : DataFrame
         Label of each document: ``qid``, ``doc`` (a running number if the log has no such
         column), ``clicks``, ``impressions`` and ``label``, the debiased clicks per impression.
+    examination_comparison_ : DataFrame
+        Only for propensities that were not estimated from this log, one per bias factor: the
+        curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
+        factor. It comes from documents that moved or, without any, from the fitted scores.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
+        The fitted clone, if ``propensity`` is an estimator (or None).
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
@@ -205,6 +210,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     -----
     UnstableWeightsWarning
         If a few clicks carry half of the weight.
+    AssumptionWarning
+        If propensities are assumed, or if the clicks contradict them.
 
     References
     ----------
@@ -263,8 +270,9 @@ class UserAwareIPSRanker(IPSRanker):
         Source of the examination probabilities of the *sessions*: the role ``propensity`` of each
         row; an estimator with one curve per user, such as
         ``RegressionEMPropensity(user="user")``, which is cloned, fitted to the log and asked to
-        ``predict``; or one number per position. None uses the role if there is one, otherwise
-        ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
+        ``predict``; or one number per position. None uses the role if there is one. Without it the curve comes from the log where documents
+        moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and
+        else is ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
     clip : float in (0, 1], default=None
         Lower bound: smaller mean propensities are replaced by it. This reduces the variance, and
         adds bias.
@@ -297,8 +305,12 @@ class UserAwareIPSRanker(IPSRanker):
     examination_ : DataFrame
         Mean propensity used for each bias factor (index ``bias``): ``examination``, relative to
         that of the first factor, with ``impressions`` and ``clicks``.
+    examination_comparison_ : DataFrame
+        Only for propensities that were not estimated from this log, one per bias factor: the
+        curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
+        factor. It comes from documents that moved or, without any, from the fitted scores.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
+        The fitted clone, if ``propensity`` is an estimator (or None).
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
@@ -323,6 +335,8 @@ class UserAwareIPSRanker(IPSRanker):
     -----
     UnstableWeightsWarning
         If a few clicks carry half of the weight.
+    AssumptionWarning
+        If propensities are assumed, or if the clicks contradict them.
 
     References
     ----------

@@ -122,9 +122,10 @@ def _warn_about_contradiction(curves, log_ratio):
         "The clicks contradict the propensities: bias factor "
         f"{python_value(steep[0])} is examined {told:.2g} times as often as "
         f"{python_value(steep[1])} according to the propensities, and {implied:.2g} times "
-        "according to the clicks. With wrong propensities a ranker may end near random. Both "
-        "curves are in examination_comparison_; see ExaminationDisplay.from_comparison. Estimate "
-        "the propensities, or leave propensity=None if documents were shown at several positions.",
+        "according to the clicks. Either the propensities are wrong, with which a ranker may end "
+        "near random, or production ranked by more than the features. Both curves are in "
+        "examination_comparison_; see ExaminationDisplay.from_comparison. Estimate the "
+        "propensities, or leave propensity=None if documents were shown at several positions.",
         AssumptionWarning,
     )
 

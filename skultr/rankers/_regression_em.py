@@ -48,6 +48,14 @@ class RegressionEMRanker(ClickRanker):
         few clicks, and the binomial likelihood otherwise. The published objective is always the
         binomial likelihood, which is biased if documents have few clicks (see
         :ref:`embedding`).
+    examination : {"auto", "table", "network"}, default="auto"
+        Where examination comes from, for a network. "network" is the published method: what the
+        network does not explain. If production ranked by more than the features, that is too
+        steep, and the more so the more clicks there are. "table" compares the clicks of the same
+        documents at several positions, and takes no features; the log must connect all bias
+        factors. "auto" takes the table where documents moved and the network elsewhere, weighted
+        by their precision. With "table" and "auto" the network is then trained afresh, listwise
+        with that examination (see Notes).
 
     Other Parameters
     ----------------
@@ -66,9 +74,13 @@ class RegressionEMRanker(ClickRanker):
     ----------
     examination_ : DataFrame
         Estimated ``examination`` of each bias factor (index ``bias``), relative to that of the
-        first factor, with ``impressions`` and ``clicks``. With an embedding also the
+        first factor, with ``impressions`` and ``clicks``. With an embedding or a table also the
         ``standard_error`` of log examination: infinite for a factor that is not connected with the
         first one, NaN for more than 1,500 factors.
+    examination_comparison_ : DataFrame
+        Only with a network and ``examination="auto"``: the curves of ``table`` (with its
+        ``standard_error``) and ``network``, and the ``combined`` one, which is that of
+        ``examination_``. :meth:`skultr.plotting.ExaminationDisplay.from_comparison` draws it.
     relevance_ : Series
         Only with an embedding: relevance in [0, 1] of each document. The index is (``qid``,
         ``doc``), ``doc`` alone if ids are global, or a running number without the column
@@ -86,10 +98,26 @@ class RegressionEMRanker(ClickRanker):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Raises
+    ------
+    NotIdentifiableError
+        With ``examination="table"``, if no clicked document connects some bias factors.
+
     Warns
     -----
     NotIdentifiableWarning
         If the log does not determine relevance.
+    AssumptionWarning
+        If production knew more than the features: the examination of the network differs from
+        that of the documents that moved, by more than chance and by 15 % on average.
+
+    Notes
+    -----
+    Held-out clicks choose between three refits: clicks divided by examination with weights of at
+    most 3 or 10, and examination as an offset, :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log
+    o)_i`. They are compared by that likelihood, with the scale of the scores free. If documents do
+    not connect all bias factors, the offset is taken: held-out clicks would then confirm any
+    examination.
 
     References
     ----------

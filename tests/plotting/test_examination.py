@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skultr.plotting import ExaminationDisplay
+from skultr.rankers import DLARanker
 from skultr.simulation import EYE_TRACKING
 
 TRUTH = np.array(EYE_TRACKING)
@@ -213,3 +214,17 @@ def test_bad_input():
     for confidence in (0, 1, 95, "95 %"):
         with pytest.raises(ValueError, match="confidence must be"):
             ExaminationDisplay.from_estimator(table(TRUTH), confidence=confidence)
+
+
+def test_comparison_draws_both_curves():
+    curves = pd.DataFrame(
+        {"table": [1.0, 0.5], "standard_error": [0.0, 0.1], "network": [1.0, 0.3]},
+        index=pd.Index([1, 2], name="bias"),
+    )
+    ranker = DLARanker()
+    ranker.examination_comparison_ = curves
+    display = ExaminationDisplay.from_comparison(ranker, truth=[1.0, 0.5])
+    assert list(display.lines_) == ["table", "network"]
+    np.testing.assert_allclose(display.lines_["network"].get_ydata(), [1.0, 0.3])
+    with pytest.raises(TypeError, match="DLARanker has no examination_comparison_"):
+        ExaminationDisplay.from_comparison(DLARanker())

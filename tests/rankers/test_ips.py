@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 from sklearn.linear_model import Ridge
 
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, MissingRoleWarning
+from skultr.propensity import RegressionEMPropensity
 from skultr.rankers import DLARanker, IPSRanker, NaiveRanker
 
 from .._worlds import FEATURES, random_lists, small_log
@@ -55,11 +56,19 @@ def test_three_ways_to_give_one_curve():
     assert array.examination_["clicks"].sum() == clicks.sum()
 
 
-def test_curve_is_assumed_with_a_warning():
+def test_curve_comes_from_the_log_where_documents_moved():
     log, clicks = random_lists()
+    ranker = IPSRanker(**FAST).fit(log, clicks)
+    assert isinstance(ranker.propensity_, RegressionEMPropensity)
+    expected = RegressionEMPropensity(relevance="embedding").fit(log, clicks)
+    np.testing.assert_allclose(ranker.propensity_.predict(log), expected.predict(log))
+
+
+def test_curve_of_a_fixed_order_is_assumed_with_a_warning():
+    log, clicks = small_log()
     with pytest.warns(AssumptionWarning, match="1 / position"):
         assumed = IPSRanker(**FAST).fit(log, clicks)
-    given = IPSRanker(propensity=[1, 1 / 2, 1 / 3], **FAST).fit(log, clicks)
+    given = IPSRanker(propensity=[1, 1 / 2, 1 / 3, 1 / 4], **FAST).fit(log, clicks)
     np.testing.assert_array_equal(assumed.predict(log), given.predict(log))
 
 

@@ -1,0 +1,106 @@
+"""Examination from comparisons within documents, and from a network where there are none."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skultr._log._clicklog import make_click_log
+from skultr._log._roles import read_features
+from skultr.exceptions import AssumptionWarning, NotIdentifiableError, NotIdentifiableWarning
+from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker
+from skultr.rankers._final_curve import final_curve
+
+from .._worlds import random_lists, small_log
+
+CURVE = np.array([1.0, 0.5, 0.25])
+RANKERS = pytest.mark.parametrize(
+    "ranker",
+    [
+        DLARanker(random_state=0, max_epochs=3),
+        RegressionEMRanker(random_state=0, max_epochs=3),
+        TwoTowerRanker(random_state=0, max_epochs=3),
+    ],
+    ids=["DLA", "EM", "TwoTower"],
+)
+
+
+def _log(n_impressions=100):
+    """Documents at random positions, clicked as often as examination and relevance say."""
+    frame, _ = random_lists(n_sessions=100, n_queries=20)
+    relevance = np.random.default_rng(0).uniform(0.2, 0.8, frame["doc"].max() + 1)
+    rate = relevance[frame["doc"]] * CURVE[frame["position"] - 1]
+    return frame.assign(impressions=n_impressions), rate
+
+
+def _read(frame, rate):
+    return make_click_log(frame, read_features(frame).to_numpy(), rate).fold()
+
+
+def test_table_outweighs_a_network_that_disagrees_and_says_so():
+    log = _read(*_log())
+    with pytest.warns(AssumptionWarning, match="Production knew more than the features"):
+        curve = final_curve(log, 2 * np.log(CURVE))
+    np.testing.assert_allclose(curve.table["examination"], CURVE, rtol=0.02)
+    np.testing.assert_allclose(curve.comparison["table"], CURVE, rtol=1e-3)
+    np.testing.assert_allclose(curve.comparison["network"], CURVE**2)
+    assert curve.log_examination.max() == 0
+    assert curve.is_determined
+
+
+@pytest.mark.parametrize(
+    ("network", "is_converged"),
+    [(np.log(CURVE), True), (1.05 * np.log(CURVE), True), (2 * np.log(CURVE), False)],
+    ids=["equal", "hardly different", "still learning"],
+)
+def test_no_warning_without_evidence_that_matters(network, is_converged):
+    curve = final_curve(_read(*_log()), network, is_converged=is_converged)
+    np.testing.assert_allclose(curve.table["examination"], CURVE, rtol=0.02)
+
+
+def test_network_decides_where_no_document_moved():
+    log = _read(*small_log())
+    network = -0.3 * np.arange(len(log.bias_values))
+    curve = final_curve(log, network)
+    np.testing.assert_allclose(curve.table["examination"], np.exp(network))
+    assert np.isinf(curve.table["standard_error"].iloc[1:]).all()
+    assert not curve.is_determined
+
+
+def test_standard_errors_fall_with_the_square_root_of_the_impressions():
+    few, many = (
+        final_curve(_read(*_log(n)), None).table["standard_error"].iloc[1:] for n in (100, 400)
+    )
+    np.testing.assert_allclose(few / many, 2.0, rtol=1e-3)
+
+
+@RANKERS
+def test_table_alone_needs_documents_that_moved(ranker):
+    frame, rate = _log()
+    found = clone(ranker).set_params(examination="table").fit(frame, rate).examination_
+    np.testing.assert_allclose(found["examination"], CURVE, rtol=1e-3)
+    log, clicks = small_log()
+    with (
+        pytest.warns(NotIdentifiableWarning),
+        pytest.raises(NotIdentifiableError, match="examination='table', but no clicked document"),
+    ):
+        clone(ranker).set_params(examination="table").fit(log, clicks)
+
+
+@RANKERS
+def test_clicks_are_predicted_on_their_scale(ranker):
+    frame, rate = _log()
+    ranker = clone(ranker).set_params(max_epochs=30).fit(frame, rate)
+    np.testing.assert_allclose(ranker.examination_["examination"], CURVE, rtol=0.05)
+    predicted = ranker.predict_click(frame)
+    for position in (1, 2, 3):
+        at = (frame["position"] == position).to_numpy()
+        assert predicted[at].mean() == pytest.approx(rate[at].mean(), rel=0.02)
+    if not isinstance(ranker, DLARanker):
+        assert ((ranker.predict(frame) > 0) & (ranker.predict(frame) < 1)).all()
+
+
+def test_network_alone_compares_nothing():
+    frame, rate = _log()
+    ranker = DLARanker(examination="network", random_state=0, max_epochs=2).fit(frame, rate)
+    assert not hasattr(ranker, "examination_comparison_")
+    assert "standard_error" not in ranker.examination_
