@@ -93,15 +93,18 @@ class ClickLikelihoodScorer:
 
     Notes
     -----
-    *The propensities decide.* If they are too steep they explain the clicks alone, and the scorer
-    prefers rankers that undo the old ranking; if too flat, copies of the old ranking. Where
-    the log shows each document at one position only, and the ranker that served it was good,
-    curves estimated from the log are too steep: do not choose by clicks there. Take propensities
-    from swaps or an experiment.
+    *The propensities decide.* Too steep ones explain the clicks alone: all values are near 0, and
+    the pick is noise, or what undoes the old ranking. Too flat ones favour copies of the old
+    ranking. Where the log shows each document at one position only, and the ranker that served
+    it was good, curves estimated from the log are too steep: do not choose by clicks there. Take
+    propensities from swaps or an experiment.
 
     *Steep propensities leave little to see*: if nearly all clicks fall on the first rows whatever
     stands there, the values of all rankers are close together. ``estimate`` with a ``baseline``
     has the standard error of a difference.
+
+    *The standard error* is that of a mean over queries at a given scale. Where the scores explain
+    hardly anything (a fitted scale near 0) it is too small.
 
     *Scores* count as logits, within lists: what all rows of a list share drops out, as does a
     factor common to all lists with ``scale="fit"``. Transform scores that are probabilities by
