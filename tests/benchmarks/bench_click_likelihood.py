@@ -17,7 +17,7 @@ The truth is nDCG@10 on 500 further, annotated queries. For each scorer:
   the shares of pairs above 2 (surely right), below 0 (wrong) and below -2 (surely wrong);
 - ``noise``: median of that standard deviation over the absolute difference.
 
-Then the share of 95 % intervals that hold the value of many queries. About 3 minutes.
+Before that, the share of 95 % intervals that hold the value of many queries. About 3 minutes.
 """
 
 import argparse
