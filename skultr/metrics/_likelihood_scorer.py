@@ -121,9 +121,6 @@ class ClickLikelihoodScorer:
     McFadden (1974). Conditional logit analysis of qualitative choice behavior. In: Frontiers in
     Econometrics.
 
-    Ai, Bi, Luo, Guo & Croft (2018). Unbiased learning to rank with unbiased propensity
-    estimation. SIGIR. (The same loss, weighted by inverse propensities, trains rankers.)
-
     Examples
     --------
     Users look at position 2 half as often as at 1. The document there is as often clicked, and
@@ -211,7 +208,7 @@ class ClickLikelihoodScorer:
             Multiplies ``impressions``.
         baseline : object, default=None
             Estimator to compare with. The value is then the difference of the two values, with
-            the standard error of the difference, which is mostly smaller than that of a value:
+            the standard error of the difference, mostly smaller than that of either value:
             both are of the same clicks. By default the value is the gain over examination alone.
         qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
                 array-like of shape (n_rows,), default=None
