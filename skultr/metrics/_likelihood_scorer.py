@@ -208,8 +208,9 @@ class ClickLikelihoodScorer:
             Multiplies ``impressions``.
         baseline : object, default=None
             Estimator to compare with. The value is then the difference of the two values, with
-            the standard error of the difference, mostly smaller than that of either value:
-            both are of the same clicks. By default the value is the gain over examination alone.
+            the standard error of the difference, which is small where both score alike,
+            because they are scored by the same clicks. By default the value is the gain over
+            examination alone.
         qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
                 array-like of shape (n_rows,), default=None
             Roles as keywords; they take precedence over columns.
