@@ -156,9 +156,10 @@ def fit_affine(
     -------
     shift, scale : float
     """
-    center, spread = scores.mean(), max(float(scores.std()), 1e-9)
-    standard = (scores - center) / spread
     total = weight.sum()
+    center = weight @ scores / total
+    spread = max(float(np.sqrt(weight @ (scores - center) ** 2 / total)), 1e-9)
+    standard = (scores - center) / spread
 
     def objective(point):
         relevance = expit(point[0] + point[1] * standard)
@@ -170,7 +171,11 @@ def fit_affine(
     rate = float(np.clip(clicks.sum() / (weight @ examination), 1e-6, 1 - 1e-6))
     start = [logit(rate), min(spread, 3.0)]
     bounds = [(-20.0, 20.0), (0.01, 20.0)]
-    shift, scale = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    # Equal clicks in other rows must give an equal result, to more digits than by default.
+    options = {"ftol": 1e-16, "gtol": 1e-12, "maxls": 50}
+    shift, scale = minimize(
+        objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    ).x
     return float(shift - scale * center / spread), float(scale / spread)
 
 

@@ -132,9 +132,10 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         Source of the examination probabilities: the role ``propensity`` of each row; one number
         per position, from position 1; or an estimator, which is cloned, fitted to the log and
         asked to ``predict`` one probability per row (``FrozenEstimator`` keeps a fitted one as it
-        is). None uses the role if there is one. Without it the curve comes from the log where documents
-        moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and
-        else is ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
+        is). None uses
+        the role if there is one. Without it the curve comes from the log where documents moved
+        (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and else is
+        ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
     clip : float in (0, 1], default=None
         Lower bound: smaller propensities are replaced by it, so that no click weighs more than
         ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking.
@@ -270,9 +271,10 @@ class UserAwareIPSRanker(IPSRanker):
         Source of the examination probabilities of the *sessions*: the role ``propensity`` of each
         row; an estimator with one curve per user, such as
         ``RegressionEMPropensity(user="user")``, which is cloned, fitted to the log and asked to
-        ``predict``; or one number per position. None uses the role if there is one. Without it the curve comes from the log where documents
-        moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and
-        else is ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
+        ``predict``; or one number per position. None uses
+        the role if there is one. Without it the curve comes from the log where documents moved
+        (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and else is
+        ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
     clip : float in (0, 1], default=None
         Lower bound: smaller mean propensities are replaced by it. This reduces the variance, and
         adds bias.

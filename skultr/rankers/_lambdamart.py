@@ -50,9 +50,10 @@ class LambdaMARTRanker(PropensityRanker):
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities: the role ``propensity`` of each row; one number
         per position, from position 1; or an estimator, which is cloned, fitted to the log and
-        asked to ``predict`` one probability per row. None uses the role if there is one. Without it the curve comes from the log where documents
-        moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and
-        else is ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
+        asked to ``predict`` one probability per row. None uses
+        the role if there is one. Without it the curve comes from the log where documents moved
+        (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and else is
+        ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
     clip : float in (0, 1], default=None
         Lower bound: smaller propensities are replaced by it. This reduces the variance, and adds
         bias.

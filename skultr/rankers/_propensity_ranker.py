@@ -20,7 +20,6 @@ from .._sklearn import Interval
 from .._typing import ArrayLike, Estimator, Floats
 from ..exceptions import AssumptionWarning, python_value, warn_user
 from ..propensity._known import PowerLawPropensity
-from ..propensity._learned import RegressionEMPropensity
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
 from ..propensity._weights import debias_clicks
 from ._contradiction import implied_examination, told_curve
@@ -134,6 +133,8 @@ def _curve_of_log(X, y, sample_weight, roles):
     """Estimator of the curve where documents that moved determine it; else an assumed one."""
     cells, _ = read_cells(X, y, sample_weight, roles)
     if _is_determined(cells):
+        from ..propensity._learned import RegressionEMPropensity  # imports torch
+
         return RegressionEMPropensity(relevance="embedding")
     warn_user(
         "No propensities given, and too few clicked documents were shown at several positions to "
