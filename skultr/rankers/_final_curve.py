@@ -22,6 +22,8 @@ __all__ = ["FinalCurve", "final_curve"]
 _RARE, _RELEVANT = 1e-3, np.log(1.15)
 #: Beyond this number of pairs of bias factors within documents, they are not compared.
 _MAX_PAIRS = 20_000_000
+#: Digits of log examination that are kept.
+_DIGITS = 6
 
 
 class FinalCurve(NamedTuple):
@@ -83,6 +85,8 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
         _warn_if_confounded(log, table, network)
     known = np.isfinite(network)
     found = combined.log_examination - combined.log_examination[known].max()
+    # The last digits depend on the order of the rows, and would change the training.
+    found = np.round(found, _DIGITS)
     shown = np.where(known, found, np.nan)
     result = examination_table(log, np.exp(shown)[log.bias], combined.standard_error)
     on_one_scale = table.component == table.component[0]
@@ -99,7 +103,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
 
 
 def _of_table(log, table):
-    found = table.log_examination - table.log_examination.max()
+    found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
     result = examination_table(log, np.exp(found)[log.bias], table.standard_error(0))
     return FinalCurve(found, result, None, True)
 
