@@ -171,14 +171,12 @@ def fit_affine(
     rate = float(np.clip(clicks.sum() / (weight @ examination), 1e-6, 1 - 1e-6))
     start = [logit(rate), min(spread, 3.0)]
     bounds = [(-20.0, 20.0), (0.01, 20.0)]
-    # Equal clicks in other rows must give an equal result: more digits than by default, of which
-    # the last, which depend on the order of a sum, are dropped.
+    # Equal clicks in other rows must give an equal result, to more digits than by default.
     options = {"ftol": 1e-16, "gtol": 1e-12, "maxls": 50}
     shift, scale = minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
     ).x
-    shift, scale = shift - scale * center / spread, scale / spread
-    return round(float(shift), 6), max(round(float(scale), 6), 1e-6)
+    return float(shift - scale * center / spread), float(scale / spread)
 
 
 def _clicks_of(log, queries):

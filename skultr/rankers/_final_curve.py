@@ -23,7 +23,7 @@ _RARE, _RELEVANT = 1e-3, np.log(1.15)
 #: Beyond this number of pairs of bias factors within documents, they are not compared.
 _MAX_PAIRS = 20_000_000
 #: Digits of log examination that are kept.
-_DIGITS = 6
+_DIGITS = 5
 
 
 class FinalCurve(NamedTuple):
