@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from .._log._faults import count_of
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, read_role
 from .._log._segments import offsets_from_sorted, sort_in_segment
@@ -267,6 +268,12 @@ class IPSScorer:
             self.propensity, X, y, sample_weight, roles, default=_refuse_to_assume
         )
         propensity = np.where(rows.shown, rows.replace("propensity", propensity)["propensity"], 1)
+        if not propensity.all():
+            raise ValueError(
+                f"propensity is 0 in {count_of(int((propensity == 0).sum()), 'shown row')}, first "
+                f"in row {int(np.argmin(propensity))}; expected a number in (0, 1]: a click is "
+                "divided by it."
+            )
         return 1 / (propensity if self.clip is None else np.maximum(propensity, self.clip))
 
     def _credits(self, list_, scores):

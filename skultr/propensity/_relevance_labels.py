@@ -13,7 +13,13 @@ from .._log._roles import is_frame, read_role
 from .._sklearn import Interval, validate_params
 from .._typing import ArrayLike, Column, Estimator, Frame
 from ._source import PROPENSITY_CONSTRAINT, row_propensities
-from ._weights import average_propensities, debias_clicks, label_table
+from ._weights import (
+    average_propensities,
+    debias_clicks,
+    label_table,
+    require_positive,
+    warn_about_weights,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +107,10 @@ def relevance_labels(
     log = make_click_log(X, no_features, y, sample_weight, {"propensity": of_rows})
     if user_aware:
         log = average_propensities(log)
-    return label_table(log, debias_clicks(log, log.propensity, clip=clip).clicks)
+    else:
+        require_positive(log)
+    warn_about_weights(log, clip=clip, queries=False)
+    return label_table(log, debias_clicks(log, clip=clip).clicks)
 
 
 def _no_propensities():

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from .._sklearn import StrOptions
-from .._torch._fixed_examination import ListTarget, fit_listwise
+from .._torch._fixed_examination import ListTarget, fit_best_of, fit_listwise
 from .._torch._losses import LOSSES
 from .._typing import Floats
 from ..propensity._weights import average_propensities, document_labels, label_table
+from ._corrections import NAIVE, Correction, corrections, that_differ
 from ._learner_ranker import LearnerRanker
 from ._learners import fit_learner
 from ._propensity_ranker import PropensityRanker
@@ -223,18 +224,61 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     (1000,)
     """
 
+    correction: Literal["auto", "divide", "offset"] = "auto"
+    clip: float | Literal["auto"] | None = "auto"
     normalize: bool = False
 
     _parameter_constraints = {
         **_WeightedRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
+        "correction": [StrOptions({"auto", "divide", "offset"})],
+        "clip": [*PropensityRanker._parameter_constraints["clip"], StrOptions({"auto"})],
         "normalize": ["boolean"],
     }
 
+    def _n_subtasks(self) -> int:
+        return super()._n_subtasks() * len(self._corrections())
+
+    def _corrections(self) -> list[Correction]:
+        """The corrections to compare; without a listwise network there is one, division."""
+        if self.estimator is None and self.loss == "softmax":
+            return corrections(self.correction, self.clip)
+        if self.correction == "offset":
+            raise ValueError(
+                "correction='offset' is a loss of the network with loss='softmax', got "
+                f"loss={self.loss!r} and estimator={self.estimator!r}. Use correction='divide'; "
+                "or, for trees, LambdaMARTRanker."
+            )
+        return [Correction("divide", None if self.clip == "auto" else self.clip)]
+
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
+        if self.loss != "softmax":
+            super()._fit_network(log, task)
+            return
+        found = {each.name: each for each in that_differ(self._corrections(), log)}
+        targets = {name: each.target(log) for name, each in found.items()}
+        name, choice = fit_best_of(self, log, task, log.propensity, targets, cautious=NAIVE)
+        if len(choice):
+            self.choice_ = choice.rename_axis("correction")
+        self._remember(log, found[name])
+
     def _weighted_clicks(self, log: ClickLog) -> Floats:
+        return self._remember(log, self._corrections()[0])
+
+    def _remember(self, log, correction):
+        """Set what the correction does to the clicks, and return the debiased ones."""
+        self.correction_, self.clip_ = correction.form, correction.clip
         clicks = self._debiased_clicks(log, self.normalize)
         self.labels_ = label_table(log, clicks)
         return clicks
+
+    @property
+    def _least_propensity(self) -> float | None:
+        return self.clip_
+
+    @property
+    def _divides(self) -> bool:
+        return self.correction_ == "divide"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
