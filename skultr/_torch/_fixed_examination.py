@@ -134,11 +134,14 @@ def fit_best_of(
         was fitted. Without rows if only one target was trained.
     """
     with learner._seeded():
+        first, target = next(iter(targets.items()))
+        if len(targets) == 1:
+            fit_listwise(learner, log, task, target)
+            return first, _choice_table({})
         held_out = learner._held_out_queries(log, log.clicks)
-        if held_out.sum() < _LEAST_QUERIES or len(targets) == 1:
-            name, target = next(iter(targets.items()))
+        if held_out.sum() < _LEAST_QUERIES:
             fit_listwise(learner, log, task, target, held_out=held_out)
-            return name, _choice_table({})
+            return first, _choice_table({})
         comparison = _HeldOutClicks.of_queries(
             log.tempered(learner.traffic_exponent)[0], held_out, examination
         )
