@@ -251,9 +251,9 @@ def _warn_about_small_sample(clicks, weight, n_queries):
     if sample < min(_SMALL_SHARE * n_clicks, _SMALL_SAMPLE * n_queries):
         warn_user(
             f"Inverse propensities make {n_clicks:.0f} clicks as noisy as {sample:.0f}: "
-            f"{sample / n_queries:.1f} per query with clicks. Below {_SMALL_SAMPLE:.0f} the result "
-            "may be worse than that of clicks as they are (NaiveRanker). Collect more clicks, set "
-            "clip=0.1 or more, or use IPSRanker with its defaults correction='auto' and "
-            "clip='auto'.",
+            f"{sample / n_queries:.1f} per query with clicks. Below {_SMALL_SAMPLE:.0f} the "
+            "result may be worse than that of clicks as they are (NaiveRanker). Collect more "
+            "clicks, set clip=0.1 or more, or use IPSRanker with its defaults correction='auto' "
+            "and clip='auto'.",
             UnstableWeightsWarning,
         )
