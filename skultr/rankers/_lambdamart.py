@@ -233,9 +233,7 @@ class LambdaMARTRanker(PropensityRanker):
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:
             return replace(log, propensity=None)
-        if self.debiasing == "user-aware":
-            return average_propensities(log)
-        return super()._before_folding(log)
+        return average_propensities(log) if self.debiasing == "user-aware" else log
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)

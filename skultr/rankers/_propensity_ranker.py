@@ -62,10 +62,11 @@ class PropensityRanker(BaseRanker):
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}
 
-    def _before_folding(self, log: ClickLog) -> ClickLog:
+    def _fold(self, log: ClickLog) -> ClickLog:
+        # After subclasses averaged them.
         if log.propensity is not None:
             require_positive(log)
-        return log
+        return super()._fold(log)
 
     @property
     def _least_propensity(self) -> float | None:
