@@ -63,9 +63,9 @@ class HeldOut(NamedTuple):
         examination = np.where(self.rows.shown, checked, 1.0)
         if not examination.all():
             raise ValueError(
-                f"propensity is 0 in {count_of(int((examination == 0).sum()), 'shown row')}, first "
-                f"in row {int(np.argmin(examination))}; expected a number in (0, 1] wherever a "
-                "document was shown. A row that nobody could examine should have no position."
+                f"propensity is 0 in {count_of(int((examination == 0).sum()), 'shown row')}, "
+                f"first in row {int(np.argmin(examination))}; expected a number in (0, 1] "
+                "wherever a document was shown. A row that nobody could examine should have no position."
             )
         return examination
 
