@@ -65,7 +65,8 @@ class HeldOut(NamedTuple):
             raise ValueError(
                 f"propensity is 0 in {count_of(int((examination == 0).sum()), 'shown row')}, "
                 f"first in row {int(np.argmin(examination))}; expected a number in (0, 1] "
-                "wherever a document was shown. A row that nobody could examine should have no position."
+                "wherever a document was shown. A row that nobody could examine should have no "
+                "position."
             )
         return examination
 
