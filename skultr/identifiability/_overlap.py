@@ -80,8 +80,7 @@ class FeatureOverlap:
         n_factors = count_of(len(self._factors), "bias factor")
         if len(self._factors) == 1:
             return "There is one bias factor: features have nothing to tell apart."
-        lowest = self.pairs.iloc[0]
-        names = name_some([lowest["factor_a"], lowest["factor_b"]])
+        names = name_some(self.pairs[name].iloc[0] for name in ("factor_a", "factor_b"))
         if not self._information.compares():
             return (
                 "Features cannot tell examination from relevance: no result page compares all "
@@ -90,7 +89,7 @@ class FeatureOverlap:
             )
         seen = (
             f"Of what clicks say about {n_factors}, features leave at least {self.overlap:.2f} "
-            f"(least for the pair {names}: {lowest['overlap']:.2f})."
+            f"(least for the pair {names}: {self.pairs['overlap'].iloc[0]:.2f})."
         )
         if self.determines:
             return (
@@ -122,8 +121,9 @@ class FeatureOverlap:
         if (place < 0).any():
             raise ValueError(
                 f"The overlap is of another log: it has the bias factor "
-                f"{python_value(self._factors[place < 0][0])!r}, which is not among these {len(names)}. Pass "
-                "the result of feature_overlap on the same X with the same bias."
+                f"{python_value(self._factors[place < 0][0])!r}, which is not among these "
+                f"{len(names)}. Pass the result of feature_overlap on the same X, with the same "
+                "bias."
             )
         return self._information.least(np.asarray(labels)[place])
 

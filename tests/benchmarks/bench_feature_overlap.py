@@ -1,9 +1,10 @@
 """Does ``feature_overlap`` foresee that dual learning errs in its examination by more than 0.1?
 
 By hand: ``python tests/benchmarks/bench_feature_overlap.py [rows.jsonl]``.
-100 small logs of five kinds; a row per log goes to the file, and a later run goes on where the
-last one stopped. Ends with the area under the ROC curve, its bootstrap interval, and the misses.
-About 5 minutes on one core.
+100 small logs of five kinds, and 20 of a sixth, whose old ranker knew more than the features; a
+row per log goes to the file, and a later run goes on where the last one stopped. Ends with the
+area under the ROC curve without and with the sixth kind, its bootstrap interval, and the misses.
+About 6 minutes on one core.
 """
 
 import argparse
@@ -31,6 +32,11 @@ from skultr.simulation import (
 )
 
 KINDS = ["disjoint", "partly", "overlapping", "weak production", "strong production"]
+#: Production that was trained on the labels of the documents that it serves.
+KNEW_MORE = "production that knew more"
+N_LOGS, N_KNEW_MORE = 100, 20
+#: Queries with labels that a strong production ranker was trained on, beside those served.
+N_LABELLED = 800
 POLICIES = {
     "fixed": DeterministicPolicy(),
     "T 0.1": PlackettLucePolicy(temperature=0.1),
@@ -49,7 +55,7 @@ def make_log(seed):
     n_positions, eta = int(rng.choice([5, 8, 10])), float(rng.choice([0.5, 1.0, 1.5]))
     about = {
         "seed": seed,
-        "kind": KINDS[seed % len(KINDS)],
+        "kind": KINDS[seed % len(KINDS)] if seed < N_LOGS else KNEW_MORE,
         "n_positions": n_positions,
         "eta": eta,
         "n_queries": int(rng.choice([100, 150, 200])),
@@ -90,23 +96,27 @@ def _pages(about, examination, rng):
 
 
 def _production(about, examination, rng):
-    """Documents of ``make_ltr``, ordered by a ranker that learned from few labels or from all."""
+    """Documents of ``make_ltr``, ordered by a ranker that learned from few or from many labels."""
     policy = str(rng.choice(list(POLICIES), p=[0.4, 0.3, 0.2, 0.1]))
     about |= {"policy": policy, "n_features": int(rng.choice([5, 20, 60]))}
     documents = make_ltr(
-        n_queries=about["n_queries"],
+        n_queries=about["n_queries"] + N_LABELLED,
         n_documents=about["n_positions"] * int(rng.choice([1, 2])),
         n_features=about["n_features"],
         random_state=about["seed"],
     )
+    served = documents["qid"] < about["n_queries"]
+    labelled, documents = documents[~served], documents[served].reset_index(drop=True)
     if about["kind"] == "weak production":
         scores = production_scores(documents, fraction=0.02, random_state=about["seed"])
     else:
+        labelled = documents if about["kind"] == KNEW_MORE else labelled
         features = documents.filter(like="feature_")
         trees = lgb.LGBMRegressor(
             n_estimators=200, num_leaves=15, min_child_samples=5, verbose=-1, n_jobs=1
         )
-        scores = trees.fit(features, documents["relevance"]).predict(features)
+        trees.fit(labelled[features.columns], labelled["relevance"])
+        scores = trees.predict(features)
     log, clicks, _ = simulate_clicks(
         documents,
         n_sessions=20_000 if policy == "fixed" else 5_000,
@@ -146,39 +156,45 @@ NETWORK = {"examination": "network"} if "examination" in DLARanker().get_params(
 # The answer ---------------------------------------------------------------------------
 def report(rows):
     table = pd.DataFrame(rows)
-    errs, overlap = table["error"].to_numpy() > ERROR, table["overlap"].to_numpy()
-    by_kind = table.assign(errs=errs).groupby("kind")
-    print(by_kind[["overlap", "error", "errs"]].mean().round(3).to_string())
-    draws, rng = [], np.random.default_rng(0)
-    for _ in range(2_000):
-        some = rng.integers(0, len(table), len(table))
-        if 0 < errs[some].sum() < len(table):
-            draws.append(roc_auc_score(errs[some], -overlap[some]))
-    low, high = np.quantile(draws, [0.025, 0.975])
-    area = roc_auc_score(errs, -overlap)
-    print(f"{len(table)} logs, {errs.sum()} err by more than {ERROR}.")
-    print(f"Area under the ROC curve: {area:.3f} (95 %: {low:.3f} to {high:.3f})")
-    served = table["kind"].str.contains("production").to_numpy()
-    for name, part in ("made features", ~served), ("production rankers", served):
-        if 0 < errs[part].sum() < part.sum():
-            print(f"  {name} alone: {roc_auc_score(errs[part], -overlap[part]):.3f}")
-    for bound in 0.05, 0.1, 0.15, 0.2, 0.3:
-        below = overlap < bound
+    table["errs"] = table["error"] > ERROR
+    print(table.groupby("kind")[["overlap", "error", "errs"]].mean().round(3).to_string())
+    five = table[table["kind"] != KNEW_MORE]
+    made = five[~five["kind"].str.contains("production")]
+    for name, part in (("five kinds", five), ("made features", made), ("six kinds", table)):
+        low, high = interval(part)
         print(
-            f"  overlap < {bound}: {below.sum()} logs, {errs[below].sum()} err; above: "
-            f"{errs[~below].sum()} of {(~below).sum()} err"
+            f"{name}: {len(part)} logs, {part['errs'].sum()} err by more than {ERROR}. Area under "
+            f"the ROC curve {area(part):.3f} (95 %: {low:.3f} to {high:.3f})"
+        )
+    for bound in 0.05, 0.1, 0.15, 0.2, 0.3:
+        below = five["overlap"] < bound
+        print(
+            f"  overlap < {bound}: {five['errs'][below].sum()} of {below.sum()} err; above: "
+            f"{five['errs'][~below].sum()} of {(~below).sum()}"
         )
     print("Errors in spite of an overlap above 0.15:")
     columns = ["seed", "kind", "policy", "n_features", "eta", "overlap", "error"]
-    missed = table[errs & (overlap > 0.15)]
+    missed = table[table["errs"] & (table["overlap"] > 0.15)]
     print(missed.reindex(columns=columns).round(3).to_string(index=False))
+
+
+def area(table):
+    return roc_auc_score(table["errs"], -table["overlap"])
+
+
+def interval(table):
+    """95 % bootstrap interval of the area, over logs."""
+    samples = (table.sample(frac=1, replace=True, random_state=seed) for seed in range(1_000))
+    return np.quantile(
+        [area(some) for some in samples if some["errs"].nunique() > 1], [0.025, 0.975]
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, default=Path("feature_overlap.jsonl"))
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--last", type=int, default=100)
+    parser.add_argument("--last", type=int, default=N_LOGS + N_KNEW_MORE)
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
