@@ -55,8 +55,10 @@ class FeatureOverlap:
     Attributes
     ----------
     determines : bool
-        True if ``overlap`` is at least 0.15: features may determine examination. It assumes that
-        the old ranker knew nothing of relevance that the features lack.
+        True if ``overlap`` is at least 0.15: features may determine examination. Below, dual
+        learning missed an examination by more than 0.1 on 20 of 22 simulated logs; above, on 7 of
+        78. It assumes that the old ranker knew nothing of relevance that the features lack: of 20
+        logs where it did, 10 were missed, with overlaps from 0.56.
     """
 
     pairs: pd.DataFrame
