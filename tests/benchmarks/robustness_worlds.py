@@ -49,7 +49,7 @@ POLICIES = {
 }
 SESSIONS = (2_000, 20_000, 200_000, 1_000_000)
 #: Sessions of the cells of the regular subset.
-REGULAR = (*[200_000] * 3, *[2_000, 20_000] * 17, *[2_000] * 3)
+REGULAR = (*[200_000] * 2, *[2_000, 20_000] * 17, *[2_000] * 4)
 
 
 # --------------------------------------------------------------------------------------
@@ -177,7 +177,9 @@ class World:
         """The same with a row for each document that no session showed."""
         log, rate = self.lists
         hidden = self._documents[~self._documents["doc"].isin(log["doc"])]
-        hidden = self._with_production(hidden.assign(session=-1, impressions=1))
+        hidden = self._with_production(
+            hidden.assign(session=log["session"].max() + 1, impressions=1)
+        )
         log = pd.concat([log, hidden], ignore_index=True)
         if "user" in log:
             log["user"] = log["user"].fillna(0).astype(int)
