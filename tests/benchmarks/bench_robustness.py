@@ -236,28 +236,31 @@ def _peak():
 # --------------------------------------------------------------------------------------
 def summary(args):
     rows = pd.read_json(args.out, lines=True)
-    failed = rows[rows["ndcg"].isna()]
-    rows = rows[rows["ndcg"].notna() & rows["method"].isin(args.methods)]
     rows = rows[rows["sessions"].le(args.most_sessions) & rows["seed"].isin(args.seeds)]
+    rows = rows[rows["method"].isin(args.methods)]
     rows = rows.drop_duplicates([*CELL, "seed", "method"], keep="last")
-    rows["silent"] = [not set(names) & set(exceptions.__all__) for names in rows["warnings"]]
-    by_cell = compare(rows, CELL)
+    fitted = rows[rows["ndcg"].notna()]
+    raised = [set(names) & set(exceptions.__all__) for names in fitted["warnings"]]
+    fitted = fitted.assign(silent=[not names for names in raised])
+    by_cell = compare(fitted, CELL)
     table = per_method(by_cell)
     if args.rst:
         print(as_rst(table.drop(columns=["seconds", "MiB"])))
         return
-    print(f"{rows.groupby(CELL).ngroups} cells, {rows['seed'].nunique()} seeds\n")
+    print(f"{fitted.groupby(CELL).ngroups} cells, {fitted['seed'].nunique()} seeds\n")
     print(table.round(3).to_string())
-    if rows["seed"].nunique() > 1:
+    if fitted["seed"].nunique() > 1:
         print("\nThe same with each seed for itself")
-        print(per_method(compare(rows, [*CELL, "seed"])).round(3).to_string())
+        print(per_method(compare(fitted, [*CELL, "seed"])).round(3).to_string())
     for factor in CELL:
         print(f"\nMean nDCG@10 minus naive | worst, by {factor}")
         print(by_level(by_cell, factor).to_string())
+    print(f"\nWorst cells to naive\n{worst_cells(by_cell).to_string(index=False)}")
     for line in of_ensemble(by_cell):
         print(line)
-    of_method = failed.groupby("method")["error"].agg(["size", "first"])
-    print(f"\nFailed fits\n{of_method.to_string()}" if len(failed) else "\nNo fit failed")
+    failed = rows[rows["ndcg"].isna()]
+    for _, row in failed.iterrows():
+        print(f"Failed: {row['method']}, {tuple(row[CELL])}, seed {row['seed']}: {row['error']}")
 
 
 def compare(rows, keys):
@@ -302,6 +305,12 @@ def by_level(table, factor):
     over = table.groupby(["method", factor], sort=False)["over naive"].agg(["mean", "min"])
     text = over["mean"].map("{:+.3f}".format) + " | " + over["min"].map("{:+.3f}".format)
     return text.unstack(factor).sort_index(axis=1)
+
+
+def worst_cells(table):
+    """The cell of each method that is furthest below naive."""
+    found = table["over naive"].dropna().groupby(level="method", sort=False).idxmin()
+    return table.loc[found, ["ndcg", "over naive"]].round(3).reset_index()
 
 
 def of_ensemble(table):
