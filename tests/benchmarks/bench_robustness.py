@@ -330,10 +330,12 @@ def of_ensemble(table):
     for names in (singles, ["LightGBM, position"]):
         names = [name for name in names if name in wide]
         # Of the same cells: a method that failed somewhere must not gain by that.
-        means = wide[["ensemble", *names]].dropna().mean()
-        if names:
+        same = wide[["ensemble", *names]].dropna()
+        if names and len(same):
+            means = same.mean()
             best = means[names].idxmax()
-            yield f"Mean over cells minus that of {best}: {means['ensemble'] - means[best]:+.4f}"
+            gain = means["ensemble"] - means[best]
+            yield f"Mean of the {len(same)} cells that all have, minus that of {best}: {gain:+.4f}"
 
 
 def as_rst(table):
