@@ -56,6 +56,7 @@ RANKERS = {
     "LambdaMART": "LambdaMARTRanker",
 }
 PEERS = ("LightGBM", "LightGBM, position", "XGBoost, unbiased")
+METHODS = ("production", "random", *RANKERS, *PEERS)
 #: Rankers that learn from documents that were never shown.
 READ_CANDIDATES = ("CLD",)
 CELL = list(Cell._fields)
@@ -124,14 +125,15 @@ def _fit_xgboost(world, seed):
 # Runs
 # --------------------------------------------------------------------------------------
 def run(args):
+    names = [name for name in args.methods or METHODS if name in methods()]
     chosen = cells(args.subset, letor=args.letor is not None)[: args.cells]
     chosen = [cell for cell in chosen if cell.sessions <= args.most_sessions]
     chosen = [cell for cell in chosen if cell.documents not in _absent(args, chosen)]
     done = _done(args.out)
     todo = []
-    for seed in args.seeds:
+    for seed in args.seeds or [0]:
         for cell in chosen:
-            left = [name for name in args.methods if (*cell, seed, name) not in done]
+            left = [name for name in names if (*cell, seed, name) not in done]
             if left:
                 todo.append((cell, seed, left, args))
     print(f"{len(chosen)} cells, {sum(len(left) for _, _, left, _ in todo)} fits to do")
@@ -236,8 +238,9 @@ def _peak():
 # --------------------------------------------------------------------------------------
 def summary(args):
     rows = pd.read_json(args.out, lines=True)
-    rows = rows[rows["sessions"].le(args.most_sessions) & rows["seed"].isin(args.seeds)]
-    rows = rows[rows["method"].isin(args.methods)]
+    rows = rows[rows["sessions"].le(args.most_sessions)]
+    rows = rows[rows["seed"].isin(args.seeds or rows["seed"])]
+    rows = rows[rows["method"].isin(args.methods or METHODS)]
     rows = rows.drop_duplicates([*CELL, "seed", "method"], keep="last")
     fitted = rows[rows["ndcg"].notna()]
     raised = [set(names) & set(exceptions.__all__) for names in fitted["warnings"]]
@@ -353,12 +356,13 @@ def as_rst(table):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = list(methods())
     parser.add_argument("--out", type=Path, required=True, help="rows, one JSON object per line")
     parser.add_argument("--subset", choices=["regular", "full"], default="regular")
     parser.add_argument("--cells", type=int, help="only so many, the first ones")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--methods", nargs="+", choices=known, default=known, metavar="METHOD")
+    parser.add_argument("--seeds", type=int, nargs="+", help="by default 0; of a summary, all")
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, metavar="METHOD", help=f"of {', '.join(METHODS)}"
+    )
     parser.add_argument("--most-sessions", type=int, default=1_000_000)
     parser.add_argument("--most-seconds", type=int, default=3600, help="of a fit")
     parser.add_argument("--workers", type=int, default=1, help="processes with one thread each")
