@@ -1,0 +1,167 @@
+"""Where the clicks of a list fell, given how many there were: P(row i) = softmax(s + log o)_i.
+
+The number of clicks of a list drops out, and with it whatever all rows of a list share. So scores
+of any scale, also of rankers that predict no clicks, can be compared by this likelihood.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from .._log._segments import TINY
+from .._typing import Bools, Floats, Ints
+
+__all__ = ["ClickChoice"]
+
+#: Bound on log examination ratios, whose estimate for a factor without clicks is minus infinity.
+_MAX_LOG_RATIO = 12.0
+
+
+@dataclass(frozen=True, eq=False)
+class ClickChoice:
+    """Conditional likelihood of the clicks of each list, given their number.
+
+    Only lists with a click have a likelihood; the arguments of all methods have one value for
+    each row of the log that the lists were made from.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_used,), int
+        Rows of the log that belong to a list with a click, sorted by list.
+    list_ : ndarray of shape (n_used,), int
+        List of each of these rows, numbered from 0 without a gap.
+    starts : ndarray of shape (n_lists,), int
+        First of these rows of each list.
+    clicks : ndarray of shape (n_used,)
+        (Weighted) number of clicks of each of these rows.
+    total : ndarray of shape (n_lists,)
+        The same of each list.
+    """
+
+    rows: Ints
+    list_: Ints
+    starts: Ints
+    clicks: Floats
+    total: Floats
+
+    @classmethod
+    def from_rows(cls, list_: Ints, clicks: Floats, shown: Bools | None = None) -> ClickChoice:
+        """The clicked lists among rows that were ``shown``, by default all of them."""
+        counted = np.bincount(list_, weights=clicks) > 0
+        used = counted[list_] if shown is None else counted[list_] & shown
+        rows = np.flatnonzero(used)
+        rows = rows[np.argsort(list_[rows], kind="stable")]
+        starts = np.flatnonzero(np.diff(list_[rows], prepend=-1))
+        sizes = np.diff(np.append(starts, len(rows)))
+        clicks = np.asarray(clicks, dtype=float)[rows]
+        total = np.add.reduceat(clicks, starts) if len(starts) else np.zeros(0)
+        return cls(rows, np.repeat(np.arange(len(starts)), sizes), starts, clicks, total)
+
+    @property
+    def n_clicks(self) -> float:
+        """(Weighted) number of clicks."""
+        return float(self.total.sum())
+
+    def list_losses(self, logits: Floats) -> Floats:
+        """Negative log-likelihood of the clicks of each list, shape (n_lists,), in nats."""
+        logits = logits[self.rows]
+        return -np.add.reduceat(self.clicks * self._log_shares(logits), self.starts)
+
+    def loss(self, logits: Floats) -> float:
+        """Mean negative log-likelihood per click, in nats."""
+        return float(self.list_losses(logits).sum() / self.n_clicks)
+
+    def best_weights(
+        self,
+        scores: NDArray[np.float64],
+        log_examination: Floats,
+        *,
+        center: Floats | float = 0.0,
+        strength: float = 0.0,
+    ) -> Floats:
+        r"""Non-negative weights of several scores that make the clicks most likely.
+
+        Minimises :math:`-\sum_i c_i \log \mathrm{softmax}(\sum_m w_m s_m + \log o)_i + \tfrac12
+        \lambda \lVert w - w_0 \rVert^2`, which is convex.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_rows, n_scores)
+        log_examination : ndarray of shape (n_rows,)
+        center : ndarray of shape (n_scores,) or float, default=0.0
+            :math:`w_0`.
+        strength : float, default=0.0
+            :math:`\lambda`, in units of the log-likelihood of all clicks.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_scores,)
+        """
+        used, offset = scores[self.rows], log_examination[self.rows]
+        center = np.broadcast_to(np.asarray(center, dtype=float), (scores.shape[1],))
+        scale = max(self.n_clicks, TINY)
+
+        def objective(weights):
+            log_shares = self._log_shares(used @ weights + offset)
+            surplus = self.total[self.list_] * np.exp(log_shares) - self.clicks
+            away = weights - center
+            loss = -(self.clicks @ log_shares) + 0.5 * strength * (away @ away)
+            return loss / scale, (used.T @ surplus + strength * away) / scale
+
+        start = np.maximum(center, 0.5 / scores.shape[1])
+        bounds = [(0.0, None)] * scores.shape[1]
+        return minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+
+    def likeliest_examination(
+        self, relevance: Floats, factor: Ints, start: Floats, weight: float | None = 1.0
+    ) -> Floats:
+        r"""Maximum-likelihood log examination by bias factor, given relevance.
+
+        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h)_i` in :math:`h`.
+
+        Parameters
+        ----------
+        relevance : ndarray of shape (n_rows,)
+            Relevance logit :math:`g` of each row.
+        factor : ndarray of shape (n_rows,), int
+            Code of its bias factor.
+        start : ndarray of shape (n_factors,)
+            Log examination to start from.
+        weight : float or None, default=1.0
+            :math:`w`; None estimates it too, at least 0.
+
+        Returns
+        -------
+        log_examination : ndarray of shape (n_factors,)
+            Determined up to a constant, between -12 and 12; NaN for a factor that occurs in no
+            list with a click.
+        """
+        if not len(self.rows):
+            return np.full(len(start), np.nan)
+        g, factor, n = relevance[self.rows], factor[self.rows], len(start)
+        # The scale of the scores does not matter, only that they do not overflow.
+        g = g - np.maximum.reduceat(g, self.starts)[self.list_]
+
+        def objective(point):
+            scaled = g * (point[n] if weight is None else weight)
+            log_shares = self._log_shares(scaled + point[:n][factor])
+            surplus = self.total[self.list_] * np.exp(log_shares) - self.clicks
+            gradient = np.bincount(factor, surplus, minlength=n)
+            if weight is None:
+                gradient = np.append(gradient, surplus @ g)
+            return -(self.clicks @ log_shares) / self.n_clicks, gradient / self.n_clicks
+
+        bounds = [(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)] * n + [(0.0, None)] * (weight is None)
+        start = np.append(start, [1.0] * (weight is None))
+        found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x[:n]
+        return np.where(np.bincount(factor, minlength=n) > 0, found, np.nan)
+
+    def _log_shares(self, logits):
+        """Log probability that a click of the list falls on each used row."""
+        highest = np.maximum.reduceat(logits, self.starts)[self.list_]
+        logits = logits - highest
+        return logits - np.log(np.add.reduceat(np.exp(logits), self.starts))[self.list_]
