@@ -76,11 +76,11 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         Standard deviation :math:`\tau` of the labels given the features. Only the pointwise loss
         uses it.
     variant : {"default", "preference", "published"}, default="default"
-        Form of the pointwise and the pairwise loss. ``"published"`` is the objective as printed. For the pointwise loss it is equation 9, with
-        :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`. For the
-        pairwise loss it is equation 12, which does not use ``gamma``. ``"preference"`` is
-        equation 12 without the preference of shown over never-shown candidates, which no user
-        expressed. Both had a lower nDCG; see Notes.
+        Form of the pointwise and the pairwise loss. ``"published"`` is the objective as printed.
+        For the pointwise loss it is equation 9, with :math:`\tau = 1` and :math:`-e^2` where the
+        likelihood has :math:`-e^2 / 2`. For the pairwise loss it is equation 12, which does not
+        use ``gamma``. ``"preference"`` is equation 12 without the preference of shown over
+        never-shown candidates, which no user expressed. Both had a lower nDCG; see Notes.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities, as in :class:`IPSRanker`.
     clip : float in (0, 1], default=None
@@ -189,9 +189,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     maximum-likelihood :math:`\gamma` is often at the bound. Treat :math:`\gamma` as your
     assumption about the old ranker.
 
-    *Lists.* The click of a page goes to the document of highest utility :math:`f + e`, with Gumbel
-    errors :math:`e`: its probability is :math:`p_i \propto w_i \exp(f_i)` over the documents of the
-    query that were shown, :math:`w` their impressions. A shown document contributes
+    *Lists.* The click of a page goes to the document of highest utility :math:`f + e`, with
+    Gumbel errors :math:`e`: its probability is :math:`p_i \propto w_i \exp(f_i)` over the
+    documents of the query that were shown, :math:`w` their impressions. A shown document contributes
     :math:`\log\Phi((g + \gamma \bar e) / \sqrt{1 - \gamma^2})` for its selection, as in the
     pointwise loss, with :math:`\bar e` its standardised mean error given the clicks:
     :math:`-\log p` if it was clicked, :math:`p \log p / (1 - p)` if another was. A document that

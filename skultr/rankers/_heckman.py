@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -52,8 +51,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     softmax loss of the clicks, with :math:`\lambda c / \bar y` added to the scores of the
     documents shown, :math:`\bar y` their mean label.
 
-    Assumes normal errors and linear models of selection and of :math:`c`. **Identification depends on these assumptions**:
-    without a variable that affects selection but not relevance (an *exclusion restriction*),
+    Assumes normal errors and linear models of selection and of :math:`c`. **Identification depends
+    on these assumptions**: without a variable that affects selection but not relevance (an *exclusion restriction*),
     :math:`\lambda` is a function of the same features as relevance, and only its curvature
     separates the two. ``mills_collinearity_`` measures how weak that is. If it is near 1, a single
     fit can be far worse than the mean over many logs, above all with a negative ``mills_coef_``.
