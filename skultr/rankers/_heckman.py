@@ -52,10 +52,11 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     documents shown, :math:`\bar y` their mean label.
 
     Assumes normal errors and linear models of selection and of :math:`c`. **Identification depends
-    on these assumptions**: without a variable that affects selection but not relevance (an *exclusion restriction*),
-    :math:`\lambda` is a function of the same features as relevance, and only its curvature
-    separates the two. ``mills_collinearity_`` measures how weak that is. If it is near 1, a single
-    fit can be far worse than the mean over many logs, above all with a negative ``mills_coef_``.
+    on these assumptions**: without a variable that affects selection but not relevance (an
+    *exclusion restriction*), :math:`\lambda` is a function of the same features as relevance, and
+    only its curvature separates the two. ``mills_collinearity_`` measures how weak that is. If it
+    is near 1, a single fit can be far worse than the mean over many logs, above all with a negative
+    ``mills_coef_``.
 
     Parameters
     ----------
