@@ -192,8 +192,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     *Lists.* The click of a page goes to the document of highest utility :math:`f + e`, with
     Gumbel errors :math:`e`: its probability is :math:`p_i \propto w_i \exp(f_i)` over the
     documents of the query that were shown, :math:`w` their impressions. A shown document
-    contributes :math:`\log\Phi((g + \gamma \bar e) / \sqrt{1 - \gamma^2})` for its selection, as in the
-    pointwise loss, with :math:`\bar e` its standardised mean error given the clicks:
+    contributes :math:`\log\Phi((g + \gamma \bar e) / \sqrt{1 - \gamma^2})` for its selection,
+    as in the pointwise loss, with :math:`\bar e` its standardised mean error given the clicks:
     :math:`-\log p` if it was clicked, :math:`p \log p / (1 - p)` if another was. A document that
     is clicked more often than its features predict was, in part, shown for that reason.
 

@@ -55,8 +55,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     on these assumptions**: without a variable that affects selection but not relevance (an
     *exclusion restriction*), :math:`\lambda` is a function of the same features as relevance, and
     only its curvature separates the two. ``mills_collinearity_`` measures how weak that is. If it
-    is near 1, a single fit can be far worse than the mean over many logs, above all with a negative
-    ``mills_coef_``.
+    is near 1, a single fit can be far worse than the mean over many logs, above all with a
+    negative ``mills_coef_``.
 
     Parameters
     ----------
