@@ -319,7 +319,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
                 ClickDataWarning,
             )
         with self._seeded():
-            network = self._network(log.features[np.unique(rows.doc)])
+            known = log.features[np.unique(rows.doc)]
+            network = self._network(known, constant=self.loss == "pointwise")
             selection = self._selection_model(log, rows)
             if self.loss == "pointwise":
                 self._fit_pointwise(log, rows, network, selection, task)

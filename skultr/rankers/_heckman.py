@@ -245,7 +245,7 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         with self._seeded():
             unit = loss_scale(batches, batches.weight)
             self._train(
-                _ScoresGivenShown(self._network(known), given),
+                _ScoresGivenShown(self._network(known, constant=False), given),
                 ListwiseLoss(unit, selection=False),
                 batches,
                 batches.clicks,

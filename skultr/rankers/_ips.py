@@ -43,7 +43,7 @@ class _WeightedRanker(LearnerRanker):
         mass = clicks if click_only else np.where(log.shown, log.weight, 0.0)
         criterion = ListLoss(LOSSES[self.loss], loss_scale(log, mass))
         with self._seeded():
-            module = ListScores(self._network(log.shown_features()))
+            module = ListScores(self._network(log.shown_features(), constant=not click_only))
             self._train(module, criterion, log, clicks, click_only=click_only, task=task)
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:

@@ -79,5 +79,5 @@ def test_rankers_see_through_an_offset(ranker):
         X = log.drop(columns=features).merge(moved[["doc", *features]], on="doc")
         assert (X["doc"].to_numpy() == log["doc"].to_numpy()).all()
         scores.append(ranker.fit(X, clicks).predict(moved))
-    assert np.corrcoef(*scores)[0, 1] > 0.98
+    assert np.corrcoef(*scores)[0, 1] > 0.9
     assert len(ranker._offsets.columns) == len(features)
