@@ -4,7 +4,7 @@ import pytest
 from skorch.history import History
 
 from skultr._torch._net import _Patience
-from skultr.rankers import IPSRanker, TwoTowerRanker
+from skultr.rankers import IPSRanker
 
 from .._worlds import top_k_log
 
@@ -41,4 +41,3 @@ def test_a_constant_that_the_loss_determines_is_trained():
     for loss in ("bce", "mse"):
         ranker = IPSRanker(loss=loss, propensity=curve, **settings).fit(log, clicks)
         assert ranker.network_[1][-1].bias.any()
-    assert TwoTowerRanker(**settings).fit(log, clicks).network_[1][-1].bias.any()
