@@ -41,6 +41,8 @@ __all__ = ["aggregate_clicks"]
 
 #: Replaces a missing position (or bias) in a group key.
 _MISSING = -(2**31)
+#: Roles that are values of documents, not counts of impressions.
+_OF_DOCUMENTS = ("production", "relevance")
 #: Hashes of rows, whose sums over a list identify what it shows.
 _HASHES = ["_hash0", "_hash1"]
 
@@ -64,8 +66,9 @@ def aggregate_clicks(
         impressions of the row) and ``doc_scope``, which is copied to the result. Columns without
         a role are ignored.
     documents : eager frame, default=None
-        Features of each ``doc``, and optionally ``relevance``, to join to the result. With a
-        column ``qid`` the join is on both. Documents that are not in the log are ignored.
+        Features of each ``doc``, and optionally ``production`` and ``relevance``, to join to the
+        result. With a column ``qid`` the join is on both. Documents that are not in the log are
+        ignored.
     click : str, default="click"
         Name of the column of clicks. Without a column ``impressions`` it holds values between 0
         and 1 (larger ones are graded relevance and divided by their maximum); else the *number*
@@ -199,11 +202,12 @@ def _check_columns(schema, click):
             f"impressions lacks the columns {lacking}; found {list(schema)}. Rename your columns "
             "to 'qid', 'doc' and 'position', and name the column of clicks with click=."
         )
-    extra = [name for name in ("propensity", "relevance") if name in schema]
+    extra = [name for name in ("propensity", "production", "relevance") if name in schema]
     if extra:
         raise ValueError(
             f"impressions has the columns {extra}, which cannot be added up over impressions. "
-            "Pass 'relevance' with documents=; join known propensities to the result."
+            "Pass 'production' and 'relevance' with documents=; join known propensities to the "
+            "result."
         )
     check_numbers(schema, ["position", "bias", click, "impressions"])
 
@@ -394,10 +398,11 @@ def _with_features(X, documents, lists, row):
     documents = nw.from_native(documents, eager_only=True)
     columns = documents.columns
     keys = [name for name in ("qid", "doc") if name in columns]
-    wrong = [name for name in columns if name in ROLES and name not in (*keys, "relevance")]
+    wrong = [name for name in columns if name in ROLES and name not in (*keys, *_OF_DOCUMENTS)]
     if "doc" not in keys or wrong:
         raise ValueError(
-            "documents must have the column 'doc', and may have 'qid', 'relevance' and features; "
+            "documents must have the column 'doc', and may have 'qid', 'production', 'relevance' "
+            f"and features; "
             f"found {columns} (of the log: {wrong})."
         )
     twice = documents.select(keys).is_duplicated()
@@ -422,7 +427,7 @@ def _with_features(X, documents, lists, row):
             f"log (such as {example!r}); expected one row for each. Types of 'doc': "
             f"{X.schema['doc']} in the log, {documents.schema['doc']} in documents."
         )
-    names = [name for name in ("relevance",) if name in columns]
+    names = [name for name in _OF_DOCUMENTS if name in columns]
     names += [name for name in columns if name not in ROLES]
     values = nw.maybe_reset_index(documents.select(names)[place.astype(np.intp)])
     if values.implementation is not X.implementation:

@@ -59,6 +59,8 @@ class ClickLog:
     doc_ids : Index of shape (n_docs,) or None
         Documents that the codes stand for: pairs (qid, doc), or doc if the ids are global or there
         is one query; None if documents are equal rows of features.
+    production : ndarray of shape (n_rows,) or None
+        Score of the ranker that served the list; only for readers that ask for the role.
     """
 
     features: np.ndarray
@@ -76,6 +78,7 @@ class ClickLog:
     bias_values: np.ndarray
     user_ids: np.ndarray
     doc_ids: pd.Index | None
+    production: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -224,6 +227,8 @@ class ClickLog:
         columns = {name: getattr(self, name)[rows] for name in _BY_ROW}
         if self.propensity is not None:
             columns["propensity"] = self.propensity[rows]
+        if self.production is not None:
+            columns["production"] = self.production[rows]
         return replace(self, **columns, offsets=offsets)
 
 
@@ -288,6 +293,8 @@ def sort_into_lists(rows: Rows, features: NDArray[Any]) -> ClickLog:
     }
     if rows["propensity"] is not None:
         columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
+    if rows["production"] is not None:
+        columns["production"] = rows["production"]
     order = _sorting_order(rows.place, documents.code, shown.all())
     offsets = offsets_from_sorted(rows.list_[order])
     for name in columns:  # one by one, so that the log is never held twice in memory

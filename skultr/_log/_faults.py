@@ -207,6 +207,14 @@ FAULTS = (
         ),
     ),
     Fault(
+        "production no score",
+        ("production",),
+        ValueError,
+        "production must be a finite score, higher is better: found {value} in {rows}, {where}. "
+        "Give the score of the ranker that served the list in every row, or drop the column.",
+        lambda c: c.missing("production") | (abs(c.production) == np.inf),
+    ),
+    Fault(
         "click not shown",
         ("click", "served"),
         ClickDataWarning,

@@ -55,15 +55,17 @@ ROLES = (
     "propensity",
     "impressions",
     "doc_scope",
+    "production",
     "relevance",
 )
 
 
-#: Roles that a model may read: all except the human annotation.
-FIT_ROLES = ROLES[:-1]
+#: Roles that every model reads: all except the score of the ranker that served, which few ask
+#: for, and the human annotation, which none may read.
+FIT_ROLES = ROLES[:-2]
 
 
-_NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "relevance")
+_NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "production", "relevance")
 
 
 #: Rows converted to float32 at a time, so that a frame is never held twice in float64.

@@ -52,11 +52,14 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     #: True if candidates that were never shown change the model; otherwise they must not.
     _learns_from_never_shown = False
 
+    #: True if the score of the ranker that served is read.
+    _reads_production = False
+
     #: Name of the column of X that holds the clicks, if ``y`` names one; it is not a feature.
     _click_column = None
 
     # Requested by default, so that GridSearchCV routes roles without set_fit_request.
-    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
+    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "production", "sample_weight"), True)
     __metadata_request__score = {"qid": True}
 
     @with_callbacks
@@ -75,6 +78,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         user: Column | None = None,
         propensity: Column | None = None,
         impressions: Column | None = None,
+        production: Column | None = None,
         doc_scope: Scope | None = None,
     ) -> Self:
         """Fit the ranker to a click log.
@@ -91,9 +95,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             that holds them, which is then not a feature.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
-        qid, session, doc, position, bias, user, propensity, impressions : \
+        qid, session, doc, position, bias, user, propensity, impressions, production : \
                 array-like of shape (n_rows,), default=None
-            Roles of the rows; a keyword has priority over a column of the same name.
+            Roles of the rows; a keyword has priority over a column of the same name. Only
+            :class:`EnsembleRanker` reads ``production``.
         doc_scope : {"query", "global"}, default=None
             With "query" (the default), an id in ``doc`` identifies a document within its query;
             with "global", it identifies the same document in all queries.
@@ -117,6 +122,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             "user": user,
             "propensity": propensity,
             "impressions": impressions,
+            "production": production,
             "doc_scope": doc_scope,
         }
         X, y, self._click_column = take_clicks(X, y, type(self).__name__)
@@ -252,7 +258,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         warn_about_names(X, names, roles)
         roles = self._fit_propensity(X, y, sample_weight, roles)
-        rows = read(X, y, sample_weight, roles)
+        reads = (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
+        rows = read(X, y, sample_weight, roles, reads=reads)
         rows.warn_about_features(features, names)
         log = self._before_folding(sort_into_lists(rows, features))
         return self._fold(log)

@@ -396,7 +396,11 @@ def test_small_random_logs(log):
 def make_documents(log):
     docs = log[["doc"]].drop_duplicates().sort_values("doc", ignore_index=True)
     rng = np.random.default_rng(3)
-    return docs.assign(relevance=rng.integers(0, 3, len(docs)), f=rng.normal(size=len(docs)))
+    return docs.assign(
+        relevance=rng.integers(0, 3, len(docs)),
+        production=rng.normal(size=len(docs)),
+        f=rng.normal(size=len(docs)),
+    )
 
 
 @pytest.mark.parametrize("name", ["deterministic", "arms", "random", "bias-user", "integers"])
@@ -447,16 +451,16 @@ def test_fold_of_shown_rows_is_identical():
 def test_documents_join_whatever_their_kind(engine, documents_engine):
     log = LOGS["random"]
     documents = make_documents(log).sample(frac=1, random_state=0)
-    more = pd.DataFrame({"doc": ["unused"], "relevance": [0], "f": [0.0]})
+    more = pd.DataFrame({"doc": ["unused"], "relevance": [0], "production": [0.0], "f": [0.0]})
     documents = pd.concat([documents, more])
     X, _ = aggregate_clicks(ENGINES[engine](log), ENGINES[documents_engine](documents))
     bare, _ = aggregate_clicks(ENGINES[engine](log))
     assert type(X) is type(bare)
     X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
-    assert list(X.columns[-3:]) == ["impressions", "relevance", "f"]
+    assert list(X.columns[-4:]) == ["impressions", "production", "relevance", "f"]
     by_doc = documents.set_index("doc")
-    np.testing.assert_array_equal(X["f"], by_doc.loc[X["doc"], "f"])
-    np.testing.assert_array_equal(X["relevance"], by_doc.loc[X["doc"], "relevance"])
+    for name in ("f", "production", "relevance"):
+        np.testing.assert_array_equal(X[name], by_doc.loc[X["doc"], name])
 
 
 def test_documents_join_on_query_too():
@@ -570,6 +574,11 @@ def test_clicks_that_look_wrong_are_warned_about():
     rates = log.assign(impressions=10, click=np.where(log["position"].notna(), 0.3, 0))
     with pytest.warns(ClickDataWarning, match="looks like a click rate"):
         aggregate_clicks(rates)
+
+
+def test_scores_of_the_old_ranker_are_no_counts():
+    with pytest.raises(ValueError, match=r"\['production'\], which cannot be added up"):
+        aggregate_clicks(LOGS["deterministic"].assign(production=1.0))
 
 
 def test_not_a_frame():

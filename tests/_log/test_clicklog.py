@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skultr._log._clicklog import make_click_log
+from skultr._log._clicklog import make_click_log, sort_into_lists
+from skultr._log._reader import read
 from skultr._log._roles import (
+    FIT_ROLES,
     ROLES,
     feature_columns,
     is_frame,
@@ -189,6 +191,21 @@ def test_without_doc_equal_features_are_one_document():
     np.testing.assert_array_equal(by_row, reference.features[reference.doc])
 
 
+def test_scores_of_the_old_ranker_are_read_on_request_only():
+    log, clicks = small_log()
+    log = log.assign(production=np.arange(len(log), dtype=float))
+    assert make(log, clicks).production is None
+    rows = read(log, clicks, reads=(*FIT_ROLES, "production"))
+    made = sort_into_lists(rows, read_features(log).to_numpy().astype(np.float32))
+    first = made.fold()
+    assert sorted(made.production) == log["production"].tolist()
+    assert len(first.production) == first.n_rows
+    log.loc[2, "production"] = np.nan
+    assert make(log, clicks).production is None
+    with pytest.raises(ValueError, match=r"production must be a finite score.*row 2"):
+        read(log, clicks, reads=(*FIT_ROLES, "production"))
+
+
 def test_negative_zero_is_zero():
     frame = pd.DataFrame({"qid": 1, "position": [1, 2], "f": [0.0, -0.0]})
     assert len(make(frame, [0, 1]).features) == 1
@@ -348,4 +365,5 @@ def test_select_queries_keeps_whole_lists():
 
 def test_documented_roles_are_the_roles():
     assert ROLES[-1] == "relevance"
-    assert len(set(ROLES)) == 10
+    assert ROLES[-2] == "production"
+    assert len(set(ROLES)) == 11
