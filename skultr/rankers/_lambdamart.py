@@ -156,9 +156,9 @@ class LambdaMARTRanker(PropensityRanker):
     its scores.
 
     *Leaves.* Trees of many leaves learn the noise of small logs by heart. Of 4, 7, 15 and 31, 4
-    had the best nDCG@10 in the mean over our worlds of 700 to 10,500 documents with clicks (.01 to
-    .09 above 31 in each; generated documents, MQ2008, the example data of LightGBM); 4 and 7 with
-    15,000, and 15 with 38,000. How many clicks the documents had mattered less.
+    had the best nDCG@10 in the mean over our worlds of 700 to 10,500 documents with clicks, .01 to
+    .08 above 31 in each (generated documents, MQ2008, the example data of LightGBM); 4 and 7 had
+    with 15,000, and 7 and 15 with 38,000. How many clicks the documents had mattered less.
 
     *LightGBM's debiasing* is given the distinct lists, weighted by their impressions, with click
     rates rounded to 1 / 1000, and at most 10,000 documents per list. LightGBM itself would take
