@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from .._log._cells import Cells
-from .._log._factors import warn_unless_identifiable
 from .._models._browsing import (
     draw_ubm_clicks,
     pbm_click_probability,
     ubm_click_probability,
     ubm_conditional_click_probability,
 )
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._em import WEAK, fit_em, weak_priors
 from ._gradient import GradientClickModel
 from ._known_factors import KnownFactors, count_cells, warn_about_unknown
