@@ -88,7 +88,7 @@ def fit_listwise(
     else:
         criterion = ListLoss(exposure_loss, scale)
         log = replace(log, weight=log.weight * target.examination)
-    module = ListScores(learner._network(log.shown_features()))
+    module = ListScores(learner._network(log.shown_features(), constant=not click_only))
     learner._train(
         module, criterion, log, clicks, click_only=click_only, task=task, held_out=held_out
     )

@@ -155,7 +155,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
-            network = self._network(log.shown_features())
+            network = self._network(log.shown_features(), constant=False)
             module = PairDebiasModule(network, len(log.bias_values), reference, self.p)
             loss = PairDebiasLoss(loss_scale(training, _pairs_won(training)))
             self._train(module, loss, training, training.clicks, click_only=True, task=task)
