@@ -117,6 +117,7 @@ def document_posterior(
     *,
     query: Ints,
     place: Floats,
+    error: Floats | None = None,
 ) -> DocumentPosterior:
     r"""Posterior of the relevance of each document given examination.
 
@@ -140,6 +141,9 @@ def document_posterior(
     query : ndarray of shape (n_docs,), int
     place : ndarray of shape (n_docs,)
         Where production put the document; smaller is better.
+    error : ndarray of shape (n_rows,), default=None
+        Standard error of log examination. It widens the intervals as if the errors of all rows of
+        a document had one sign.
 
     Returns
     -------
@@ -161,8 +165,12 @@ def document_posterior(
     likely = (c * ratio + strength * mean) / (e * ratio + strength)
     ratio = _per_skip(doc, weight, examination, np.minimum(likely, 1.0))
     shape, rate = c * ratio + strength * mean, e * ratio + strength
-    lower, upper = (np.minimum(gammaincinv(shape, p) / rate, 1.0) for p in (0.025, 0.975))
-    return DocumentPosterior(np.minimum(shape / rate, 1.0), lower, upper, e, mean)
+    found = shape / rate
+    if error is not None:
+        off = np.bincount(doc, weight * examination * error, n) / np.maximum(e, TINY)
+        shape = 1 / (1 / shape + off**2)  # the prior mean comes from the same curve
+    lower, upper = (np.minimum(gammaincinv(shape, p) * found / shape, 1.0) for p in (0.025, 0.975))
+    return DocumentPosterior(np.minimum(found, 1.0), lower, upper, e, mean)
 
 
 class _Levels:

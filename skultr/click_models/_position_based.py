@@ -249,7 +249,7 @@ class PBMModel(_ProductModel):
 
     def _solve_logged(self, log, cells):
         """Examination relative to the first factor, shape (n_factors,); sets ``documents_``."""
-        examination = self._compared_examination(log, cells)
+        examination, error = self._compared_examination(log, cells)
         query, place = logged_places(log).of_documents(cells.n_docs)
         found = document_posterior(
             cells.doc,
@@ -258,6 +258,7 @@ class PBMModel(_ProductModel):
             examination[cells.factor],
             query=query,
             place=place,
+            error=error[cells.factor],
         )
         first = examination[0]
         rows = log.shown_rows
@@ -274,7 +275,10 @@ class PBMModel(_ProductModel):
         return examination / first
 
     def _compared_examination(self, log, cells):
-        """Examination by factor, the highest 1, from the same documents under several factors."""
+        """Examination by factor, the highest 1, and standard errors of its logarithm.
+
+        From the same documents under several factors. The errors are relative to the first factor.
+        """
         weight = cells.by_factor(cells.weight)
         group = np.arange(cells.n_factors)
         if self._factors.are_positions:
@@ -284,9 +288,11 @@ class PBMModel(_ProductModel):
         table = table_curve(replace(log, bias=group[log.bias], bias_values=np.arange(n_groups)))
         self.n_iter_, self.prior_ = table.fit.n_iter, {}
         depth = np.bincount(group[log.bias[rows]], log.weight[rows] * log.position[rows], n_groups)
-        depth /= np.maximum(np.bincount(group, weight), TINY)
-        curve = table.combined(-_UNKNOWN_SLOPE * np.log(np.maximum(depth, 1.0)))
-        return np.exp(curve.log_examination - curve.log_examination.max())[group]
+        depth = np.maximum(depth / np.maximum(np.bincount(group, weight), TINY), 1.0)
+        log_examination, error = table.with_prior(
+            -_UNKNOWN_SLOPE * np.log(depth), _UNKNOWN_SLOPE * np.log1p(depth)
+        )
+        return np.exp(log_examination - log_examination.max())[group], error[group]
 
     def _rank_prior(self, log, cells, known):
         """Pseudo-counts (a, b) of each rank: of a rare rank, by the examination of its group."""
