@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import gammaincinv, gammaln
 from sklearn.isotonic import isotonic_regression
 
@@ -22,9 +21,11 @@ _CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8
 _ROUNDS = 6
 #: A parameter that all documents share is learned from at most so many of them.
 _MAX_DOCS = 20_000
-#: Logarithms of the number of clicks that a prior may stand for.
-_LOG_SHAPES = (-4.0, 6.0)
+#: Logarithms of the squared coefficient of variation, and of the clicks that a prior stands for.
+_LOG_SPREADS = (-6.0, 4.0)
 _LOG_SHAPES_OF_QUERIES = (-4.0, 12.0)
+#: Powers of the prior mean that the squared coefficient of variation may be.
+_POWERS = (-1.5, 1.5)
 _LEAST_MEAN = 1e-6
 #: Largest probability of a click for which the variance is corrected.
 _MAX_CLICK = 0.95
@@ -128,9 +129,10 @@ def document_posterior(
               u_q \sim \text{Gamma}(\text{mean } 1, \text{ shape } k)
 
     with a function f that falls with the place, by isotonic regression over levels of 100 clicks,
-    and a and k by marginal likelihood. What is known of :math:`u_q` before the clicks of d are
-    read comes from the *other* documents of the query. Clicks and examinations are both divided
-    by the mean probability of a skip, so that the variance is the binomial one.
+    and a, a power of the mean, and k by marginal likelihood. What is known of :math:`u_q` before
+    the clicks of d are read comes from the *other* documents of the query. Clicks and
+    examinations are both divided by the mean probability of a skip, so that the variance is the
+    binomial one.
 
     Parameters
     ----------
@@ -211,10 +213,18 @@ def _per_skip(doc, weight, examination, relevance):
 
 
 def _spread(clicks, examinations, mean, unsure):
-    """Squared coefficient of variation of relevance about its prior mean."""
+    """Squared coefficient of variation of relevance about its prior mean, a power of the mean."""
+    relative = np.log(mean) - np.average(np.log(mean), weights=clicks + TINY)
     some = slice(None, None, -(-len(mean) // _MAX_DOCS))
-    c, e, m, v = clicks[some], examinations[some], mean[some], unsure[some]
-    return _likeliest(lambda shape: _log_marginal(c, e, m, 1 / (1 / shape + v)), _LOG_SHAPES)
+    c, e, m, v, at = (of[some] for of in (clicks, examinations, mean, unsure, relative))
+
+    def loss(point):
+        shape = 1 / (np.exp(point[0] + point[1] * at) + v)
+        # A power far from 0 needs evidence, and keeps the logs of few clicks in range.
+        return (0.5 * point[1] ** 2 - _log_marginal(c, e, m, shape)) / len(m)
+
+    found = minimize(loss, [-1.0, 0.0], method="L-BFGS-B", bounds=[_LOG_SPREADS, _POWERS])
+    return np.exp(np.clip(found.x[0] + found.x[1] * relative, *_LOG_SPREADS))
 
 
 def _other_documents(clicks, examinations, curve, variance, query):
@@ -227,19 +237,14 @@ def _other_documents(clicks, examinations, curve, variance, query):
     by_query, means = np.bincount(query, c), np.bincount(query, expected)
     some = slice(None, None, -(-len(means) // _MAX_DOCS))
     observed, wanted, ones = by_query[some], means[some], np.ones(len(means[some]))
-    prior = 1 / _likeliest(
-        lambda shape: _log_marginal(observed, wanted, ones, shape), _LOG_SHAPES_OF_QUERIES
+    found = minimize_scalar(
+        lambda log_shape: -_log_marginal(observed, wanted, ones, np.exp(log_shape)),
+        bounds=_LOG_SHAPES_OF_QUERIES,
+        method="bounded",
     )
+    prior = float(np.exp(found.x))
     others, least = np.maximum(by_query[query] - c, 0.0), np.maximum(means[query] - expected, 0.0)
     return (others + prior) / (least + prior), 1 / (others + prior)
-
-
-def _likeliest(log_likelihood: Callable[[float], float], bounds: tuple[float, float]) -> float:
-    """One over the shape of greatest likelihood."""
-    found = minimize_scalar(
-        lambda log_shape: -log_likelihood(np.exp(log_shape)), bounds=bounds, method="bounded"
-    )
-    return float(np.exp(-found.x))
 
 
 def _log_marginal(clicks, examinations, mean, shape):
