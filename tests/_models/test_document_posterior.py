@@ -5,8 +5,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skultr._models._document_posterior import document_posterior
 from skultr import aggregate_clicks
+from skultr._models._document_posterior import document_posterior
 from skultr.click_models import PBMModel
 from skultr.propensity import relevance_labels
 
@@ -92,7 +92,7 @@ def test_production_is_read_in_any_unit_and_only_by_the_prior():
     served = labels_of(X.assign(production=score), clicks)
     for other in (10 * score - 7.0, score + X["qid"].to_numpy()):  # also one offset per query
         again = labels_of(X.assign(production=other), clicks)
-        np.testing.assert_allclose(again[COLUMNS], served[COLUMNS], rtol=1e-6)
+        np.testing.assert_allclose(again[COLUMNS], served[COLUMNS], rtol=1e-4)
     assert np.abs(served["label"] - labels_of(X, clicks)["label"]).max() > 0.01
     plain = relevance_labels(X.assign(production=score), clicks, propensity=CURVE)
     assert "lower" not in plain
