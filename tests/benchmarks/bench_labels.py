@@ -6,7 +6,7 @@ Position-based users and users who stop (DBN), strong production (trees on the l
 queries) and weak (of 2 % of them), lists by Plackett-Luce at two temperatures, 200 queries of
 20 documents, the top 10 shown. Printed are nDCG@5 of the labels of the documents that were shown,
 ``_p`` with the role ``production`` in the log, and for position-based users the share of
-documents whose relevance lies in the 95 % interval. 4 minutes with 3 seeds.
+documents whose relevance lies in the 95 % interval. 3 minutes of one core with 3 seeds.
 """
 
 import argparse
