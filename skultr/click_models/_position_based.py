@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from .._log._cells import Cells
-from .._log._factors import warn_unless_identifiable
 from .._log._segments import TINY
 from .._models._browsing import (
     draw_ubm_clicks,
@@ -21,6 +20,7 @@ from .._models._browsing import (
 from .._models._document_posterior import document_posterior, logged_places
 from .._models._table_curve import table_curve
 from .._sklearn import StrOptions
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._em import WEAK, fit_em, weak_priors
 from ._gradient import GradientClickModel
 from ._known_factors import KnownFactors, count_cells, warn_about_unknown

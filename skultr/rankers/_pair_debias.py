@@ -11,10 +11,11 @@ import torch
 from torch import nn
 from torch.nn.functional import softplus
 
-from .._log._factors import examination_table, loss_scale, warn_unless_identifiable
+from .._log._factors import examination_table, loss_scale
 from .._sklearn import Interval
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
