@@ -173,6 +173,7 @@ class NeuralEstimator(BaseEstimator):
         never_shown=False,
         param_groups=(),
         callbacks=(),
+        held_out=None,
     ):
         """Train ``module`` on the lists of ``log``.
 
@@ -197,12 +198,15 @@ class NeuralEstimator(BaseEstimator):
             Parameter names and their optimizer settings, as in skorch.
         callbacks : list of (str, skorch.callbacks.Callback)
             Callbacks of the method itself.
+        held_out : ndarray of shape (n_queries,), bool, default=None
+            Queries for early stopping; by default :meth:`_held_out_queries` draws them.
         """
         module = module.to(self.device)
         # Scale once, before training, rather than in every batch.
         inputs = self._scaled_inputs(module.network[0], log.features)
         click_only = click_only and bool(clicks.any())
-        train, valid = self._split_queries(log, clicks if click_only else log.weight)
+        mass = clicks if click_only else log.weight
+        train, valid = self._split_queries(log, mass, held_out)
         dataset = ListDataset(train[0], inputs, clicks[train[1]], click_only, never_shown)
         validation = None
         if valid is not None:
@@ -266,14 +270,25 @@ class NeuralEstimator(BaseEstimator):
             inputs[rows] = scale(torch.from_numpy(features[rows]).to(self.device))
         return inputs
 
-    def _split_queries(self, log, mass):
-        """(log, rows) of the training and of the validation queries; the latter may be None.
+    def _split_queries(self, log, mass, held_out=None):
+        """(log, rows) of the training and of the validation queries; the latter may be None."""
+        if held_out is None:
+            held_out = self._held_out_queries(log, mass)
+        if not held_out.any():
+            return (log, slice(None)), None
+        return tuple(
+            (log.select_queries(keep), np.flatnonzero(keep[log.query]))
+            for keep in (~held_out, held_out)
+        )
+
+    def _held_out_queries(self, log, mass):
+        """Mask of the validation queries, shape (n_queries,); without any, all False.
 
         Only queries with a positive ``mass`` are held out; the others have no validation loss.
         """
-        everything = (log, slice(None))
+        held_out = np.zeros(len(log.query_ids), dtype=bool)
         if not self.early_stopping:
-            return everything, None
+            return held_out
         queries = np.unique(log.query[log.shown & (mass > 0)])
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):
@@ -283,14 +298,10 @@ class NeuralEstimator(BaseEstimator):
                 f"max_epochs={self.max_epochs}. Give more queries, or set early_stopping=False.",
                 ClickDataWarning,
             )
-            return everything, None
+            return held_out
         order = np.random.RandomState(torch.randint(2**31, ()).item()).permutation(len(queries))
-        held_out = np.zeros(len(log.query_ids), dtype=bool)
         held_out[queries[order[:n_valid]]] = True
-        return tuple(
-            (log.select_queries(keep), np.flatnonzero(keep[log.query]))
-            for keep in (~held_out, held_out)
-        )
+        return held_out
 
     def _attributes_so_far(self, module):
         """Attributes for predicting in the middle of training, for scikit-learn's callbacks."""

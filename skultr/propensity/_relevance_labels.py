@@ -14,7 +14,13 @@ from .._models._document_posterior import document_posterior, logged_places
 from .._sklearn import Interval, validate_params
 from .._typing import ArrayLike, Column, Estimator, Frame
 from ._source import PROPENSITY_CONSTRAINT, row_propensities
-from ._weights import average_propensities, debias_clicks, label_table
+from ._weights import (
+    average_propensities,
+    debias_clicks,
+    label_table,
+    require_positive,
+    warn_about_weights,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +144,10 @@ def relevance_labels(
         return _with_intervals(log, clip)
     if user_aware:
         log = average_propensities(log)
-    return label_table(log, debias_clicks(log, log.propensity, clip=clip).clicks)
+    else:
+        require_positive(log)
+    warn_about_weights(log, clip=clip, queries=False)
+    return label_table(log, debias_clicks(log, clip=clip).clicks)
 
 
 def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:

@@ -82,7 +82,7 @@ def test_examination_of_one_is_no_debiasing():
 
 
 def test_where_documents_stand_in_one_place_both_debiasings_are_one():
-    log, clicks = small_log(n_queries=30, n_sessions=4)
+    log, clicks = small_log(n_queries=30, n_sessions=8)
     ips, aware = (_quick(debiasing=name).fit(log, clicks) for name in ("ips", "user-aware"))
     assert np.ptp(ips.predict(log)) > 0
     np.testing.assert_allclose(ips.predict(log), aware.predict(log), rtol=1e-6)
