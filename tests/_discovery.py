@@ -15,7 +15,10 @@ from skultr.rankers import HeckmanRanker, IPSRanker
 from skultr.simulation import User
 
 #: Members that train in no batches, of which the checks of a ranker could not know.
-RANK_MEMBERS = [("ips", IPSRanker(estimator=Ridge())), ("heckman", HeckmanRanker())]
+RANK_MEMBERS = [
+    ("ips", IPSRanker(estimator=Ridge())),
+    ("heckman", HeckmanRanker(hidden_layer_sizes=())),
+]
 
 #: Constructor arguments for estimators that need some, or that should train briefly.
 _ARGUMENTS = {

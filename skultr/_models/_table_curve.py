@@ -16,7 +16,6 @@ from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY
 from .._typing import Floats, Ints
-from ._bipartite import MAX_DENSE
 from ._tabular import TabularFit, fit_tabular
 
 __all__ = ["CombinedCurve", "TableCurve", "table_curve", "table_of_cells"]
@@ -25,6 +24,8 @@ __all__ = ["CombinedCurve", "TableCurve", "table_curve", "table_of_cells"]
 _SLOPE_PRECISION = 4.0
 #: A network's curve is not trusted beyond this standard deviation of log examination.
 _LEAST_SPREAD = 0.1
+#: Standard errors are computed for at most so many factors.
+_MAX_INVERTED = 1_500
 
 
 class CombinedCurve(NamedTuple):
@@ -147,6 +148,34 @@ class TableCurve:
             found, _relative_errors(precision, reference), slope, float(spread), p_value
         )
 
+    def with_prior(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
+        """Posterior mean of log examination given a normal prior of each factor.
+
+        Parameters
+        ----------
+        mean, spread : ndarray of shape (n_factors,)
+            Mean and standard deviation of the prior; the spread is above 0.
+
+        Returns
+        -------
+        log_examination : ndarray of shape (n_factors,)
+        standard_error : ndarray of shape (n_factors,)
+            Relative to the first factor; those of the prior beyond 1,500 factors.
+        """
+        information = self.information
+        precision = (information + diags_array(spread**-2.0)).tocsr()
+        aim = information @ self.log_examination + mean / spread**2
+        if len(mean) > _MAX_INVERTED:
+            found, _ = cg(
+                precision, aim, x0=mean, rtol=1e-10, M=diags_array(1 / precision.diagonal())
+            )
+            error = np.hypot(spread, spread[0])
+            error[0] = 0.0
+            return found, error
+        covariance = np.linalg.inv(precision.toarray())
+        variance = np.diag(covariance) + covariance[0, 0] - 2 * covariance[0]
+        return covariance @ aim, np.sqrt(np.maximum(variance, 0.0))
+
 
 def table_curve(log: ClickLog) -> TableCurve:
     """Examination of the bias factors of a log by comparisons within documents alone.
@@ -187,7 +216,7 @@ def table_of_cells(cells: Cells) -> TableCurve:
 def _relative_errors(precision, reference):
     """Standard errors relative to one factor, from a regular precision matrix."""
     n = precision.shape[0]
-    if n > MAX_DENSE:
+    if n > _MAX_INVERTED:
         return np.where(np.arange(n) == reference, 0.0, np.nan)
     covariance = np.linalg.inv(precision.toarray())
     variance = np.diag(covariance) - 2 * covariance[reference] + covariance[reference, reference]

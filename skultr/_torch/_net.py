@@ -98,13 +98,16 @@ class NeuralEstimator(BaseEstimator):
     def _n_subtasks(self) -> int:
         return {"max_epochs": self.max_epochs, **(self.net_params or {})}["max_epochs"]
 
-    def _network(self, features, n_out=1):
+    def _network(self, features, n_out=1, *, constant=True):
         """An untrained scoring network for these training documents, with their scaling.
 
         Parameters
         ----------
         features : ndarray of shape (n_docs, n_features)
         n_out : int
+        constant : bool
+            Whether the loss determines a constant that is added to all scores. If it only compares
+            documents, the last bias is 0: otherwise rounding errors would move it in training.
 
         Returns
         -------
@@ -119,6 +122,8 @@ class NeuralEstimator(BaseEstimator):
                 dropout=self.dropout,
                 normalization=self.normalization,
             )
+            if not constant:
+                nn.init.zeros_(network[-1].bias).requires_grad_(False)
         elif isinstance(self.module, nn.Module):
             network = copy.deepcopy(self.module)
         else:

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._documents import KnownDocuments
-from .._log._factors import examination_table, factor_codes, warn_unless_identifiable
+from .._log._factors import examination_table, factor_codes
 from .._log._roles import read_role
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
@@ -22,6 +22,7 @@ from .._torch._fixed_examination import ListTarget, fit_affine, fit_best_of
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import python_value
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._final_curve import final_curve
 from ._ranker import BaseRanker
 
