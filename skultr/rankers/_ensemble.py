@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -17,18 +18,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._log import _faults
 from .._log._factors import examination_table
-from .._log._roles import read_role
+from .._log._hashing import equal_rows, hash_columns
+from .._log._roles import is_frame, read_role, without_columns
 from .._log._segments import TINY, encode
 from .._models._click_choice import ClickChoice
 from .._models._table_curve import table_curve
 from .._sklearn import BaseComposition, Interval, seeded_clone
-from .._typing import Column, Floats, RandomState, Table
+from .._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
+from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
 from ._dual_learning import DLARanker
 from ._ensemble_weights import HeldOut, given_weights, standardized
 from ._ips import IPSRanker, NaiveRanker
 from ._lambdamart import LambdaMARTRanker
 from ._members import check_member, check_pairs, scores_of
+from ._propensity_ranker import with_positions
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
@@ -66,7 +70,7 @@ class EnsembleRanker(BaseRanker, BaseComposition):
     of a query. The weights are chosen in three steps.
 
     1. *One examination curve for all.* From the same documents at several positions, and, where
-       no document moved, from dual learning. Propensities in the log are used as they are.
+       no document moved, from dual learning. Known propensities are used as they are.
     2. *Cross-fitting.* Each member is fitted to a part of the queries and scores the others,
        whose clicks have the likelihood :math:`\prod_i \mathrm{softmax}(\sum_m w_m z_m + \log
        o)_i^{c_i}`. Of all weights between equal and most likely ones, those nearest to equal ones
@@ -92,6 +96,10 @@ class EnsembleRanker(BaseRanker, BaseComposition):
         is None or "column" get the shared curve. Members get the features as an array, so that
         their propensities cannot read columns by name, and must be able to score documents of
         other queries.
+    propensity : "column", array-like of shape (n_positions,), estimator, or None, default=None
+        The shared curve, if it is known: the role ``propensity``, examination probabilities by
+        position, or an estimator of :mod:`skultr.propensity`. None takes the role if the log has
+        it, and otherwise estimates the curve as above.
     cv : int, default=2
         Number of parts of the queries for cross-fitting. With 2, a fit takes twice as long as
         that of its members, with 5 five times.
@@ -116,6 +124,8 @@ class EnsembleRanker(BaseRanker, BaseComposition):
     examination_ : DataFrame
         The shared curve: mean ``examination`` of each bias factor (index ``bias``), relative to
         that of the first factor, with ``impressions`` and ``clicks``.
+    propensity_ : estimator
+        The fitted clone, if ``propensity`` is an estimator.
     evidence_ : float
         How firmly held-out clicks confirm the debiased members within positions, in standard
         errors; NaN if the curve is known or there are no debiased members.
@@ -169,12 +179,14 @@ class EnsembleRanker(BaseRanker, BaseComposition):
     """
 
     estimators: list[tuple[str, Any]] | None = None
+    propensity: ArrayLike | Estimator | None = None
     cv: int = 2
     n_jobs: int | None = None
     random_state: RandomState = None
 
     _parameter_constraints = {
         "estimators": [list, None],
+        "propensity": PROPENSITY_CONSTRAINT,
         "cv": [Interval(Integral, 2, None, closed="left")],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -307,6 +319,29 @@ class EnsembleRanker(BaseRanker, BaseComposition):
                     f"A member is called {_PRODUCTION!r}, which is the name of the role. Choose "
                     "another name."
                 )
+
+    def _fit_propensity(self, X, y, sample_weight, roles):
+        if self.propensity is None:
+            return roles
+        roles = with_positions(X, roles)
+        known, estimator = row_propensities(
+            self.propensity,
+            X,
+            y,
+            sample_weight,
+            roles,
+            default=None,
+            random_state=self.random_state,
+        )
+        if estimator is not None:
+            self.propensity_ = estimator
+        return {**roles, "propensity": known}
+
+    def _read_features(self, X, *, reset):
+        read = columns_of_source(self.propensity)
+        if read and is_frame(X):
+            X = without_columns(nw.from_native(X, eager_only=True), read).to_native()
+        return super()._read_features(X, reset=reset)
 
     def _members(self):
         if self.estimators is None:
@@ -455,7 +490,7 @@ def _is_precise(table, log):
 def _parts_of_queries(log, n_parts, random):
     """Part of each query, with as many queries with clicks in each; None if these are few."""
     clicked = np.bincount(log.query[log.shown], log.clicks[log.shown], len(log.query_ids)) > 0
-    order = random.permutation(len(clicked))
+    order = np.argsort(_content_of_queries(log), kind="stable")[random.permutation(len(clicked))]
     if clicked.sum() < max(_LEAST_QUERIES, n_parts):
         warn_user(
             f"{_faults.count_of(int(clicked.sum()), 'query')} with clicks "
@@ -468,3 +503,12 @@ def _parts_of_queries(log, n_parts, random):
     order = order[np.argsort(clicked[order], kind="stable")]
     part[order] = np.arange(len(order)) % n_parts
     return part
+
+
+def _content_of_queries(log):
+    """A hash of what each query showed where, so that parts do not depend on ids."""
+    shown = log.shown
+    document = equal_rows(log.features)[0][log.doc[shown]]
+    content = np.zeros(len(log.query_ids), dtype=np.uint64)
+    np.add.at(content, log.query[shown], hash_columns([document, log.position[shown]]))
+    return content

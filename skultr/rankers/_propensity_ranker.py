@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -13,7 +13,7 @@ from .._log._factors import examination_table
 from .._log._reader import read
 from .._log._roles import is_frame, read_role, without_columns
 from .._sklearn import Interval
-from .._typing import ArrayLike, Estimator, Floats
+from .._typing import ArrayLike, Estimator, Floats, Table
 from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._known import PowerLawPropensity
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
@@ -23,7 +23,7 @@ from ._ranker import BaseRanker
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["PropensityRanker"]
+__all__ = ["PropensityRanker", "with_positions"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -45,7 +45,7 @@ class PropensityRanker(BaseRanker):
         return super()._read_features(X, reset=reset)
 
     def _fit_propensity(self, X, y, sample_weight, roles):
-        roles = _with_positions(X, roles)
+        roles = with_positions(X, roles)
         propensity, estimator = row_propensities(
             self.propensity,
             X,
@@ -73,7 +73,7 @@ class PropensityRanker(BaseRanker):
         return debiased.clicks
 
 
-def _with_positions(X, roles):
+def with_positions(X: Table, roles: dict[str, Any]) -> dict[str, Any]:
     """The roles; without a position, the order of the rows of a query is their position."""
     if read_role(X, "position", roles["position"]) is not None:
         return roles
