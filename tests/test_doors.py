@@ -19,7 +19,7 @@ from skultr.exceptions import (
     NotIdentifiableWarning,
 )
 from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair, factor_rank
-from skultr.metrics import CMIPScorer, IPSScorer, PerplexityScorer
+from skultr.metrics import ClickLikelihoodScorer, CMIPScorer, IPSScorer, PerplexityScorer
 from skultr.propensity import (
     DualLearningPropensity,
     InterventionHarvesting,
@@ -67,6 +67,9 @@ DOORS = {
     "aggregate": _aggregate,
     "click model": lambda X, y, _: PBMModel().fit(X, y),
     "predict_click": lambda X, y, fitted: fitted[1].predict_click(X, y),
+    "ClickLikelihoodScorer": lambda X, y, fitted: ClickLikelihoodScorer(propensity=np.ones(20))(
+        fitted[0], X, y
+    ),
     "IPSScorer": lambda X, y, fitted: IPSScorer(propensity=np.ones(20))(fitted[0], X, y),
     "PerplexityScorer": lambda X, y, fitted: PerplexityScorer()(fitted[1], X, y),
     "CMIPScorer": _cmip,
@@ -76,10 +79,10 @@ EVERY = set(DOORS)
 LEARN = EVERY - {"predict_click", "CMIPScorer"}
 LISTS = {
     *("ranker", "propensity", "aggregate", "click model"),
-    *("predict_click", "IPSScorer", "PerplexityScorer"),
+    *("predict_click", "ClickLikelihoodScorer", "IPSScorer", "PerplexityScorer"),
 }
 CLICKED = LEARN
-BIASED = EVERY - {"CMIPScorer", "IPSScorer"}
+BIASED = EVERY - {"CMIPScorer", "ClickLikelihoodScorer", "IPSScorer"}
 
 
 def _cell(column, row, value):
@@ -134,7 +137,7 @@ FAULTS = {
         lambda X, y: (X.drop(columns="qid"), y),
         MissingRoleWarning,
         "X has no column 'qid' and no qid was passed: all rows are taken as one query",
-        EVERY - {"aggregate", "IPSScorer", "CMIPScorer"},
+        EVERY - {"aggregate", "ClickLikelihoodScorer", "IPSScorer", "CMIPScorer"},
     ),
     "two rows at one position": (
         _two_at_one_position,

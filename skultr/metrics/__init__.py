@@ -6,6 +6,7 @@ Metrics take flat arrays: one relevance, one score and one query id per row, in 
 from ._click_scorers import CMIPScorer, PerplexityScorer
 from ._dependence import CMIPResult, cmip_score
 from ._ips_scorer import IPSEstimate, IPSScorer
+from ._likelihood_scorer import ClickLikelihoodEstimate, ClickLikelihoodScorer
 from ._perplexity import click_log_likelihood, perplexity_score
 from ._ranking import (
     average_precision_score,
@@ -20,6 +21,8 @@ from ._scorers import RankingScorer
 __all__ = [
     "CMIPResult",
     "CMIPScorer",
+    "ClickLikelihoodEstimate",
+    "ClickLikelihoodScorer",
     "IPSEstimate",
     "IPSScorer",
     "PerplexityScorer",

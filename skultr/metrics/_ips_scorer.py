@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from .._log._reader import read, take_clicks
-from .._log._roles import FIT_ROLES, read_role
+from .._log._roles import FIT_ROLES
 from .._log._segments import offsets_from_sorted, sort_in_segment
 from .._typing import ArrayLike, Column, Estimator, Predictor, Scope, Table
-from ..exceptions import ClickDataWarning, warn_user
-from ..propensity._source import row_propensities
-from ._scorers import predict_within, request_roles
+from ._held_out import HeldOut, ratio_of_sums
+from ._scorers import request_roles
 
 if TYPE_CHECKING:
     from sklearn.utils.metadata_routing import MetadataRequest
@@ -93,6 +91,7 @@ class IPSScorer:
 
     See Also
     --------
+    ClickLikelihoodScorer : Less noisy, but no ranking metric.
     RankingScorer : Metrics by human annotation.
 
     Notes
@@ -224,20 +223,16 @@ class IPSScorer:
             "impressions": impressions,
             "doc_scope": doc_scope,
         }
-        X, y, _ = take_clicks(X, y, "IPSScorer")
-        need = {"qid": "to rank the rows of a query against each other"}
-        reads = set(FIT_ROLES)
-        if read_role(X, "position", position) is None:  # rows without propensities need no place
-            reads -= {"position"}
-        rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller="IPSScorer")
+        held_out = HeldOut.read(X, y, sample_weight, roles, caller="IPSScorer")
+        rows = held_out.rows
         served = _served(rows)
         if not served.clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
-        weight = self._click_weights(rows, X, y, sample_weight, roles)
-        credit = self._credits(rows.list_, _predictions(estimator, X, rows))
+        weight = self._click_weights(held_out.examination(self.propensity))
+        credit = self._credits(rows.list_, held_out.predict(estimator))
         debiased = served.clicks * weight
         total = debiased if self.normalize else served.sessions
-        value, error = _ratio(debiased * credit, total, rows.query)
+        value, error = ratio_of_sums(debiased * credit, total, rows.query)
         n_clicks, carried = served.clicks.sum(), debiased.sum()
         return IPSEstimate(
             value=value,
@@ -262,11 +257,7 @@ class IPSScorer:
             f"clip={self.clip!r}, normalize={self.normalize!r})"
         )
 
-    def _click_weights(self, rows, X, y, sample_weight, roles):
-        propensity, _ = row_propensities(
-            self.propensity, X, y, sample_weight, roles, default=_refuse_to_assume
-        )
-        propensity = np.where(rows.shown, rows.replace("propensity", propensity)["propensity"], 1)
+    def _click_weights(self, propensity):
         return 1 / (propensity if self.clip is None else np.maximum(propensity, self.clip))
 
     def _credits(self, list_, scores):
@@ -302,65 +293,9 @@ class _Served(NamedTuple):
 
 def _served(rows):
     shown = rows.shown
-    if rows["position"] is not None:
-        _warn_about_cut_lists(rows.list_[shown], rows.position[shown])
     # The rows of a list stand for equally many sessions; where they do not, their mean counts.
     n_shown = np.bincount(rows.list_, shown)[rows.list_]
     return _Served(
         clicks=np.where(shown, rows.rate * rows.weight, 0.0),
         sessions=np.where(shown, rows.weight, 0.0) / np.maximum(n_shown, 1),
     )
-
-
-def _warn_about_cut_lists(list_, position):
-    n_shown = np.bincount(list_)
-    deepest = np.zeros(len(n_shown), dtype=position.dtype)
-    np.maximum.at(deepest, list_, position)
-    cut = np.count_nonzero(deepest > n_shown) / max(np.count_nonzero(n_shown), 1)
-    if cut > 0.5:
-        warn_user(
-            f"{cut:.0%} of the lists have gaps in their positions: rows of one list seem to have "
-            "been split, so that rankings are judged on parts. Split by query, with QueryKFold.",
-            ClickDataWarning,
-        )
-
-
-def _predictions(estimator, X, rows):
-    n_rows = rows.n_rows
-    scores = np.asarray(predict_within(estimator, X, rows["qid"], rows["doc"]), dtype=float)
-    if scores.shape != (n_rows,):
-        raise ValueError(
-            f"{type(estimator).__name__}.predict returned the shape {scores.shape}; expected one "
-            f"score per row, that is ({n_rows},)."
-        )
-    missing = np.isnan(scores)
-    if missing.any():
-        raise ValueError(
-            f"{type(estimator).__name__}.predict returned NaN in {int(missing.sum())} of {n_rows} "
-            f"rows, first in row {int(missing.argmax())}; expected a score in every row."
-        )
-    return scores
-
-
-def _refuse_to_assume():
-    raise ValueError(
-        "IPSScorer needs propensities, and an assumed curve would decide which model is best: "
-        "found neither a role 'propensity' nor the parameter. Pass propensity= one probability "
-        "per position, or an estimator such as skultr.propensity.RegressionEMPropensity()."
-    )
-
-
-def _ratio(numerator, denominator, query):
-    """The ratio of two sums, and its standard error by linearisation over queries.
-
-    With the ratio v and the residuals e_q = Σ_{rows of q} (numerator - v denominator), the
-    standard error is sqrt(n / (n - 1) Σ_q e_q²) / Σ denominator over the n queries.
-    """
-    total = denominator.sum()
-    value = numerator.sum() / total
-    residual = np.bincount(query, numerator - value * denominator)
-    n_queries = len(residual)
-    if n_queries < 2:
-        return float(value), np.nan
-    variance = n_queries / (n_queries - 1) * (residual**2).sum() / total**2
-    return float(value), float(np.sqrt(variance))

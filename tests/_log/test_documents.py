@@ -19,7 +19,13 @@ from skultr.click_models import (
 )
 from skultr.exceptions import AssumptionWarning, MissingRoleWarning
 from skultr.identifiability import factor_rank
-from skultr.metrics import CMIPScorer, IPSScorer, PerplexityScorer, RankingScorer
+from skultr.metrics import (
+    ClickLikelihoodScorer,
+    CMIPScorer,
+    IPSScorer,
+    PerplexityScorer,
+    RankingScorer,
+)
 from skultr.propensity import (
     DualLearningPropensity,
     InterventionHarvesting,
@@ -147,8 +153,13 @@ class ByTable:
 
 @pytest.mark.parametrize(
     "scorer",
-    [RankingScorer(), CMIPScorer(n_repeats=1), IPSScorer(propensity=EXAMINATION)],
-    ids=["ranking", "cmip", "ips"],
+    [
+        RankingScorer(),
+        CMIPScorer(n_repeats=1),
+        IPSScorer(propensity=EXAMINATION),
+        ClickLikelihoodScorer(propensity=EXAMINATION, scale=1e-3),
+    ],
+    ids=["ranking", "cmip", "ips", "likelihood"],
 )
 @pytest.mark.filterwarnings("ignore:CMIP by a classifier has only 120 documents")
 def test_scorers_of_ids_within_queries(scorer, log):
@@ -159,8 +170,13 @@ def test_scorers_of_ids_within_queries(scorer, log):
 
 @pytest.mark.parametrize(
     "scorer",
-    [RankingScorer(), IPSScorer(propensity=EXAMINATION), PerplexityScorer()],
-    ids=["ranking", "ips", "perplexity"],
+    [
+        RankingScorer(),
+        IPSScorer(propensity=EXAMINATION),
+        ClickLikelihoodScorer(propensity=EXAMINATION),
+        PerplexityScorer(),
+    ],
+    ids=["ranking", "ips", "likelihood", "perplexity"],
 )
 @of_class([TABLES[0], CLICK_MODELS[0]])
 def test_scorers_hand_the_ids_of_arrays_to_what_predicts(estimator, scorer, log):

@@ -20,6 +20,7 @@ from skultr.click_models import DCTRModel, PBMModel
 from skultr.datasets import load_letor, make_ltr
 from skultr.identifiability import IdentifiabilityGraph, factor_rank
 from skultr.metrics import (
+    ClickLikelihoodScorer,
     IPSScorer,
     PerplexityScorer,
     RankingScorer,
@@ -143,6 +144,9 @@ def metrics() -> None:
     ndcg_score(log["bm25"], [1, 2, 3, 4], qid=log["qid"], k=[1, 10], per_query=True).describe()
     assert_type(perplexity_score(clicks, [0.5] * 4), float)
     perplexity_score(clicks, [0.5] * 4, position=log["position"], per_position=True).describe()
+    likelihood = ClickLikelihoodScorer(propensity=[1, 0.5], scale=1.0)
+    assert_type(likelihood(NaiveRanker(), log, clicks), float)
+    likelihood.estimate(NaiveRanker(), log, clicks, baseline=NaiveRanker()).standard_error
     assert_type(IPSScorer(propensity=[1, 0.5])(NaiveRanker(), log, clicks), float)
     IPSScorer().estimate(NaiveRanker(), log, clicks, propensity=[1, 0.5, 1, 0.5]).standard_error
 
