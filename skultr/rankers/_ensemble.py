@@ -441,7 +441,7 @@ class EnsembleRanker(BaseRanker, BaseComposition):
         if not np.isnan(self.evidence_):
             found = f"{self.evidence_:.1f} standard errors, expected at least {_LEAST_EVIDENCE:g}"
         left = (
-            f"Only {' and '.join(naive)} have a weight."
+            f"Only {' and '.join(naive)} {'has' if len(naive) == 1 else 'have'} a weight."
             if naive
             else "There is no naive member to rely on, so that they keep their weights."
         )
@@ -493,9 +493,9 @@ def _parts_of_queries(log, n_parts, random):
     order = np.argsort(_content_of_queries(log), kind="stable")[random.permutation(len(clicked))]
     if clicked.sum() < max(_LEAST_QUERIES, n_parts):
         warn_user(
-            f"{_faults.count_of(int(clicked.sum()), 'query')} with clicks "
-            "are too few to learn the weights of the members; expected at least "
-            f"{max(_LEAST_QUERIES, n_parts)}. The weights are given, not learned.",
+            f"Found {int(clicked.sum())} queries with clicks, too few to learn the weights of the "
+            f"members; expected at least {max(_LEAST_QUERIES, n_parts)}. The weights are given, "
+            "not learned.",
             ClickDataWarning,
         )
         return None
