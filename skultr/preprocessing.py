@@ -193,7 +193,12 @@ class OnFeatures(
         if is_frame(X):
             frame = nw.from_native(X, eager_only=True)
             frame = without_columns(frame, self._not_features())
-            X = frame.to_pandas() if frame.implementation.is_pyarrow() else frame.to_native()
+            if frame.implementation.is_pyarrow():
+                X = frame.to_pandas()
+            elif frame.implementation.is_polars() and not _may_read_polars(self._inner()):
+                X = _convert(frame, "pandas").to_native()
+            else:
+                X = frame.to_native()
         elif getattr(X, "ndim", 2) == 1:
             raise ValueError(
                 "Expected a 2D array or a frame, got a 1D array. Reshape your data: one row per "
@@ -227,6 +232,21 @@ class OnFeatures(
         if index is not None and isinstance(out, pd.DataFrame):
             out.index = index
         return out
+
+
+def _may_read_polars(transformer):
+    """False if only scikit-learn's own code reads the frame.
+
+    That code makes an array of float64 of any frame that is not pandas, also where float32 would
+    stay float32. Functions and classes of the user get the frame as it is.
+    """
+    parts = [transformer, *transformer.get_params(deep=True).values()]
+    parts += [part for value in parts if isinstance(value, list | tuple) for part in value]
+    return any(
+        isinstance(part, FunctionTransformer)
+        or (hasattr(part, "transform") and not type(part).__module__.startswith("sklearn."))
+        for part in parts
+    )
 
 
 def _clicks_of(X, y):

@@ -16,7 +16,10 @@ from skultr.rankers import HeckmanRanker, IPSRanker, NaiveRanker
 from skultr.simulation import User
 
 #: Members that train in no batches, of which the checks of a ranker could not know.
-RANK_MEMBERS = [("ips", IPSRanker(estimator=Ridge())), ("heckman", HeckmanRanker())]
+RANK_MEMBERS = [
+    ("ips", IPSRanker(estimator=Ridge())),
+    ("heckman", HeckmanRanker(hidden_layer_sizes=())),
+]
 
 ENSEMBLE_MEMBERS = [
     ("naive", NaiveRanker(estimator=Ridge())),

@@ -114,6 +114,8 @@ def _checks(subjects, check):
     ]
 
 
+# The logs of these checks are small on purpose.
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.UnstableWeightsWarning")
 @pytest.mark.parametrize("check", _checks(public_rankers(), check_ranker))
 def test_ranker_checks(check):
     check()

@@ -26,6 +26,13 @@ from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
 from ._discovery import public_rankers
 
+QUICK = {"max_epochs": 3, "random_state": 0}
+LEARNERS = [
+    CLDRanker(loss="pointwise", hidden_layer_sizes=()),
+    HeckmanRanker(hidden_layer_sizes=()),
+    CLDRanker(**QUICK),
+    HeckmanRanker(**QUICK),
+]
 LEARN_FROM_CANDIDATES = {"CLDRanker", "HeckmanRanker", "RankAggRanker"}
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::skultr.exceptions.{category.__name__}")
@@ -94,7 +101,7 @@ def test_candidates_change_nothing(ranker):
     )
 
 
-@pytest.mark.parametrize("ranker", [CLDRanker(), HeckmanRanker()], ids=repr)
+@pytest.mark.parametrize("ranker", LEARNERS, ids=repr)
 def test_candidates_matter_to_those_who_learn_from_them(ranker):
     documents, log, clicks, _ = top_k_log()
     rng = np.random.default_rng(0)
@@ -146,7 +153,7 @@ def test_aggregation_keeps_candidates():
     assert not hidden.duplicated(["qid", "doc"]).any()
 
 
-@pytest.mark.parametrize("ranker", [CLDRanker(), HeckmanRanker()], ids=repr)
+@pytest.mark.parametrize("ranker", LEARNERS, ids=repr)
 def test_aggregated_log_is_the_raw_one(ranker):
     documents, log, clicks, _ = top_k_log()
     table, rate = aggregate_clicks(log.drop(columns="relevance").assign(click=clicks), documents)
@@ -158,7 +165,7 @@ def test_aggregated_log_is_the_raw_one(ranker):
     )
 
 
-@pytest.mark.parametrize("ranker", [CLDRanker(), HeckmanRanker()], ids=repr)
+@pytest.mark.parametrize("ranker", LEARNERS, ids=repr)
 def test_a_candidate_counts_once_a_query(ranker):
     """Weighted by the sessions of the query, however often, and with what weight, it is there."""
     documents, log, clicks, _ = top_k_log()

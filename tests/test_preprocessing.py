@@ -8,11 +8,13 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectKBest
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
+    MinMaxScaler,
     OneHotEncoder,
     StandardScaler,
     TargetEncoder,
@@ -257,3 +259,29 @@ def test_the_column_of_clicks_is_no_feature():
     scaled = OnFeatures(StandardScaler()).fit(log, "ctr")
     assert scaled.transform(log)["ctr"].tolist() == [0.1, 0.4, 0.1]
     assert scaled.transform(log.drop(columns="ctr")).columns.tolist() == ["qid", "f0"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64], ids=np.dtype)
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        StandardScaler(),
+        make_pipeline(SimpleImputer(), MinMaxScaler()),
+        OneHotEncoder(sparse_output=False),
+        "passthrough",
+    ],
+    ids=lambda transformer: type(transformer).__name__,
+)
+def test_polars_features_have_the_type_of_pandas_features(transformer, dtype):
+    log = pd.DataFrame({"qid": [1, 1, 2], "a": np.array([1, 2, 3], dtype=dtype)})
+    expected = OnFeatures(transformer).fit_transform(log)
+    found = OnFeatures(transformer).fit_transform(pl.from_pandas(log))
+    assert isinstance(found, pl.DataFrame)
+    pd.testing.assert_frame_equal(found.to_pandas(), expected)
+
+
+def test_functions_get_polars_frames():
+    log = pl.DataFrame({"qid": [1, 2], "a": [1.0, 4.0]})
+    root = FunctionTransformer(lambda X: X.with_columns(pl.col("a").sqrt()))
+    for transformer in (root, make_pipeline(root)):
+        assert OnFeatures(transformer).fit_transform(log)["a"].to_list() == [1.0, 2.0]

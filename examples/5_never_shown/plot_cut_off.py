@@ -40,6 +40,8 @@ from skultr.simulation import (
 )
 
 N_QUERIES = 600
+#: The published models by rows: linear, fitted in a second.
+LINEAR = {"loss": "pointwise", "hidden_layer_sizes": ()}
 CUT_OFFS = [2, 3, 5, 10, 20]
 WORLDS = {"by the features": 0.0, "also by a hidden signal": 1.0}
 
@@ -82,9 +84,11 @@ for seed in range(5):
         for k in CUT_OFFS:
             log, click_rate, examination = top_k_log(training, k, strength, seed)
             rankers = {
-                "inverse propensities": CLDRanker(propensity=examination, gamma=0.0),
-                "CLD": CLDRanker(propensity=examination),
-                "Heckman, debiased": HeckmanRanker(debias=True, propensity=examination),
+                "inverse propensities": CLDRanker(**LINEAR, propensity=examination, gamma=0.0),
+                "CLD": CLDRanker(**LINEAR, propensity=examination),
+                "Heckman, debiased": HeckmanRanker(
+                    hidden_layer_sizes=(), debias=True, propensity=examination
+                ),
             }
             for name, ranker in rankers.items():
                 with warnings.catch_warnings():

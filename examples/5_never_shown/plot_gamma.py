@@ -36,6 +36,9 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
+#: The published models by rows: linear, fitted in a second.
+LINEAR = {"loss": "pointwise", "hidden_layer_sizes": ()}
+
 rng = np.random.default_rng(0)
 features = rng.normal(size=(50_000, 2)).astype(np.float32)
 errors = rng.multivariate_normal([0, 0], [[1, 0.4], [0.4, 1]], len(features))
@@ -45,7 +48,7 @@ shown = features @ [0.5, 0.8] - 0.3 + errors[:, 1] > 0
 place = tobit.assign(shown=shown).groupby(["qid", "shown"]).cumcount() + 1
 tobit["position"] = place.where(shown)
 rate = np.where(shown, np.clip(0.5 + features @ [0.05, -0.03] + 0.08 * errors[:, 0], 0, 1), 0.0)
-well = CLDRanker(gamma="estimate", propensity=np.ones(20), alpha=0.0).fit(tobit, rate)
+well = CLDRanker(**LINEAR, gamma="estimate", propensity=np.ones(20), alpha=0.0).fit(tobit, rate)
 print(
     f"gamma {well.gamma_:.3f}, interval {np.round(well.gamma_interval_, 3)}; the true one is 0.4"
 )
@@ -93,13 +96,13 @@ for seed in range(5):
     for world, strength in WORLDS.items():
         log, click_rate, examination = top_5_log(training, strength, seed)
         for gamma in GAMMAS:
-            ranker = CLDRanker(propensity=examination, gamma=gamma).fit(log, click_rate)
+            ranker = CLDRanker(**LINEAR, propensity=examination, gamma=gamma).fit(log, click_rate)
             value = ndcg_score(relevant, ranker.predict(test), qid=test["qid"], k=3)
             rows.append({"run": seed, "world": world, "gamma": gamma, "nDCG@3": value})
         if seed == 0:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotIdentifiableWarning)
-                ranker = CLDRanker(propensity=examination, gamma="estimate")
+                ranker = CLDRanker(**LINEAR, propensity=examination, gamma="estimate")
                 estimated[world] = ranker.fit(log, click_rate)
 for world, ranker in estimated.items():
     low, high = ranker.gamma_interval_

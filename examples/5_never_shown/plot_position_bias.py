@@ -35,6 +35,8 @@ from skultr.simulation import (
 )
 
 N_QUERIES = 600
+#: The published models by rows: linear, fitted in a second.
+LINEAR = {"loss": "pointwise", "hidden_layer_sizes": ()}
 ETAS = [0.0, 0.5, 1.0, 1.5, 2.0]
 
 
@@ -63,11 +65,11 @@ def rankers(eta):
     """Rankers that are given this η."""
     curve = np.arange(1.0, 6.0) ** -eta
     return {
-        "clicks as they are": CLDRanker(propensity=np.ones(5), gamma=0.0),
-        "inverse propensities": CLDRanker(propensity=curve, gamma=0.0),
-        "CLD": CLDRanker(propensity=curve),
-        "Heckman, clicks as they are": HeckmanRanker(),
-        "Heckman, debiased": HeckmanRanker(debias=True, propensity=curve),
+        "clicks as they are": CLDRanker(**LINEAR, propensity=np.ones(5), gamma=0.0),
+        "inverse propensities": CLDRanker(**LINEAR, propensity=curve, gamma=0.0),
+        "CLD": CLDRanker(**LINEAR, propensity=curve),
+        "Heckman, clicks as they are": HeckmanRanker(hidden_layer_sizes=()),
+        "Heckman, debiased": HeckmanRanker(hidden_layer_sizes=(), debias=True, propensity=curve),
     }
 
 

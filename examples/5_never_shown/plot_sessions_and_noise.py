@@ -36,6 +36,8 @@ from skultr.simulation import (
 )
 
 N_QUERIES = 600
+#: The published models by rows: linear, fitted in a second.
+LINEAR = {"loss": "pointwise", "hidden_layer_sizes": ()}
 CURVE = 1 / np.arange(1.0, 6.0)
 STUDIES = {
     "sessions": [1_000, 3_000, 10_000, 30_000, 100_000],
@@ -43,11 +45,11 @@ STUDIES = {
 }
 USUAL = {"sessions": 30_000, "click noise": 0.1}
 RANKERS = {
-    "clicks as they are": CLDRanker(propensity=np.ones(5), gamma=0.0),
-    "inverse propensities": CLDRanker(propensity=CURVE, gamma=0.0),
-    "CLD": CLDRanker(propensity=CURVE),
-    "Heckman, clicks as they are": HeckmanRanker(),
-    "Heckman, debiased": HeckmanRanker(debias=True, propensity=CURVE),
+    "clicks as they are": CLDRanker(**LINEAR, propensity=np.ones(5), gamma=0.0),
+    "inverse propensities": CLDRanker(**LINEAR, propensity=CURVE, gamma=0.0),
+    "CLD": CLDRanker(**LINEAR, propensity=CURVE),
+    "Heckman, clicks as they are": HeckmanRanker(hidden_layer_sizes=()),
+    "Heckman, debiased": HeckmanRanker(hidden_layer_sizes=(), debias=True, propensity=CURVE),
 }
 
 

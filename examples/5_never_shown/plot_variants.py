@@ -60,11 +60,11 @@ def top_5_log(training, strength, seed):
 
 
 def rankers(layers, examination):
-    """Inverse propensities (which learn by lists), and both losses of CLD."""
+    """Inverse propensities (which learn by lists), and both published losses of CLD."""
     common = {"propensity": examination, "hidden_layer_sizes": layers, "random_state": 0}
     return {
         "inverse propensities": IPSRanker(**common),
-        "CLD by rows": CLDRanker(**common),
+        "CLD by rows": CLDRanker(**common, loss="pointwise"),
         "CLD by pairs": CLDRanker(**common, loss="pairwise"),
     }
 

@@ -5,12 +5,11 @@ Choosing a click model by a search
 **Claim.** ``GridSearchCV`` compares click models by perplexity, nDCG and CMIP in one run, and
 :class:`~skultr.model_selection.OffPolicySelection` combines the three into a choice:
 ``best_estimator_`` is the model chosen, and ``explain`` gives the reason. With users who read
-down, nDCG alone takes a model that copied the old ranker and predicts badly when documents are
-ranked otherwise; the rule that also uses CMIP and perplexity does not.
+down, nDCG alone takes the position-based model, which does not know that they stop; the rule that
+also uses CMIP and perplexity takes one that predicts better when documents are ranked otherwise.
 
 **Limit.** One log of each of three kinds of users, and seven candidates. The rule is no guarantee:
-of these three choices none is worse than that by nDCG, but perplexity alone does as well twice and
-better once.
+of these three choices two are those by nDCG, and one is better.
 """
 
 # %%

@@ -4,13 +4,12 @@ Seven click models, in and out of distribution
 
 **Claim.** On new sessions of the ranker that collected the log, seven click models hardly differ
 in perplexity. On documents in random order they do, and the model that is worst there, the
-click-through rate of a document (DCTR), has the best nDCG of all. CMIP reveals it: DCTR has by far
-the largest, and the second worst model has the next largest.
+click-through rate of a document (DCTR), has the second best nDCG of all. CMIP reveals it: DCTR has
+by far the largest, and the second worst model has the next largest.
 
 **Limit.** One log of one kind of user. CMIP singles out the worst models; it does not sort the
-others, nor does it find the best. The position-based model (PBM) describes these users exactly,
-and yet the user browsing model (UBM), which contains it, is ahead: where the ranking hardly
-varies, clicks say little about which of examination and relevance is low.
+others, nor does it find the best: the position-based model (PBM) describes these users exactly and
+predicts best in both orders, and its CMIP is the third largest.
 """
 
 # %%

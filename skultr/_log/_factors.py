@@ -1,4 +1,4 @@
-"""Bias factors of a log: codes, tables, and whether documents connect them."""
+"""Bias factors of a log: codes and tables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._typing import Column, Ints
-from ..exceptions import NotIdentifiableWarning, warn_user
-from ._components import factor_components
 from ._faults import count_of
 from ._reader import read
 from ._roles import read_role
@@ -24,39 +22,7 @@ __all__ = [
     "factor_codes",
     "known_factor_codes",
     "loss_scale",
-    "warn_unless_identifiable",
 ]
-
-
-def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
-    """Warn if the documents of a log do not connect its bias factors.
-
-    Parameters
-    ----------
-    log : ClickLog
-    network : bool
-        True if relevance is a function of the features; then only shared features connect the
-        components.
-    """
-    rows = log.shown
-    n_factors = len(log.bias_values)
-    n_components, _ = factor_components(log.doc[rows], log.bias[rows], n_factors)
-    if n_components == 1:
-        return
-    consequence = (
-        "What connects them is only the network, which gives similar features similar relevance; "
-        "the log cannot confirm this."
-        if network
-        else "The relevance of documents in different components cannot be compared: it depends "
-        "only on where training starts, or on a prior."
-    )
-    warn_user(
-        f"The log does not determine relevance: its {n_factors} bias factors fall into "
-        f"{n_components} components, and no document was shown in two of them. {consequence} "
-        "See IdentifiabilityGraph.from_log(X).summary() in skultr.identifiability; repair the log "
-        "with IdentifiabilityRepair, or filter NotIdentifiableWarning if you accept this.",
-        NotIdentifiableWarning,
-    )
 
 
 def factor_codes(

@@ -200,10 +200,11 @@ FAULTS = (
         "propensity no probability",
         ("propensity", "shown"),
         ValueError,
-        "propensity must lie in (0, 1] where a row was shown: found {value} in {rows}, {where}. A "
+        "propensity must lie in [0, 1] where a row was shown: found {value} in {rows}, {where}. A "
         "row that could not be examined should have no position.",
+        # What divides by propensities, or by their means, checks that these are positive.
         lambda c: (
-            c.shown & (c.missing("propensity") | ~((c.propensity > 0) & (c.propensity <= 1)))
+            c.shown & (c.missing("propensity") | ~((c.propensity >= 0) & (c.propensity <= 1)))
         ),
     ),
     Fault(

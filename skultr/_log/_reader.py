@@ -259,7 +259,8 @@ class Rows:
     def _check_propensity(self):
         propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
         largest = float(propensity.max(initial=0.0))
-        if largest >= _LEAST_EXAMINATION or position.min(initial=1) == position.max(initial=1):
+        in_range = 0 < largest < _LEAST_EXAMINATION
+        if not in_range or position.min(initial=1) == position.max(initial=1):
             return
         constant = propensity.min() == largest
         if constant or abs(spearmanr(propensity, position).statistic) < _UNRELATED:

@@ -24,6 +24,8 @@ __all__ = ["CombinedCurve", "TableCurve", "table_curve"]
 _SLOPE_PRECISION = 4.0
 #: A network's curve is not trusted beyond this standard deviation of log examination.
 _LEAST_SPREAD = 0.1
+#: Standard errors are computed for at most so many factors.
+_MAX_INVERTED = 1_500
 
 
 class CombinedCurve(NamedTuple):
@@ -141,6 +143,34 @@ class TableCurve:
         found, _ = cg(precision, aim, x0=slope * prior, rtol=1e-10, M=inverse)
         return CombinedCurve(found, _errors_of_mean(precision), slope, float(spread), p_value)
 
+    def with_prior(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
+        """Posterior mean of log examination given a normal prior of each factor.
+
+        Parameters
+        ----------
+        mean, spread : ndarray of shape (n_factors,)
+            Mean and standard deviation of the prior; the spread is above 0.
+
+        Returns
+        -------
+        log_examination : ndarray of shape (n_factors,)
+        standard_error : ndarray of shape (n_factors,)
+            Relative to the first factor; those of the prior beyond 1,500 factors.
+        """
+        information = self.information
+        precision = (information + diags_array(spread**-2.0)).tocsr()
+        aim = information @ self.log_examination + mean / spread**2
+        if len(mean) > _MAX_INVERTED:
+            found, _ = cg(
+                precision, aim, x0=mean, rtol=1e-10, M=diags_array(1 / precision.diagonal())
+            )
+            error = np.hypot(spread, spread[0])
+            error[0] = 0.0
+            return found, error
+        covariance = np.linalg.inv(precision.toarray())
+        variance = np.diag(covariance) + covariance[0, 0] - 2 * covariance[0]
+        return covariance @ aim, np.sqrt(np.maximum(variance, 0.0))
+
 
 def table_curve(log: ClickLog) -> TableCurve:
     """Examination of the bias factors of a log by comparisons within documents alone.
@@ -174,7 +204,7 @@ def table_curve(log: ClickLog) -> TableCurve:
 def _errors_of_mean(precision):
     """Standard errors relative to the mean of all factors, from a regular precision matrix."""
     n = precision.shape[0]
-    if n > 1_500:
+    if n > _MAX_INVERTED:
         return np.full(n, np.nan)
     covariance = np.linalg.inv(precision.toarray())
     mean = covariance.mean(axis=1)

@@ -75,7 +75,7 @@ def fit_dual(
     impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
     training, _ = log.tempered(learner.traffic_exponent)
     with learner._seeded():
-        network = learner._network(log.shown_features())
+        network = learner._network(log.shown_features(), constant=False)
         module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
         learner._train(
             module,

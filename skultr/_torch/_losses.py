@@ -64,6 +64,18 @@ def softmax_loss(
     return -(clicks * list_log_softmax(scores, mask)).sum()
 
 
+def exposure_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Listwise cross-entropy with exposure as an offset.
+
+    :math:`-\sum_i c_i \log \mathrm{softmax}(s + \log w)_i`, with ``weight`` the expected number
+    of examinations of each row. It is the likelihood of where the clicks of a list fell: no click
+    weighs more than another, however seldom its row is examined.
+    """
+    return softmax_loss(scores + weight.clamp(min=1e-12).log(), clicks, weight, mask)
+
+
 def bce_loss(
     scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:

@@ -98,13 +98,16 @@ class NeuralEstimator(BaseEstimator):
     def _n_subtasks(self) -> int:
         return {"max_epochs": self.max_epochs, **(self.net_params or {})}["max_epochs"]
 
-    def _network(self, features, n_out=1):
+    def _network(self, features, n_out=1, *, constant=True):
         """An untrained scoring network for these training documents, with their scaling.
 
         Parameters
         ----------
         features : ndarray of shape (n_docs, n_features)
         n_out : int
+        constant : bool
+            Whether the loss determines a constant that is added to all scores. If it only compares
+            documents, the last bias is 0: otherwise rounding errors would move it in training.
 
         Returns
         -------
@@ -119,6 +122,8 @@ class NeuralEstimator(BaseEstimator):
                 dropout=self.dropout,
                 normalization=self.normalization,
             )
+            if not constant:
+                nn.init.zeros_(network[-1].bias).requires_grad_(False)
         elif isinstance(self.module, nn.Module):
             network = copy.deepcopy(self.module)
         else:
@@ -173,6 +178,7 @@ class NeuralEstimator(BaseEstimator):
         never_shown=False,
         param_groups=(),
         callbacks=(),
+        held_out=None,
     ):
         """Train ``module`` on the lists of ``log``.
 
@@ -197,12 +203,15 @@ class NeuralEstimator(BaseEstimator):
             Parameter names and their optimizer settings, as in skorch.
         callbacks : list of (str, skorch.callbacks.Callback)
             Callbacks of the method itself.
+        held_out : ndarray of shape (n_queries,), bool, default=None
+            Queries for early stopping; by default :meth:`_held_out_queries` draws them.
         """
         module = module.to(self.device)
         # Scale once, before training, rather than in every batch.
         inputs = self._scaled_inputs(module.network[0], log.features)
         click_only = click_only and bool(clicks.any())
-        train, valid = self._split_queries(log, clicks if click_only else log.weight)
+        mass = clicks if click_only else log.weight
+        train, valid = self._split_queries(log, mass, held_out)
         dataset = ListDataset(train[0], inputs, clicks[train[1]], click_only, never_shown)
         validation = None
         if valid is not None:
@@ -266,14 +275,25 @@ class NeuralEstimator(BaseEstimator):
             inputs[rows] = scale(torch.from_numpy(features[rows]).to(self.device))
         return inputs
 
-    def _split_queries(self, log, mass):
-        """(log, rows) of the training and of the validation queries; the latter may be None.
+    def _split_queries(self, log, mass, held_out=None):
+        """(log, rows) of the training and of the validation queries; the latter may be None."""
+        if held_out is None:
+            held_out = self._held_out_queries(log, mass)
+        if not held_out.any():
+            return (log, slice(None)), None
+        return tuple(
+            (log.select_queries(keep), np.flatnonzero(keep[log.query]))
+            for keep in (~held_out, held_out)
+        )
+
+    def _held_out_queries(self, log, mass):
+        """Mask of the validation queries, shape (n_queries,); without any, all False.
 
         Only queries with a positive ``mass`` are held out; the others have no validation loss.
         """
-        everything = (log, slice(None))
+        held_out = np.zeros(len(log.query_ids), dtype=bool)
         if not self.early_stopping:
-            return everything, None
+            return held_out
         queries = np.unique(log.query[log.shown & (mass > 0)])
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):
@@ -283,14 +303,10 @@ class NeuralEstimator(BaseEstimator):
                 f"max_epochs={self.max_epochs}. Give more queries, or set early_stopping=False.",
                 ClickDataWarning,
             )
-            return everything, None
+            return held_out
         order = np.random.RandomState(torch.randint(2**31, ()).item()).permutation(len(queries))
-        held_out = np.zeros(len(log.query_ids), dtype=bool)
         held_out[queries[order[:n_valid]]] = True
-        return tuple(
-            (log.select_queries(keep), np.flatnonzero(keep[log.query]))
-            for keep in (~held_out, held_out)
-        )
+        return held_out
 
     def _attributes_so_far(self, module):
         """Attributes for predicting in the middle of training, for scikit-learn's callbacks."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from .._log._cells import Cells
-from .._log._factors import warn_unless_identifiable
+from .._log._segments import TINY
 from .._models._browsing import (
     draw_ubm_clicks,
     pbm_click_probability,
     ubm_click_probability,
     ubm_conditional_click_probability,
 )
+from .._models._document_posterior import document_posterior, logged_places
+from .._models._table_curve import table_curve
+from .._sklearn import StrOptions
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._em import WEAK, fit_em, weak_priors
 from ._gradient import GradientClickModel
 from ._known_factors import KnownFactors, count_cells, warn_about_unknown
@@ -36,6 +42,11 @@ _PRIOR_WEIGHT = 20.0
 
 #: Neighbouring ranks are joined until a group has so many impressions.
 _GROUP_IMPRESSIONS = 100.0
+
+
+#: Where no document moved, examination is taken to fall with this power of the position: half way,
+#: in logarithms, from no bias at all to 1 / position.
+_UNKNOWN_SLOPE = 0.5
 
 
 class _ProductModel(GradientClickModel):
@@ -100,20 +111,30 @@ class PBMModel(_ProductModel):
 
     .. math:: P(c = 1) = r_d \, o_k
 
-    If the ranking hardly varies, few documents distinguish examination from relevance, and the
-    prior affects the estimate: documents that were always at the bottom are pulled toward average
-    relevance, and examination of their positions is underestimated.
-    :class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` compares each
-    document only with itself.
-
-    Examination of a position with few impressions is pulled, with the weight of 20 impressions,
-    toward that of its group: neighbouring positions with 100 impressions together.
+    By default examination comes from the same documents at several positions
+    (:class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` does the same), and
+    the relevance of a document from its clicks and from where production put it. A document with
+    few clicks is then as relevant as others of its query that stood as high, and one with many is
+    what its clicks say. Where no document moved, examination is taken to be
+    :math:`1 / \sqrt{k}`, with a warning.
 
     Parameters
     ----------
-    prior : "empirical" or (float, float), default="empirical"
-        Pseudo-counts of clicks and of skips of an examined document; by default those of their
-        Beta distribution over documents, by maximum likelihood (empirical Bayes).
+    prior : {"logged", "empirical"} or (float, float), default="logged"
+        What is known of a document before its clicks are counted.
+
+        - ``"logged"``: a gamma distribution whose mean falls with the place that production gave
+          the document, times a factor of its query; both, and how firmly they hold, are learned
+          from the log. The place is the role ``production`` if the log has it, less the mean of
+          the query, else the mean position in the lists of the query.
+        - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood.
+          Documents that were always at the bottom are pulled toward the average document, and
+          examination of their positions is underestimated. Examination of a position with few
+          impressions is pulled, with the weight of 20 impressions, toward that of its group:
+          neighbouring positions with 100 impressions together.
+        - (float, float): pseudo-counts of clicks and of skips of an examined document.
+
+        With ``solver="gradient"`` only examination has a prior, that of ``"empirical"``.
     tol : float, default=1e-8
         Least gain of the log posterior in a round, divided by the number of impressions; EM stops
         below it.
@@ -141,20 +162,26 @@ class PBMModel(_ProductModel):
     ----------
     documents_ : DataFrame
         ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
-        first position.
+        first position. With ``prior="logged"`` it is the posterior mean, with the ends ``lower``
+        and ``upper`` of the 95 % interval given the examination, ``effective_sample``, the number
+        of impressions at the first position that would have been examined as often, and
+        ``prior_mean``.
     examination_ : DataFrame
         One row per bias factor (index ``bias``; the position, unless the log has a column
         ``bias``): ``examination`` relative to the first factor, ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
         Log likelihood plus log prior after each round of EM; it never falls. With
-        ``solver="gradient"``, of the EM over the parameters that all documents share.
+        ``solver="gradient"``, of the EM over the parameters that all documents share. Not with
+        ``prior="logged"``, which needs no EM.
     n_iter_ : int
-        Number of EM steps; with ``solver="gradient"``, of epochs.
+        Number of EM steps; with ``prior="logged"``, of Newton steps for examination; with
+        ``solver="gradient"``, of epochs.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
         the learning curves by epoch.
     prior_ : dict of str to (float, float)
-        Pseudo-counts of each parameter of documents; empty with ``solver="gradient"``.
+        Pseudo-counts of each parameter of documents; empty with ``prior="logged"`` and with
+        ``solver="gradient"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -190,17 +217,27 @@ class PBMModel(_ProductModel):
     ['examination', 'impressions', 'clicks']
     """
 
+    prior: Literal["logged", "empirical"] | Sequence[float] = "logged"
+
+    _parameter_constraints = {
+        **_ProductModel._parameter_constraints,
+        "prior": [StrOptions({"logged", "empirical"}), "array-like"],
+    }
     _reads_clicks = False
+    _reads_production = True
 
     def _fit(self, log, task):
         # With a prior every log has an estimate, but a prior is not evidence.
         warn_unless_identifiable(log, network=self.solver == "gradient")
         self._factors = KnownFactors.of_log(log)
         cells = count_cells(log)
-        known = self._known_relevance(log, task)
-        prior = self._rank_prior(log, cells, known)
-        start = start_tables(cells)["examination"]
-        examination = self._solve_cells(log, cells, start, prior, known)
+        if self.solver == "em" and isinstance(self.prior, str) and self.prior == "logged":
+            examination = self._solve_logged(log, cells)
+        else:
+            known = self._known_relevance(log, task)
+            prior = self._rank_prior(log, cells, known)
+            start = start_tables(cells)["examination"]
+            examination = self._solve_cells(log, cells, start, prior, known)
         self.examination_ = pd.DataFrame(
             {
                 "examination": examination,
@@ -209,6 +246,53 @@ class PBMModel(_ProductModel):
             },
             index=pd.Index(log.bias_values, name="bias"),
         )
+
+    def _solve_logged(self, log, cells):
+        """Examination relative to the first factor, shape (n_factors,); sets ``documents_``."""
+        examination, error = self._compared_examination(log, cells)
+        query, place = logged_places(log).of_documents(cells.n_docs)
+        found = document_posterior(
+            cells.doc,
+            cells.clicks,
+            cells.weight,
+            examination[cells.factor],
+            query=query,
+            place=place,
+            error=error[cells.factor],
+        )
+        first = examination[0]
+        rows = log.shown_rows
+        tables = {
+            "relevance": found.mean * first,
+            "lower": found.lower * first,
+            "upper": found.upper * first,
+            "effective_sample": found.effective_sample / first,
+            "prior_mean": found.prior_mean * first,
+        }
+        shown = np.bincount(log.doc[rows], minlength=cells.n_docs) > 0
+        unseen = {name: of[shown].mean() for name, of in tables.items()}
+        self._remember_documents(log, unseen, **tables)
+        return examination / first
+
+    def _compared_examination(self, log, cells):
+        """Examination by factor, the highest 1, and standard errors of its logarithm.
+
+        From the same documents under several factors. The errors are relative to the first factor.
+        """
+        weight = cells.by_factor(cells.weight)
+        group = np.arange(cells.n_factors)
+        if self._factors.are_positions:
+            # A rare rank is examined like its neighbours.
+            group = factor_groups(weight, min(_GROUP_IMPRESSIONS, weight.max() / 2))
+        rows, n_groups = log.shown_rows, group.max() + 1
+        table = table_curve(replace(log, bias=group[log.bias], bias_values=np.arange(n_groups)))
+        self.n_iter_, self.prior_ = table.fit.n_iter, {}
+        depth = np.bincount(group[log.bias[rows]], log.weight[rows] * log.position[rows], n_groups)
+        depth = np.maximum(depth / np.maximum(np.bincount(group, weight), TINY), 1.0)
+        log_examination, error = table.with_prior(
+            -_UNKNOWN_SLOPE * np.log(depth), _UNKNOWN_SLOPE * np.log1p(depth)
+        )
+        return np.exp(log_examination - log_examination.max())[group], error[group]
 
     def _rank_prior(self, log, cells, known):
         """Pseudo-counts (a, b) of each rank: of a rare rank, by the examination of its group."""

@@ -40,8 +40,8 @@ def given_prior(prior):
         counts = np.empty(0)
     if counts.shape != (2,) or not (np.isfinite(counts).all() and (counts > 0).all()):
         raise ValueError(
-            f"prior must be 'empirical' or two numbers above 0, pseudo-counts of clicks and "
-            f"of skips, such as (0.2, 0.8); got {prior!r}."
+            f"prior must be a name or two numbers above 0, pseudo-counts of clicks and of skips, "
+            f"such as (0.2, 0.8); got {prior!r}."
         )
     return tuple(counts.tolist())
 

@@ -2,6 +2,14 @@
 
 from ._factor_rank import FactorRank, factor_rank
 from ._graph import IdentifiabilityGraph
+from ._overlap import FeatureOverlap, feature_overlap
 from ._repair import IdentifiabilityRepair
 
-__all__ = ["FactorRank", "IdentifiabilityGraph", "IdentifiabilityRepair", "factor_rank"]
+__all__ = [
+    "FactorRank",
+    "FeatureOverlap",
+    "IdentifiabilityGraph",
+    "IdentifiabilityRepair",
+    "factor_rank",
+    "feature_overlap",
+]

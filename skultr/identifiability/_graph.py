@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,9 @@ from ._bias_features import factor_labels
 from ._bridges import articulation_documents, n_clique_edges
 from ._resistance import weak_links
 from ._verdict import MAX_NAMED, name_some, summary_html, summary_lines
+
+if TYPE_CHECKING:
+    from ._overlap import FeatureOverlap
 
 __all__ = ["IdentifiabilityGraph"]
 
@@ -467,8 +471,15 @@ class IdentifiabilityGraph:
         rng = check_random_state(random_state)
         return weak_links(pairs.doc, pairs.factor, conductance, self.n_factors, rng)
 
-    def summary(self) -> str:
+    def summary(self, overlap: FeatureOverlap | None = None) -> str:
         """The verdict in plain words, and what to do.
+
+        Parameters
+        ----------
+        overlap : FeatureOverlap, default=None
+            Result of :func:`feature_overlap` on the same log: the summary of a graph that is not
+            connected then says whether features tell its components apart. The graph keeps no
+            features itself.
 
         Returns
         -------
@@ -488,7 +499,7 @@ class IdentifiabilityGraph:
         To do: IdentifiabilityRepair(strategy="merge") lets the most similar factors of different
           components share one examination; strategy="intervene" plans 1 swap to serve instead.
         """
-        return "\n".join(summary_lines(self))
+        return "\n".join(summary_lines(self, overlap))
 
     def __repr__(self) -> str:
         return (

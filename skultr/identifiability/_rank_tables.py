@@ -17,7 +17,7 @@ from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, NotIdentifiableError, python_value, warn_user
 from ._low_rank import RateTable, WithinDocuments, with_center
 
-__all__ = ["RowsByFactors", "read_table"]
+__all__ = ["RowsByFactors", "bias_factors", "read_table"]
 
 #: Rows are counted in all lists together.
 _READS = tuple(role for role in READS if role != "session")
@@ -83,7 +83,7 @@ def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) ->
             "X has neither a column 'position' nor 'bias': there are no click rates to compare. "
             "Rename the column that holds the positions to 'position', or name columns in bias=."
         )
-    codes, labels = _bias_factors(X, bias)
+    codes, labels = bias_factors(X, bias)
     given = {} if codes is None else {"bias": codes}
     arm = None if rows is None else _read_rows(X, rows)
     cells, _ = read_cells(X, y, roles=given, arm=arm, reads=_READS)
@@ -99,7 +99,7 @@ def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) ->
 
 
 # Reading ------------------------------------------------------------------------------
-def _bias_factors(X, bias):
+def bias_factors(X, bias):
     """Code of the bias factor of each row, and labels of the codes; None without ``bias``."""
     if bias is None:
         return None, None

@@ -13,8 +13,10 @@ from scipy.sparse.csgraph import connected_components
 
 from ._resistance import MAX_EXACT
 
-__all__ = ["MAX_NAMED", "name_some", "summary_html", "summary_lines"]
+__all__ = ["ENOUGH", "MAX_NAMED", "name_some", "summary_html", "summary_lines"]
 
+#: Overlap from which features are taken to determine examination (bench_feature_overlap.py).
+ENOUGH = 0.15
 #: Largest number of factors and documents that a message names.
 MAX_NAMED = 3
 #: Largest number of components that are listed.
@@ -36,12 +38,13 @@ def name_some(names: Iterable[Any], total: int | None = None) -> str:
     return f"{text}, ..." if total > MAX_NAMED else text
 
 
-def summary_lines(graph: Any) -> list[str]:
+def summary_lines(graph: Any, overlap: Any = None) -> list[str]:
     """The lines of ``IdentifiabilityGraph.summary``."""
     weak = _weak_part(graph)
     return [
         *_verdict(graph, weak),
         *_components(graph),
+        *_features(graph, overlap),
         *_bridges(graph),
         *_links(graph, weak),
         *_remedy(graph, weak),
@@ -98,6 +101,18 @@ def _components(graph):
         share = graph.components["impressions_share"].iloc[len(table) :].sum()
         lines.append(f"  {others:,} more, with {100 * share:.1f} % of impressions together")
     return lines
+
+
+def _features(graph, overlap):
+    """Whether features tell the examination of components apart, if this was computed."""
+    if graph.is_connected or overlap is None:
+        return []
+    share = overlap.between(graph._factor_names(), graph.labels)
+    verdict = "may do so" if share >= ENOUGH else "cannot do so either"
+    return [
+        f"Features leave {share:.2f} of what clicks say about the examination of components "
+        f"(feature_overlap): a network {verdict}."
+    ]
 
 
 def _bridges(graph):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._log._faults import count_of
 from .._log._reader import Rows, read, take_clicks
 from .._log._roles import FIT_ROLES, read_role
 from .._typing import ArrayLike, Column, Estimator, Floats, Ints, Predictor, Table
@@ -59,7 +60,15 @@ class HeldOut(NamedTuple):
             default=self._refuse_to_assume,
         )
         checked = self.rows.replace("propensity", propensity)["propensity"]
-        return np.where(self.rows.shown, checked, 1.0)
+        examination = np.where(self.rows.shown, checked, 1.0)
+        if not examination.all():
+            raise ValueError(
+                f"propensity is 0 in {count_of(int((examination == 0).sum()), 'shown row')}, "
+                f"first in row {int(np.argmin(examination))}; expected a number in (0, 1] "
+                "wherever a document was shown. A row that nobody could examine should have no "
+                "position."
+            )
+        return examination
 
     def predict(self, estimator: Predictor) -> Floats:
         """Scores of the rows by an estimator, which may request ids."""

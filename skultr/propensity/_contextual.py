@@ -22,6 +22,7 @@ from .._log._components import factor_components
 from .._log._estimator import FitTask
 from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
+from .._log._offsets import find_offsets, take_off
 from .._log._roles import ROLES, is_frame, read_features
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
@@ -177,13 +178,15 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         """
         check_is_fitted(self)
         index = contexts.index if isinstance(contexts, pd.DataFrame) else None
-        values = self._read_contexts(contexts) if is_frame(contexts) else contexts
-        values = np.asarray(values, dtype=np.float32)
+        framed = is_frame(contexts)
+        values = self._read_contexts(contexts) if framed else np.asarray(contexts, np.float32)
         if values.ndim != 2 or values.shape[1] != self._n_context_features:
             raise ValueError(
                 f"contexts has shape {values.shape}; expected one row per context with "
                 f"{self._n_context_features} values each."
             )
+        if not framed:
+            values = take_off(self._offsets, contexts, values)
         examination = np.exp(self._relative(self._logits(values)))
         return pd.DataFrame(examination, index, self.examination_.index)
 
@@ -196,7 +199,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     # Fitting ------------------------------------------------------------------------------
     def _fit(self, X, y, sample_weight, roles):
-        values = self._read_contexts(X)
+        values = self._read_contexts(X, reset=True)
         row_context, first = equal_rows(values)
         contexts = values[first]
         # One curve per context, as other estimators have one per user: factors are (context, bias)
@@ -272,13 +275,24 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         names = self.context
         return [names] if isinstance(names, str | Integral) else list(names)
 
-    def _read_contexts(self, X):
+    def _read_contexts(self, X, reset=False):
         """Context of each row, shape (n_rows, n_context_features), float32."""
-        if not is_frame(X):
-            chosen = X if self.context is None else X[:, self._column_numbers(X.shape[1])]
-            return chosen.toarray() if sparse.issparse(chosen) else np.asarray(chosen, np.float32)
+        chosen = self._chosen(X)
+        if is_frame(chosen):
+            values = read_features(chosen).to_numpy()
+        else:
+            chosen = chosen.toarray() if sparse.issparse(chosen) else chosen
+            values = np.asarray(chosen, np.float32)
+        if reset:
+            self._offsets = find_offsets(chosen, values)
+        return take_off(self._offsets, chosen, values)
+
+    def _chosen(self, X):
+        """The columns of X that hold contexts; a frame may have roles too."""
         if self.context is None:
-            return read_features(X).to_numpy()
+            return X
+        if not is_frame(X):
+            return X[:, self._column_numbers(X.shape[1])]
         frame = nw.from_native(X, eager_only=True)
         columns = list(frame.columns)
         bad = [name for name in self._names() if name not in columns or name in ROLES]
@@ -287,8 +301,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
                 f"context names {bad}, and X has the columns {columns}. Expected columns of X "
                 "that hold numbers and have no role."
             )
-        places = [columns.index(name) for name in self._names()]
-        return read_features(frame[:, places].to_native()).to_numpy()
+        return frame[:, [columns.index(name) for name in self._names()]].to_native()
 
     def _column_numbers(self, n_columns):
         numbers = self._names()

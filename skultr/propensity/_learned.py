@@ -14,6 +14,7 @@ from .._log._cells import read_cells
 from .._log._clicklog import make_click_log
 from .._log._components import factor_components
 from .._log._faults import count_of
+from .._log._offsets import find_offsets, take_off
 from .._log._roles import is_frame, read_features, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
 from .._models._relevance_table import LearnsRelevance
@@ -340,10 +341,13 @@ def _features_of(X, not_features, rows=None):
     if is_frame(X):
         frame = without_columns(nw.from_native(X, eager_only=True), not_features)
         X = (frame if rows is None else frame[rows]).to_native()
-        X = read_features(X)
-    elif rows is not None:
+        features = read_features(X).to_numpy()
+        return take_off(find_offsets(X, features), X, features)
+    if rows is not None:
         X = X[rows]
-    return check_array(X.toarray() if sparse.issparse(X) else X, dtype=np.float32, order="C")
+    dense = X.toarray() if sparse.issparse(X) else X
+    features = check_array(dense, dtype=np.float32, order="C")
+    return take_off(find_offsets(dense, features), dense, features)
 
 
 def _factors_of_training(cells):

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from .._log._clicklog import make_click_log
-from .._log._reader import take_clicks
-from .._log._roles import is_frame, read_role
+from .._log._clicklog import ClickLog, sort_into_lists
+from .._log._reader import read, take_clicks
+from .._log._roles import FIT_ROLES, is_frame, read_role
+from .._models._document_posterior import document_posterior, logged_places
 from .._sklearn import Interval, validate_params
 from .._typing import ArrayLike, Column, Estimator, Frame
 from ._source import PROPENSITY_CONSTRAINT, row_propensities
-from ._weights import average_propensities, debias_clicks, label_table
+from ._weights import (
+    average_propensities,
+    debias_clicks,
+    label_table,
+    require_positive,
+    warn_about_weights,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +36,7 @@ __all__ = ["relevance_labels"]
         "propensity": PROPENSITY_CONSTRAINT,
         "user_aware": ["boolean"],
         "clip": [Interval(Real, 0, 1, closed="right"), None],
+        "interval": ["boolean"],
     },
     prefer_skip_nested_validation=True,
 )
@@ -40,6 +48,7 @@ def relevance_labels(
     propensity: Literal["column"] | ArrayLike | Estimator | None = None,
     user_aware: bool = True,
     clip: float | None = None,
+    interval: bool = False,
 ) -> pd.DataFrame:
     r"""Table of debiased clicks per impression, one row per document of a query.
 
@@ -67,18 +76,38 @@ def relevance_labels(
         which has less variance; otherwise each click by its own propensity.
     clip : float in (0, 1], default=None
         Smaller propensities are raised to it.
+    interval : bool, default=False
+        Make ``label`` the posterior mean, and add its 95 % interval. The prior mean of a document
+        falls with the place that production gave it, times a factor of its query (see Notes): a
+        document with few clicks is as relevant as others of its query that stood as high. Such
+        labels rank documents no worse than the click rate, or the order of production.
 
     Returns
     -------
     labels : DataFrame
         ``qid``, ``doc``, ``clicks``, ``impressions`` and ``label``, one row per document of a
         query that was shown. The label estimates P(relevant) if the scale of the propensities is
-        known; it may exceed 1 by chance.
+        known; it may exceed 1 by chance. With ``interval=True`` also ``lower`` and ``upper``, the
+        ends of the 95 % interval given the propensities, ``effective_sample``, the number of
+        examinations :math:`\sum_i o_i` behind the clicks, and ``prior_mean``; all of them lie in
+        [0, 1] but the effective sample.
 
     Raises
     ------
     ValueError
-        If a role is missing or holds invalid values.
+        If a role is missing or holds invalid values, or with ``interval=True`` if not
+        ``user_aware``.
+
+    Notes
+    -----
+    With ``interval=True`` the clicks of a document in :math:`E_d = \sum_i o_i` examinations are
+    Poisson with mean :math:`r_d E_d`, corrected for the smaller variance of clicks that are 0 or
+    1. Relevance :math:`r_d` has a gamma prior with mean :math:`u_q f(x_d)`: f falls with the place
+    :math:`x_d`, by isotonic regression, and the factor :math:`u_q` of the query comes from its
+    other documents. How far documents and queries scatter is estimated by marginal likelihood
+    (empirical Bayes). The place is the role ``production`` if X has it, less the mean of the
+    query; else the mean position over all lists of the query, where a list without the document
+    counts as the position below its last.
 
     Examples
     --------
@@ -89,19 +118,59 @@ def relevance_labels(
     ... )
     >>> relevance_labels(X, [0.3, 0.2], propensity=[1.0, 0.5])["label"].tolist()
     [0.3, 0.4]
+    >>> labels = relevance_labels(X, [0.3, 0.2], propensity=[1.0, 0.5], interval=True)
+    >>> labels.columns[4:].tolist()
+    ['label', 'lower', 'upper', 'effective_sample', 'prior_mean']
+    >>> labels["effective_sample"].tolist()
+    [100.0, 50.0]
     """
     if not is_frame(X) or read_role(X, "doc") is None:
         raise ValueError(
             "X must be a frame with a column 'doc': expected one row per shown document, with its "
             f"id. Got a {type(X).__name__}" + (" without the column." if is_frame(X) else ".")
         )
+    if interval and not user_aware:
+        raise ValueError(
+            "interval=True needs user_aware=True: a document's clicks and the sum of its "
+            "propensities are what its posterior depends on. Leave user_aware at its default."
+        )
     X, y, _ = take_clicks(X, y, "relevance_labels")
     of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=_no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
-    log = make_click_log(X, no_features, y, sample_weight, {"propensity": of_rows})
+    reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
+    rows = read(X, y, sample_weight, {"propensity": of_rows}, reads=reads)
+    log = sort_into_lists(rows, no_features)
+    if interval:
+        return _with_intervals(log, clip)
     if user_aware:
         log = average_propensities(log)
-    return label_table(log, debias_clicks(log, log.propensity, clip=clip).clicks)
+    else:
+        require_positive(log)
+    warn_about_weights(log, clip=clip, queries=False)
+    return label_table(log, debias_clicks(log, clip=clip).clicks)
+
+
+def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
+    """Posterior mean, interval and effective sample of each document of a query."""
+    table = label_table(log, log.clicks)
+    rows, propensity = log.shown_rows, log.propensity
+    assert propensity is not None
+    places = logged_places(log)
+    found = document_posterior(
+        places.pair,
+        log.clicks[rows],
+        log.weight[rows],
+        np.maximum(propensity[rows], clip or 0.0),
+        query=places.query,
+        place=places.place,
+    )
+    return table.assign(
+        label=found.mean,
+        lower=found.lower,
+        upper=found.upper,
+        effective_sample=found.effective_sample,
+        prior_mean=found.prior_mean,
+    )
 
 
 def _no_propensities():

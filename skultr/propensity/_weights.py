@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from .._log._faults import count_of
 from .._log._segments import encode
-from ..exceptions import UnstableWeightsWarning, warn_user
+from ..exceptions import UnstableWeightsWarning, python_value, warn_user
 
 __all__ = [
     "DebiasedClicks",
@@ -18,11 +19,16 @@ __all__ = [
     "debias_clicks",
     "document_labels",
     "label_table",
+    "require_positive",
+    "warn_about_weights",
 ]
 
 
 #: A warning is due if so few clicks, as a number or a share of all, carry half of the weight.
 _FEW_CLICKS, _FEW_CLICKS_SHARE = 10, 0.001
+#: A warning is due if weights leave less than this share of the clicks as effective sample, and
+#: fewer effective clicks than that per query with clicks.
+_SMALL_SHARE, _SMALL_SAMPLE = 0.7, 5.0
 
 
 class DebiasedClicks(NamedTuple):
@@ -70,7 +76,13 @@ def average_propensities(log):
     """The log with the propensity of each row replaced by P(examined | query, document).
 
     That is the mean propensity of the document over its impressions in all sessions of the query,
-    of all users and at all positions.
+    of all users and at all positions. Single propensities may be 0, as for a user who never looks
+    that far.
+
+    Raises
+    ------
+    ValueError
+        If the mean propensity of a document is 0.
     """
     rows = np.flatnonzero(log.shown)
     place, n_places = _documents_of(log, rows)[1:]
@@ -79,16 +91,38 @@ def average_propensities(log):
     mean /= np.bincount(place, weight, minlength=n_places)
     propensity = np.ones(log.n_rows)
     propensity[rows] = np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
-    return replace(log, propensity=propensity)
+    log = replace(log, propensity=propensity)
+    require_positive(log, "The mean propensity over all impressions of a document in its query")
+    return log
 
 
-def debias_clicks(log, propensity, *, clip=None, normalize=False):
+def require_positive(log, what="propensity"):
+    """Raise if a propensity is 0, which no click can be divided by.
+
+    Parameters
+    ----------
+    log : ClickLog
+    what : str
+        Name of the propensities in the message.
+    """
+    zero = np.flatnonzero(log.shown & (log.propensity <= 0))
+    if len(zero):
+        query = python_value(log.query_ids[log.query[zero[0]]])
+        raise ValueError(
+            f"{what} is 0 in {count_of(len(zero), 'shown row')}, first at position "
+            f"{log.position[zero[0]]} of query {query!r}; expected a number in (0, 1]. A row that "
+            "nobody could examine should have no position. If only some users never examine it, "
+            "use UserAwareIPSRanker, or relevance_labels with user_aware=True."
+        )
+
+
+def debias_clicks(log, *, clip=None, normalize=False):
     """Debiased number of clicks per row: clicks over propensities.
 
     Parameters
     ----------
     log : ClickLog
-    propensity : ndarray of shape (n_rows,)
+        With propensities.
     clip : float, default=None
         Smaller propensities are raised to it.
     normalize : bool, default=False
@@ -97,24 +131,18 @@ def debias_clicks(log, propensity, *, clip=None, normalize=False):
     Returns
     -------
     debiased : DebiasedClicks
-
-    Warns
-    -----
-    UnstableWeightsWarning
-        If very few clicks carry half of the weight.
     """
-    raised = propensity if clip is None else np.maximum(propensity, clip)
+    raised = log.propensity if clip is None else np.maximum(log.propensity, clip)
     weight = 1 / raised
     clicks = log.clicks * weight
     n_clicks, total = log.clicks.sum(), clicks.sum()
     if n_clicks == 0:
         return DebiasedClicks(clicks, 0.0, np.nan, 0.0)
-    _warn_about_few_clicks(log.clicks, weight)
     return DebiasedClicks(
         clicks=clicks * (n_clicks / total) if normalize else clicks,
         effective_sample_size=float(total**2 / (clicks @ weight)),
         largest_weight=float(weight[log.clicks > 0].max() * n_clicks / total),
-        clipped_share=float(log.clicks[raised > propensity].sum() / n_clicks),
+        clipped_share=float(log.clicks[raised > log.propensity].sum() / n_clicks),
     )
 
 
@@ -174,16 +202,58 @@ def _documents_of(log, rows):
     return np.divmod(key, n_docs), place, len(key)
 
 
+def warn_about_weights(log, *, clip=None, queries=True):
+    """Warn of weights whose noise decides what is learned from the debiased clicks.
+
+    Parameters
+    ----------
+    log : ClickLog
+        With propensities.
+    clip : float, default=None
+        Smaller propensities are raised to it.
+    queries : bool, default=True
+        Also warn if few effective clicks are left per query.
+
+    Warns
+    -----
+    UnstableWeightsWarning
+        If very few clicks carry half of the weight, or if the effective sample is small.
+    """
+    clicked = log.clicks > 0
+    clicks, propensity = log.clicks[clicked], log.propensity[clicked]
+    weight = 1 / (propensity if clip is None else np.maximum(propensity, clip))
+    if not len(clicks) or _warn_about_few_clicks(clicks, weight) or not queries:
+        return
+    _warn_about_small_sample(clicks, weight, len(np.unique(log.query[clicked])))
+
+
 def _warn_about_few_clicks(clicks, weight):
-    order = np.argsort(-weight * (clicks > 0), kind="stable")
+    """Warn if a handful of clicks carry half of the weight; True if there was a warning."""
+    order = np.argsort(-weight, kind="stable")
     carried = np.cumsum(clicks[order] * weight[order])
     half = int(np.searchsorted(carried, 0.5 * carried[-1]))
     few, n_clicks = np.cumsum(clicks[order])[half], clicks.sum()
-    if few <= max(_FEW_CLICKS, _FEW_CLICKS_SHARE * n_clicks) and few <= 0.05 * n_clicks:
-        smallest = 1 / weight[order[0]]
+    if few > max(_FEW_CLICKS, _FEW_CLICKS_SHARE * n_clicks) or few > 0.05 * n_clicks:
+        return False
+    smallest = 1 / weight[order[0]]
+    warn_user(
+        f"The heaviest {few:.0f} of {n_clicks:.0f} clicks carry half of the weight (smallest "
+        f"propensity: {smallest:.2g}), so that the estimate depends on them. Set clip=, for "
+        "example to 0.05, or check the propensities of rarely examined positions.",
+        UnstableWeightsWarning,
+    )
+    return True
+
+
+def _warn_about_small_sample(clicks, weight, n_queries):
+    """Warn if weights leave few effective clicks per query with clicks."""
+    n_clicks, sample = clicks.sum(), (clicks @ weight) ** 2 / (clicks @ weight**2)
+    if sample < min(_SMALL_SHARE * n_clicks, _SMALL_SAMPLE * n_queries):
         warn_user(
-            f"The heaviest {few:.0f} of {n_clicks:.0f} clicks carry half of the weight (smallest "
-            f"propensity: {smallest:.2g}), so that the estimate depends on them. Set clip=, for "
-            "example to 0.05, or check the propensities of rarely examined positions.",
+            f"Inverse propensities make {n_clicks:.0f} clicks as noisy as {sample:.0f}: "
+            f"{sample / n_queries:.1f} per query with clicks. Below {_SMALL_SAMPLE:.0f} the "
+            "result may be worse than that of clicks as they are (NaiveRanker). Collect more "
+            "clicks, set clip=0.1 or more, or use IPSRanker with its defaults correction='auto' "
+            "and clip='auto'.",
             UnstableWeightsWarning,
         )

@@ -20,7 +20,6 @@ from .._log._factors import (
     examination_table,
     factor_codes,
     loss_scale,
-    warn_unless_identifiable,
 )
 from .._log._segments import TINY
 from .._sklearn import Interval, StrOptions
@@ -29,6 +28,7 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from .._typing import Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, warn_user
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._weights import label_table
 from ._candidates import find_candidates
-from ._cld_losses import TERMS, PairLoss, RecordTerms, SelectionModule, TobitLoss
+from ._cld_losses import TERMS, ListwiseLoss, PairLoss, RecordTerms, SelectionModule, TobitLoss
 from ._propensity_ranker import PropensityRanker
 from ._tobit import GAMMA_BOUND, SelectedRows, TobitModel, fit_tobit, profile_gamma
 
@@ -42,6 +42,10 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     divided by propensities, which removes position bias. Then relevance and selection are fitted
     together, with correlated errors: the part of a label's error that selection explains does not
     enter relevance.
+
+    ``loss="listwise"`` is the likelihood of which of the documents shown were clicked: the softmax
+    loss of :class:`IPSRanker`, plus the selection terms (see Notes). ``"pointwise"`` and
+    ``"pairwise"`` are the published losses.
 
     ``loss="pointwise"`` is the likelihood of a Type-II Tobit model. With :math:`\bar y` the mean
     of clicks over propensities of a (query, document), :math:`e = \bar y - x\beta` and
@@ -63,7 +67,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
     Parameters
     ----------
-    loss : {"pointwise", "pairwise"}, default="pointwise"
+    loss : {"listwise", "pairwise", "pointwise"}, default="listwise"
     gamma : float in (-1, 1) or "estimate", default=0.2
         Correlation of the errors of relevance and selection. The paper has 0.05 to 0.30.
         ``"estimate"`` takes the maximum-likelihood estimate under linear models, and warns if the
@@ -72,19 +76,21 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         Standard deviation :math:`\tau` of the labels given the features. Only the pointwise loss
         uses it.
     variant : {"default", "preference", "published"}, default="default"
-        ``"published"`` is the objective as printed. For the pointwise loss it is equation 9, with
-        :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`. For the
-        pairwise loss it is equation 12, which does not use ``gamma``. ``"preference"`` is
-        equation 12 without the preference of shown over never-shown candidates, which no user
-        expressed. Both had a lower nDCG; see Notes.
+        Form of the pointwise and the pairwise loss. ``"published"`` is the objective as printed.
+        For the pointwise loss it is equation 9, with :math:`\tau = 1` and :math:`-e^2` where the
+        likelihood has :math:`-e^2 / 2`. For the pairwise loss it is equation 12, which does not
+        use ``gamma``. ``"preference"`` is equation 12 without the preference of shown over
+        never-shown candidates, which no user expressed. Both had a lower nDCG; see Notes.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities, as in :class:`IPSRanker`.
     clip : float in (0, 1], default=None
         Lower bound: smaller propensities are replaced by it.
-    hidden_layer_sizes : sequence of int, default=()
+    hidden_layer_sizes : sequence of int, default=(64, 32)
         Hidden layers of the relevance model; empty for a linear one.
     selection_hidden_layer_sizes : sequence of int, default=()
-        Hidden layers of the selection model.
+        Hidden layers of the selection model; by default it is linear. A network learns what was
+        shown in the training queries by heart, and less about relevance remains to be explained
+        by selection.
     alpha : float, default=0.001
         Penalty on squared coefficients, relative to the mean log-likelihood of a row; used by
         Newton's method. Without a penalty the coefficients of the selection model diverge if the
@@ -118,7 +124,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         The correlation used; 0 if every candidate was shown, and for the pairwise loss with a
         ``variant`` other than ``"default"``.
     scale_ : float
-        The standard deviation :math:`\tau` that was used or estimated; absent after the pairwise
+        The standard deviation :math:`\tau` that was used or estimated; only after the pointwise
         loss.
     gamma_interval_ : tuple of float
         95 % confidence interval of the correlation, with ``gamma="estimate"``. The effective
@@ -183,6 +189,14 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     maximum-likelihood :math:`\gamma` is often at the bound. Treat :math:`\gamma` as your
     assumption about the old ranker.
 
+    *Lists.* The click of a page goes to the document of highest utility :math:`f + e`, with
+    Gumbel errors :math:`e`: its probability is :math:`p_i \propto w_i \exp(f_i)` over the
+    documents of the query that were shown, :math:`w` their impressions. A shown document
+    contributes :math:`\log\Phi((g + \gamma \bar e) / \sqrt{1 - \gamma^2})` for its selection,
+    as in the pointwise loss, with :math:`\bar e` its standardised mean error given the clicks:
+    :math:`-\log p` if it was clicked, :math:`p \log p / (1 - p)` if another was. A document that
+    is clicked more often than its features predict was, in part, shown for that reason.
+
     *Pairs.* A preference between two shown candidates is :math:`\log\sigma(f_i - f_j)`, for
     :math:`\bar y_i > \bar y_j` and :math:`\sigma` the logistic function, weighted by how much the
     labels differ. The selection of the two contributes
@@ -225,25 +239,26 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     ... )
     >>> int(log["position"].isna().sum()), len(log)
     (7500, 10000)
-    >>> ranker = CLDRanker(propensity=truth.examination).fit(log, clicks)
-    >>> ranker.predict(documents).shape, ranker.coef_.shape
+    >>> ranker = CLDRanker(propensity=truth.examination, random_state=0).fit(log, clicks)
+    >>> ranker.predict(documents).shape, ranker.selection_coef_.shape
     ((1000,), (20,))
-    >>> bool(ranker.predict_selection(documents).mean().round(1) == 0.2)
+    >>> chance = ranker.predict_selection(documents)
+    >>> shown = documents["doc"].isin(log.loc[log["position"].notna(), "doc"])
+    >>> bool(chance[shown].mean() > chance[~shown].mean())
     True
     """
 
-    loss: Literal["pointwise", "pairwise"] = "pointwise"
+    loss: Literal["listwise", "pairwise", "pointwise"] = "listwise"
     gamma: float | Literal["estimate"] = 0.2
     scale: float | Literal["estimate"] = "estimate"
     variant: Literal["default", "preference", "published"] = "default"
-    hidden_layer_sizes: Sequence[int] = ()
     selection_hidden_layer_sizes: Sequence[int] = ()
     alpha: float = 0.001
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         **PropensityRanker._parameter_constraints,
-        "loss": [StrOptions({"pointwise", "pairwise"})],
+        "loss": [StrOptions({"listwise", "pairwise", "pointwise"})],
         "gamma": [Interval(Real, -1, 1, closed="neither"), StrOptions({"estimate"})],
         "scale": [Interval(Real, 0, None, closed="neither"), StrOptions({"estimate"})],
         "variant": [StrOptions({"default", "preference", "published"})],
@@ -271,7 +286,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         scores = self._outputs(self.selection_network_, features)[:, 0]
         if not self._selects:
             return np.ones(len(scores))
-        return ndtr(scores) if self.loss == "pointwise" else expit(scores)
+        return expit(scores) if self.loss == "pairwise" else ndtr(scores)
 
     def _attributes_so_far(self, module):
         network, selection = copy.deepcopy((module.network, module.selection))
@@ -279,6 +294,14 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             "network_": network,
             "selection_network_": nn.Sequential(network[0], selection),
         }
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self.loss == "listwise" and self.variant != "default":
+            raise ValueError(
+                f"variant={self.variant!r} is a form of the published losses, but loss is "
+                "'listwise'. Set loss='pointwise' or loss='pairwise'."
+            )
 
     def _n_subtasks(self) -> int:
         return 0 if self._is_newton() else super()._n_subtasks()
@@ -296,12 +319,13 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
                 ClickDataWarning,
             )
         with self._seeded():
-            network = self._network(log.features[np.unique(rows.doc)])
+            known = log.features[np.unique(rows.doc)]
+            network = self._network(known, constant=self.loss == "pointwise")
             selection = self._selection_model(log, rows)
             if self.loss == "pointwise":
                 self._fit_pointwise(log, rows, network, selection, task)
             else:
-                self._fit_pairwise(log, rows, network, selection, task)
+                self._fit_ranking(log, rows, network, selection, task)
         self.selection_network_ = nn.Sequential(self.network_[0], selection)
         self._keep_coefficients()
 
@@ -404,19 +428,18 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             )
         return profile.fit
 
-    # Pairwise ---------------------------------------------------------------------------
-    def _fit_pairwise(self, log, rows, network, selection, task):
+    # Listwise and pairwise ----------------------------------------------------------------
+    def _fit_ranking(self, log, rows, network, selection, task):
         self._units = 0.0, 1.0
         batches = rows.as_log(log)
         self.gamma_ = self._gamma()
         if self.gamma_ == "estimate":
             self._fit_linear(self._selected_rows(log, rows, network[0]), self._scale(rows))
-        criterion = PairLoss(
-            loss_scale(batches, batches.weight),
-            self.variant,
-            self._selects,
-            self.gamma_,
-        )
+        unit = loss_scale(batches, batches.weight)
+        if self.loss == "listwise":
+            criterion = ListwiseLoss(unit, self._selects, self.gamma_)
+        else:
+            criterion = PairLoss(unit, self.variant, self._selects, self.gamma_)
         self._train_by_gradient(SelectionModule(network, selection), criterion, batches, task)
 
     def _train_by_gradient(self, module, criterion, batches, task):

@@ -16,6 +16,8 @@ from torch import nn
 from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
 
+from .._torch._losses import list_log_softmax
+
 if TYPE_CHECKING:
     from skorch import NeuralNet
 
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TERMS",
+    "ListwiseLoss",
     "PairLoss",
     "RecordTerms",
     "SelectionModule",
     "TobitLoss",
+    "expected_error",
     "expected_gap",
     "pair_terms",
     "tobit_terms",
@@ -173,6 +177,73 @@ def tobit_terms(
         torch.where(shown, 0.0, log_ndtr(-selection)),
         torch.where(shown, log_ndtr(selection), 0.0),
     )
+
+
+class ListwiseLoss(_TermLoss):
+    r"""Minus the likelihood of which shown documents of a query were clicked, and of selection.
+
+    A click chooses the document of highest utility :math:`f + \epsilon`, with Gumbel errors
+    :math:`\epsilon`. Its probability is :math:`p_i \propto w_i e^{f_i}` over the documents shown,
+    with :math:`w` their impressions. A document that is clicked more often than its features
+    predict has a positive error, and if selection knew of it, was shown for that reason too: a
+    shown document contributes :math:`\log\Phi((g + \gamma e) / \sqrt{1 - \gamma^2})`, with
+    :math:`e` its standardised expected error, see :func:`expected_error`. Any other contributes
+    :math:`\log\Phi(-g)`. With :math:`\gamma = 0` relevance has the softmax loss of
+    :class:`IPSRanker`.
+
+    Parameters
+    ----------
+    scale : float
+        Constant factor of the loss, the same for the whole log.
+    selection : bool
+        False if every candidate was shown; selection then has no terms.
+    gamma : float in (-1, 1), default=0.0
+        Correlation of the errors.
+    """
+
+    def __init__(self, scale: float, selection: bool = True, gamma: float = 0.0) -> None:
+        super().__init__(scale)
+        self.selection, self.gamma = selection, gamma
+
+    def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
+        """Sums over rows: clicks, selection if shown, if not shown, and if shown for gamma = 0."""
+        relevance, selection, _ = outputs
+        shown = batch.shown & batch.mask
+        clicks = batch.clicks.masked_fill(~shown, 0.0)
+        log_share = list_log_softmax(relevance + batch.weight.clamp(min=1e-12).log(), shown)
+        total = clicks.sum(dim=1, keepdim=True)
+        error = expected_error(log_share, clicks / total.clamp(min=1e-12)).masked_fill(~shown, 0.0)
+        index = (selection + self.gamma * error * (total > 0)) / math.sqrt(1 - self.gamma**2)
+        not_shown = batch.mask & ~shown
+        terms = torch.stack(
+            [
+                (clicks * log_share).sum(),
+                (batch.weight * log_ndtr(index))[shown].sum(),
+                (batch.weight * log_ndtr(-selection))[not_shown].sum(),
+                (batch.weight * log_ndtr(selection))[shown].sum(),
+            ]
+        )
+        return terms if self.selection else terms * terms.new_tensor([1.0, 0.0, 0.0, 0.0])
+
+
+def expected_error(log_share: torch.Tensor, clicks: torch.Tensor) -> torch.Tensor:
+    r"""Expected standardised Gumbel error of each document, given its share of the clicks.
+
+    If utilities have Gumbel errors, the error of the document chosen has the mean
+    :math:`-\log p` above that of all documents, and that of a document not chosen
+    :math:`p \log p / (1 - p)`, with :math:`p` the probability of the choice. The mean over the
+    clicks is divided by :math:`\pi / \sqrt 6`, the standard deviation.
+
+    Parameters
+    ----------
+    log_share : Tensor
+        :math:`\log p`.
+    clicks : Tensor of the same shape
+        Share of the clicks of the query.
+    """
+    share = log_share.exp().clamp(max=1 - 1e-6)
+    error = (1 - clicks) * share * log_share / (1 - share) - clicks * log_share
+    return error * (math.sqrt(6) / math.pi)
 
 
 class PairLoss(_TermLoss):

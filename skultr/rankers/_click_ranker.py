@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._documents import KnownDocuments
-from .._log._factors import examination_table, factor_codes, warn_unless_identifiable
+from .._log._factors import examination_table, factor_codes
 from .._log._roles import read_role
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
@@ -21,6 +21,7 @@ from .._sklearn import safe_indexing
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import python_value
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:

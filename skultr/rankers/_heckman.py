@@ -1,9 +1,10 @@
-"""Removes selection bias in two steps: a probit of what was shown, then least squares."""
+"""Removes selection bias in two steps: a probit of what was shown, then a model of clicks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,19 +14,26 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from .._log._factors import loss_scale
+from .._log._segments import TINY
 from .._sklearn import Interval
+from .._torch._net import NeuralEstimator
 from .._torch._networks import ScaleFeatures
 from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._candidates import find_candidates
+from ._cld_losses import ListwiseLoss
 from ._propensity_ranker import PropensityRanker
 from ._tobit import SelectedRows, fit_probit, mills_ratio
+
+if TYPE_CHECKING:
+    from .._torch._lists import ListBatch
 
 __all__ = ["HeckmanRanker"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HeckmanRanker(PropensityRanker):
+class HeckmanRanker(NeuralEstimator, PropensityRanker):
     r"""Heckman's two-step correction, for logs that show only the top documents of a query.
 
     A probit model over all candidates estimates the probability that each was shown,
@@ -37,14 +45,18 @@ class HeckmanRanker(PropensityRanker):
         \lambda(x) = \varphi(x\omega) / \Phi(x\omega),
 
     with :math:`\lambda` the inverse Mills ratio. Least squares of the labels of the documents
-    shown on :math:`[x, \lambda]` therefore estimates :math:`\beta` without selection bias.
-    Documents are ranked by :math:`x\beta`, without the term of :math:`\lambda`.
+    shown on :math:`[x, \lambda]` therefore estimates :math:`\beta` without selection bias. With
+    ``hidden_layer_sizes=()`` documents are ranked by :math:`x\beta`, without the term of
+    :math:`\lambda`: the published method. By default a network replaces :math:`x\beta`. It has the
+    softmax loss of the clicks, with :math:`\lambda c / \bar y` added to the scores of the
+    documents shown, :math:`\bar y` their mean label.
 
-    Assumes normal errors and linear models. **Identification depends on these assumptions**:
-    without a variable that affects selection but not relevance (an *exclusion restriction*),
-    :math:`\lambda` is a function of the same features as relevance, and only its curvature
-    separates the two. ``mills_collinearity_`` measures how weak that is. If it is near 1, a single
-    fit can be far worse than the mean over many logs, above all with a negative ``mills_coef_``.
+    Assumes normal errors and linear models of selection and of :math:`c`. **Identification depends
+    on these assumptions**: without a variable that affects selection but not relevance (an
+    *exclusion restriction*), :math:`\lambda` is a function of the same features as relevance, and
+    only its curvature separates the two. ``mills_collinearity_`` measures how weak that is. If it
+    is near 1, a single fit can be far worse than the mean over many logs, above all with a
+    negative ``mills_coef_``.
 
     Parameters
     ----------
@@ -60,18 +72,29 @@ class HeckmanRanker(PropensityRanker):
         Penalty on squared coefficients, relative to the mean loss per row.
     traffic_exponent : float in [0, 1], default=0.5
         A query weighs as much as its number of page impressions to this power.
-    scale_features : bool, default=True
-        Scale the features by signed logarithm and standardisation, see
-        :ref:`network_parameters`.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+        ``hidden_layer_sizes=()`` is linear least squares, without training.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
+        Training.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping by the likelihood of the clicks of held-out queries.
+    device, random_state, verbose
+        Device of the training, seed and verbosity.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficient of each (scaled) feature in the relevance model.
+        Coefficient of each (scaled) feature in the relevance model, if that is linear.
     intercept_ : float
+        Only of a linear relevance model.
     mills_coef_ : float
-        Coefficient c of the inverse Mills ratio, which is the covariance of the errors of label
-        and selection; 0 if every candidate was shown.
+        Coefficient c of the inverse Mills ratio in the linear model, which is the covariance of
+        the errors of label and selection; 0 if every candidate was shown. A negative one is not
+        used by the network.
     mills_collinearity_ : float
         R² of the inverse Mills ratio of the documents shown, regressed on their features. If it
         is near 1, the log does not determine ``mills_coef_``.
@@ -85,6 +108,13 @@ class HeckmanRanker(PropensityRanker):
         ``debias``.
     effective_sample_size_, largest_weight_, clipped_share_ : float
         Diagnostics of the weights of clicks, as in :class:`IPSRanker`; with ``debias``.
+    network_ : torch.nn.Sequential
+        Scaling of the features, then the relevance model, if that is a network.
+    net_ : skorch.NeuralNet
+    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
+        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    n_iter_ : int
+        Number of epochs run.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -96,7 +126,7 @@ class HeckmanRanker(PropensityRanker):
     Warns
     -----
     ClickDataWarning
-        If every candidate was shown: the fit is then ordinary least squares.
+        If every candidate was shown: there is then no selection to correct.
     ConvergenceWarning
         If the probit model did not converge.
 
@@ -104,6 +134,10 @@ class HeckmanRanker(PropensityRanker):
     -----
     A document that was shown with no weight (its ``impressions`` or ``sample_weight`` are 0)
     counts as never shown.
+
+    *The network takes c from the linear model*, because a network of the features can learn
+    :math:`\lambda`, which is a function of them: a coefficient trained together with it stayed
+    near 0.
 
     The second step uses only the documents shown. Published code uses all rows, with 0 clicks for
     those that were never shown, and so learns selection a second time.
@@ -123,7 +157,7 @@ class HeckmanRanker(PropensityRanker):
     >>> log, clicks, truth = simulate_clicks(
     ...     documents, n_sessions=500, n_positions=5, candidates=True, random_state=0
     ... )
-    >>> ranker = HeckmanRanker().fit(log, clicks)
+    >>> ranker = HeckmanRanker(random_state=0).fit(log, clicks)
     >>> ranker.predict(documents).shape
     (1000,)
     >>> bool(0 < ranker.mills_collinearity_ < 1)
@@ -132,19 +166,14 @@ class HeckmanRanker(PropensityRanker):
 
     debias: bool = False
     alpha: float = 0.001
-    traffic_exponent: float = 0.5
-    scale_features: bool = True
 
     _parameter_constraints = {
+        **NeuralEstimator._parameter_constraints,
         **PropensityRanker._parameter_constraints,
         "debias": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="left")],
-        "traffic_exponent": [Interval(Real, 0, 1, closed="both")],
-        "scale_features": ["boolean"],
     }
     _learns_from_never_shown = True
-    #: The fit is not random; a propensity estimator has a seed of its own.
-    random_state = None
 
     def predict_selection(self, X: Table) -> Floats:
         """P(shown) of each row, by the probit model.
@@ -165,11 +194,18 @@ class HeckmanRanker(PropensityRanker):
     def _fit_propensity(self, X, y, sample_weight, roles):
         return super()._fit_propensity(X, y, sample_weight, roles) if self.debias else roles
 
+    def _n_subtasks(self) -> int:
+        return 0 if self._is_linear() else super()._n_subtasks()
+
+    def _is_linear(self):
+        return not len(self.hidden_layer_sizes) and self.module is None
+
     def _fit(self, log, task):
         clicks = self._debiased_clicks(log) if self.debias else log.clicks
         rows = find_candidates(log, clicks, self.traffic_exponent)
-        known = torch.from_numpy(log.features[np.unique(rows.doc)])
-        self._scaling = ScaleFeatures(known) if self.scale_features else nn.Identity()
+        known = log.features[np.unique(rows.doc)]
+        scale = ScaleFeatures(torch.from_numpy(known)) if self.scale_features else nn.Identity()
+        self._scaling = scale
         features = self._scaled(log.features[rows.doc])
         weight = rows.weight / rows.weight.mean()
         shown = rows.shown
@@ -187,12 +223,35 @@ class HeckmanRanker(PropensityRanker):
             selection = SelectedRows(features, rows.label, shown, weight)
             self._fit_selection(selection)
             mills = mills_ratio(features @ self.selection_coef_ + self.selection_intercept_)
-        design, weight = features[shown], weight[shown]
-        mills, label = mills[shown], rows.label[shown]
-        self.mills_collinearity_ = _explained(design, mills, weight)
-        design = np.column_stack([design, mills])
-        coef, self.intercept_ = _least_squares(design, label, weight, self.alpha)
-        self.coef_, self.mills_coef_ = coef[:-1], float(coef[-1])
+        self.mills_collinearity_ = _explained(features[shown], mills[shown], weight[shown])
+        coef, intercept = self._fit_labels(features, mills, rows, weight)
+        self.mills_coef_ = float(coef[-1])
+        if self._is_linear():
+            self.coef_, self.intercept_ = coef[:-1], intercept
+        else:
+            self._fit_network(log, rows, mills, known, task)
+
+    def _fit_labels(self, features, mills, rows, weight):
+        """Coefficients of the features and of the ratio, and the intercept, on documents shown."""
+        shown = rows.shown
+        design = np.column_stack([features[shown], mills[shown]])
+        return _least_squares(design, rows.label[shown], weight[shown], self.alpha)
+
+    def _fit_network(self, log, rows, mills, known, task):
+        # Rows have a code of their own in place of a bias factor, by which they find their ratio.
+        batches = replace(rows.as_log(log), bias=np.arange(len(mills)))
+        label = np.average(rows.label[rows.shown], weights=rows.weight[rows.shown])
+        given = max(self.mills_coef_, 0.0) / max(label, TINY) * mills
+        with self._seeded():
+            unit = loss_scale(batches, batches.weight)
+            self._train(
+                _ScoresGivenShown(self._network(known, constant=False), given),
+                ListwiseLoss(unit, selection=False),
+                batches,
+                batches.clicks,
+                click_only=True,
+                task=task,
+            )
 
     def _fit_selection(self, rows):
         fit = fit_probit(rows, self.alpha)
@@ -206,11 +265,27 @@ class HeckmanRanker(PropensityRanker):
             )
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
+        if not self._is_linear():
+            return super()._score(features)
         return self._scaled(features) @ self.coef_ + self.intercept_
 
     def _scaled(self, features):
         with torch.inference_mode():
             return self._scaling(torch.tensor(features, dtype=torch.float64)).numpy()
+
+
+class _ScoresGivenShown(nn.Module):
+    """Scores of documents, plus what being shown adds to each."""
+
+    def __init__(self, network: nn.Sequential, added: Floats) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("added", torch.from_numpy(added).float())
+
+    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, torch.Tensor, None]:
+        """Scores given selection and without it, each a rectangle (n_lists, width)."""
+        scores = self.network[1](batch.features).reshape(-1)
+        return batch.pad(scores + self.added[batch.bias]), batch.pad(scores), None
 
 
 def _least_squares(design, label, weight, alpha):

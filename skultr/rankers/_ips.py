@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from .._log._factors import loss_scale
 from .._sklearn import StrOptions
-from .._torch._losses import CLICK_ONLY, LOSSES, ListLoss
-from .._torch._networks import ListScores
+from .._torch._fixed_examination import ListTarget, fit_best_of, fit_listwise
+from .._torch._losses import LOSSES
 from .._typing import Floats
 from ..propensity._weights import average_propensities, document_labels, label_table
+from ._corrections import NAIVE, Correction, corrections, that_differ
 from ._learner_ranker import LearnerRanker
 from ._learners import fit_learner
 from ._propensity_ranker import PropensityRanker
@@ -37,14 +35,8 @@ class _WeightedRanker(LearnerRanker):
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         clicks = self._weighted_clicks(log)
-        log, factor = log.tempered(self.traffic_exponent)
-        clicks = clicks * factor
-        click_only = self.loss in CLICK_ONLY
-        mass = clicks if click_only else np.where(log.shown, log.weight, 0.0)
-        criterion = ListLoss(LOSSES[self.loss], loss_scale(log, mass))
         with self._seeded():
-            module = ListScores(self._network(log.shown_features()))
-            self._train(module, criterion, log, clicks, click_only=click_only, task=task)
+            fit_listwise(self, log, task, ListTarget(clicks, loss=self.loss))
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         clicks = self._weighted_clicks(log)
@@ -143,9 +135,17 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         asked to ``predict`` one probability per row (``FrozenEstimator`` keeps a fitted one as it
         is). None uses the role if there is one, otherwise ``PowerLawPropensity(eta=1.0)``, with a
         warning that it is an assumption.
-    clip : float in (0, 1], default=None
+    correction : {"auto", "divide", "offset"}, default="auto"
+        "divide" gives a click the weight 1 over its propensity, as published. "offset" adds the
+        logarithm of the propensity to the score before the softmax, so that no click weighs more
+        than another; its optimum is the same, and its variance is smaller (see Notes). "auto"
+        trains with each, and keeps the network with which the clicks of held-out queries are
+        likeliest (see Notes). With another ``loss``, or with ``estimator``, "auto" is "divide".
+    clip : float in (0, 1], "auto" or None, default="auto"
         Lower bound: smaller propensities are replaced by it, so that no click weighs more than
-        ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking.
+        ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking. "auto"
+        compares 0.1, None and 1, which leaves the clicks as they are, by held-out clicks; with
+        another ``loss``, or with ``estimator``, it is None.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
@@ -179,8 +179,17 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         column), ``clicks``, ``impressions`` and ``label``, the debiased clicks per impression.
     propensity_ : estimator
         The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
+    correction_ : {"divide", "offset"}
+        The form that was kept.
+    clip_ : float or None
+        The bound that was kept; 1 if clicks as they are were as good as any correction.
+    choice_ : DataFrame indexed by ``correction``
+        What was compared: ``loss`` per held-out click in nats, its ``excess`` over the smallest
+        with ``standard_error``, ``score_weight`` and ``examination_exponent`` (see Notes). Only if
+        there was a choice.
     effective_sample_size_ : float
-        Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
+        Number of equally weighted clicks with the same precision as those of ``labels_``: (Σ w)² /
+        Σ w² with the weights 1 over (clipped) propensity.
     largest_weight_ : float
         Largest weight of a click, divided by the mean weight.
     clipped_share_ : float
@@ -205,15 +214,32 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
 
     Notes
     -----
+    There are more than 23 parameters, because those of the propensities join the network's.
+
     With propensities per user (an estimator with ``user="user"``, or the role), each click is
     divided by the propensity of the user who clicked: the "straightforward" estimator of Niu et
     al. (2025). With one curve for all users it is their "IPS-PBM", which is biased if users who
     examine more positions ask other queries.
 
+    The offset form maximises :math:`\sum_i c_i \log \mathrm{softmax}(s + \log o)_i`, the
+    likelihood of where the clicks of a list fell. Expected clicks :math:`o_i r_i` have their
+    optimum at :math:`e^s \propto r`, which is also that of the clicks over propensities.
+
+    The choice compares at most four trainings: the offset with ``clip=0.1`` and without, division,
+    and clicks as they are. Early stopping holds out the same queries from each, and their clicks
+    are compared by the loss per click of :math:`\mathrm{softmax}(w s + v \log o)`. The scale
+    :math:`w \ge 0` is fitted to each. :math:`v` is 1, unless these clicks ask for a much flatter
+    examination (:math:`v \le 0.8`, likelihood ratio significant); then it is fitted too, because
+    scores that undo a wrong curve would seem the best. Clicks as they are are kept if their loss
+    is within one standard error of the smallest: a correction has to show that it helps. Without
+    early stopping, or with fewer than five held-out queries, it is the offset with ``clip=0.1``.
+    If all propensities are equal there is no choice, and the ranker is :class:`NaiveRanker`.
+
     Warns
     -----
     UnstableWeightsWarning
-        If a few clicks carry half of the weight.
+        If clicks are divided and a few of them carry half of the weight, or less than 70 % of them
+        and fewer than five per query with clicks are left as effective sample.
 
     References
     ----------
@@ -232,18 +258,61 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     (1000,)
     """
 
+    correction: Literal["auto", "divide", "offset"] = "auto"
+    clip: float | Literal["auto"] | None = "auto"
     normalize: bool = False
 
     _parameter_constraints = {
         **_WeightedRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
+        "correction": [StrOptions({"auto", "divide", "offset"})],
+        "clip": [*PropensityRanker._parameter_constraints["clip"], StrOptions({"auto"})],
         "normalize": ["boolean"],
     }
 
+    def _n_subtasks(self) -> int:
+        return super()._n_subtasks() * len(self._corrections())
+
+    def _corrections(self) -> list[Correction]:
+        """The corrections to compare; without a listwise network there is one, division."""
+        if self.estimator is None and self.loss == "softmax":
+            return corrections(self.correction, self.clip)
+        if self.correction == "offset":
+            raise ValueError(
+                "correction='offset' is a loss of the network with loss='softmax', got "
+                f"loss={self.loss!r} and estimator={self.estimator!r}. Use correction='divide'; "
+                "or, for trees, LambdaMARTRanker."
+            )
+        return [Correction("divide", None if self.clip == "auto" else self.clip)]
+
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
+        if self.loss != "softmax":
+            super()._fit_network(log, task)
+            return
+        found = {each.name: each for each in that_differ(self._corrections(), log)}
+        targets = {name: each.target(log) for name, each in found.items()}
+        name, choice = fit_best_of(self, log, task, log.propensity, targets, cautious=NAIVE)
+        if len(choice):
+            self.choice_ = choice.rename_axis("correction")
+        self._remember(log, found[name])
+
     def _weighted_clicks(self, log: ClickLog) -> Floats:
+        return self._remember(log, self._corrections()[0])
+
+    def _remember(self, log, correction):
+        """Set what the correction does to the clicks, and return the debiased ones."""
+        self.correction_, self.clip_ = correction.form, correction.clip
         clicks = self._debiased_clicks(log, self.normalize)
         self.labels_ = label_table(log, clicks)
         return clicks
+
+    @property
+    def _least_propensity(self) -> float | None:
+        return self.clip_
+
+    @property
+    def _divides(self) -> bool:
+        return self.correction_ == "divide"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -274,9 +343,12 @@ class UserAwareIPSRanker(IPSRanker):
         ``RegressionEMPropensity(user="user")``, which is cloned, fitted to the log and asked to
         ``predict``; or one number per position. None uses the role if there is one, otherwise
         ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
-    clip : float in (0, 1], default=None
+    correction : {"auto", "divide", "offset"}, default="auto"
+        Whether mean propensities divide clicks, as published, or are an offset of the scores, as
+        in :class:`IPSRanker`. "auto" decides by held-out clicks.
+    clip : float in (0, 1], "auto" or None, default="auto"
         Lower bound: smaller mean propensities are replaced by it. This reduces the variance, and
-        adds bias.
+        adds bias. "auto" decides by held-out clicks, as in :class:`IPSRanker`.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS).
     loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
@@ -308,8 +380,17 @@ class UserAwareIPSRanker(IPSRanker):
         that of the first factor, with ``impressions`` and ``clicks``.
     propensity_ : estimator
         The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
+    correction_ : {"divide", "offset"}
+        The form that was kept.
+    clip_ : float or None
+        The bound that was kept; 1 if clicks as they are were as good as any correction.
+    choice_ : DataFrame indexed by ``correction``
+        What was compared: ``loss`` per held-out click in nats, its ``excess`` over the smallest
+        with ``standard_error``, ``score_weight`` and ``examination_exponent`` (see Notes). Only if
+        there was a choice.
     effective_sample_size_ : float
-        Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
+        Number of equally weighted clicks with the same precision as those of ``labels_``: (Σ w)² /
+        Σ w² with the weights 1 over (clipped) propensity.
     largest_weight_ : float
         Largest weight of a click, divided by the mean weight.
     clipped_share_ : float
@@ -331,7 +412,15 @@ class UserAwareIPSRanker(IPSRanker):
     Warns
     -----
     UnstableWeightsWarning
-        If a few clicks carry half of the weight.
+        If clicks are divided and a few of them carry half of the weight, or less than 70 % of them
+        and fewer than five per query with clicks are left as effective sample.
+
+    Notes
+    -----
+    There are more than 23 parameters, because those of the propensities join the network's.
+
+    The mean propensity of a document is the right offset if the sessions of a query show the same
+    documents, in any order.
 
     References
     ----------

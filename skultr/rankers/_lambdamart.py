@@ -31,6 +31,8 @@ __all__ = ["LambdaMARTRanker"]
 
 #: LightGBM's labels are whole numbers: click rates are given in steps of 1 / 1000.
 _RATE_STEPS = 1000
+#: Documents with clicks per leaf of a tree, and the least and the largest number of leaves.
+_DOCUMENTS_PER_LEAF, _LEAVES = 2_500, (4, 31)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -69,8 +71,9 @@ class LambdaMARTRanker(PropensityRanker):
         Maximum number of trees.
     learning_rate : float, default=0.05
         Factor by which the values of the leaves are multiplied.
-    num_leaves : int, default=31
-        Maximum number of leaves per tree.
+    num_leaves : int or "auto", default="auto"
+        Maximum number of leaves per tree. ``"auto"`` is one per 2,500 documents with clicks, at
+        least 4 and at most 31; see Notes.
     min_child_samples : int, default=20
         Minimum number of documents per leaf.
     reg_lambda : float, default=50.0
@@ -99,6 +102,8 @@ class LambdaMARTRanker(PropensityRanker):
 
     Attributes
     ----------
+    num_leaves_ : int
+        Maximum number of leaves per tree that was used.
     booster_ : lightgbm.Booster
         The trees; after early stopping, those up to the best round.
     best_iteration_ : int
@@ -150,6 +155,11 @@ class LambdaMARTRanker(PropensityRanker):
     is not divided by its ideal DCG. And the loss of a pair is not divided by the difference of
     its scores.
 
+    *Leaves.* Trees of many leaves learn the noise of small logs by heart. Of 4, 7, 15 and 31, 4
+    had the best nDCG@10 in the mean over our worlds of 700 to 10,500 documents with clicks, .01 to
+    .08 above 31 in each (generated documents, MQ2008, the example data of LightGBM); 4 and 7 had
+    with 15,000, and 7 and 15 with 38,000. How many clicks the documents had mattered less.
+
     *LightGBM's debiasing* is given the distinct lists, weighted by their impressions, with click
     rates rounded to 1 / 1000, and at most 10,000 documents per list. LightGBM itself would take
     single sessions. With these, nDCG@10 was equal if the order of results varied, and 0.018
@@ -179,7 +189,7 @@ class LambdaMARTRanker(PropensityRanker):
     loss: Literal["softmax", "lambda"] = "softmax"
     n_estimators: int = 300
     learning_rate: float = 0.05
-    num_leaves: int = 31
+    num_leaves: int | Literal["auto"] = "auto"
     min_child_samples: int = 20
     reg_lambda: float = 50.0
     truncation_level: int = 30
@@ -198,7 +208,7 @@ class LambdaMARTRanker(PropensityRanker):
         "loss": [StrOptions({"softmax", "lambda"})],
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "num_leaves": [Interval(Integral, 2, None, closed="left")],
+        "num_leaves": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "min_child_samples": [Interval(Integral, 1, None, closed="left")],
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "truncation_level": [Interval(Integral, 1, None, closed="left")],
@@ -240,10 +250,12 @@ class LambdaMARTRanker(PropensityRanker):
         settings = self._settings(random)
         callbacks = [_report_rounds(self, task)]
         if self.debiasing == "lightgbm":
+            settings["num_leaves"] = self._leaves(document_labels(log, log.clicks).label)
             data = _listed(log.tempered(self.traffic_exponent)[0])
             self._remember(lgb.train(settings, data, self.n_estimators, callbacks=callbacks))
             return
         documents = self._documents(log)
+        settings["num_leaves"] = self._leaves(documents.label)
         held_out = self._held_out(documents, random)
         train = documents.take(~held_out)
         if not held_out.any():
@@ -279,7 +291,6 @@ class LambdaMARTRanker(PropensityRanker):
         own = {
             "seed": int(random.randint(2**31 - 1)),
             "learning_rate": self.learning_rate,
-            "num_leaves": self.num_leaves,
             "min_data_in_leaf": self.min_child_samples,
             "lambda_l2": self.reg_lambda,
             "num_threads": effective_n_jobs(self.n_jobs),
@@ -298,6 +309,14 @@ class LambdaMARTRanker(PropensityRanker):
                 "loss, debiasing and n_estimators instead."
             )
         return {**own, **given, **self._objective()}
+
+    def _leaves(self, labels):
+        """Maximum number of leaves per tree; ``lgbm_params`` has priority over the parameter."""
+        leaves = (self.lgbm_params or {}).get("num_leaves", self.num_leaves)
+        if leaves == "auto":
+            leaves = np.clip(np.count_nonzero(labels) // _DOCUMENTS_PER_LEAF, *_LEAVES)
+        self.num_leaves_ = int(leaves)
+        return self.num_leaves_
 
     def _objective(self):
         if self.debiasing == "lightgbm":

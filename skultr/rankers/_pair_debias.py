@@ -11,10 +11,11 @@ import torch
 from torch import nn
 from torch.nn.functional import softplus
 
-from .._log._factors import examination_table, loss_scale, warn_unless_identifiable
+from .._log._factors import examination_table, loss_scale
 from .._sklearn import Interval
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
-            network = self._network(log.shown_features())
+            network = self._network(log.shown_features(), constant=False)
             module = PairDebiasModule(network, len(log.bias_values), reference, self.p)
             loss = PairDebiasLoss(loss_scale(training, _pairs_won(training)))
             self._train(module, loss, training, training.clicks, click_only=True, task=task)

@@ -17,7 +17,7 @@ from .._typing import ArrayLike, Estimator, Floats, Table
 from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._known import PowerLawPropensity
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
-from ..propensity._weights import debias_clicks
+from ..propensity._weights import debias_clicks, require_positive, warn_about_weights
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ class PropensityRanker(BaseRanker):
 
     propensity: ArrayLike | Estimator | None = None
     clip: float | None = None
+
+    #: True if the fit divides clicks by propensities.
+    _divides = True
 
     _parameter_constraints = {
         "propensity": PROPENSITY_CONSTRAINT,
@@ -59,14 +62,29 @@ class PropensityRanker(BaseRanker):
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}
 
+    def _fold(self, log: ClickLog) -> ClickLog:
+        # After subclasses averaged them.
+        if log.propensity is not None:
+            require_positive(log)
+        return super()._fold(log)
+
+    @property
+    def _least_propensity(self) -> float | None:
+        """Bound that smaller propensities are raised to."""
+        return self.clip
+
     def _divisors(self, log: ClickLog) -> Floats:
         """Propensity that the clicks of each row are divided by."""
-        return log.propensity if self.clip is None else np.maximum(log.propensity, self.clip)
+        clip = self._least_propensity
+        return log.propensity if clip is None else np.maximum(log.propensity, clip)
 
     def _debiased_clicks(self, log: ClickLog, normalize: bool = False) -> Floats:
         """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
         self.examination_ = examination_table(log, log.propensity)
-        debiased = debias_clicks(log, log.propensity, clip=self.clip, normalize=normalize)
+        clip = self._least_propensity
+        if self._divides:
+            warn_about_weights(log, clip=clip)
+        debiased = debias_clicks(log, clip=clip, normalize=normalize)
         self.effective_sample_size_ = debiased.effective_sample_size
         self.largest_weight_ = debiased.largest_weight
         self.clipped_share_ = debiased.clipped_share

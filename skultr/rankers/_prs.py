@@ -127,7 +127,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         scale = loss_scale(log, hits)
         log = replace(log, weight=misses)
         with self._seeded():
-            module = ListScores(self._network(log.shown_features()))
+            module = ListScores(self._network(log.shown_features(), constant=False))
             criterion = ListLoss(propensity_ratio_loss, scale)
             self._train(module, criterion, log, hits, click_only=True, task=task)
 

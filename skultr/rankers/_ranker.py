@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
 from .._log._estimator import FitTask, afresh
+from .._log._offsets import find_offsets, take_off
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
@@ -279,7 +280,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             order="C",  # the last bit of a matrix product depends on the memory layout
             reset=reset,
         )
-        return features.toarray() if sparse.issparse(features) else features
+        features = features.toarray() if sparse.issparse(features) else features
+        if reset:
+            self._offsets = find_offsets(X, features)
+        return take_off(self._offsets, X, features)
 
     def _known_query_ids(self, X, qid, method):
         """Query ids for scores that depend on the whole query; a single row needs none."""

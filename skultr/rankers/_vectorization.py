@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._log._factors import factor_codes, loss_scale, warn_unless_identifiable
+from .._log._factors import factor_codes, loss_scale
 from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
 from .._torch._losses import ListLoss, mse_loss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import NotIdentifiableWarning, warn_user
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._hull import Hull
 from ._ranker import BaseRanker
 from ._vectorization_net import BaseModel, FreezeObservation, SideBySide, VectorModule

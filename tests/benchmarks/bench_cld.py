@@ -39,6 +39,9 @@ N_QUERIES = 1000
 MEASURES = ("nDCG@1", "nDCG@3", "MAP")
 LINEAR = {"hidden_layer_sizes": (), "random_state": 0}
 NEURAL = {"random_state": 0}
+#: The published models by rows, fitted by Newton's method and by least squares.
+ROWS = {"loss": "pointwise", "hidden_layer_sizes": ()}
+HECKMAN = {"hidden_layer_sizes": ()}
 
 
 def world(seed, strength=0.0, k=5, eta=1.0, n_sessions=100_000, noise=0.1, source=None):
@@ -80,37 +83,40 @@ def rankers(curve, *, networks=True, forms=False):
     ips = {"propensity": curve}
 
     def members(**settings):
-        return [("ips", IPSRanker(**ips, **settings)), ("heckman", HeckmanRanker())]
+        return [("ips", IPSRanker(**ips, **settings)), ("heckman", HeckmanRanker(**settings))]
 
     yield "linear", "naive", NaiveRanker(**LINEAR)
     yield "linear", "IPS", IPSRanker(**ips, **LINEAR)
     yield "linear", "IPS, least squares", IPSRanker(**ips, estimator=_ridge())
     yield "linear", "IPS, pairs", IPSRanker(**ips, loss="pairwise", **LINEAR)
-    yield "linear", "Heckman", HeckmanRanker()
-    yield "linear", "Heckman, debiased", HeckmanRanker(debias=True, **ips)
+    yield "linear", "Heckman", HeckmanRanker(**HECKMAN)
+    yield "linear", "Heckman, debiased", HeckmanRanker(debias=True, **ips, **HECKMAN)
     yield "linear", "RankAgg", RankAggRanker(members(**LINEAR))
-    yield "linear", "CLD", CLDRanker(**ips)
+    yield "linear", "CLD by rows", CLDRanker(**ips, **ROWS)
     yield "linear", "CLD-pair", CLDRanker(**ips, loss="pairwise", **LINEAR)
-    yield "linear", "CLD, gamma 0", CLDRanker(**ips, gamma=0.0)
+    yield "linear", "CLD by rows, gamma 0", CLDRanker(**ips, gamma=0.0, **ROWS)
     if forms:
         for form in ("preference", "published"):
             pair = {"loss": "pairwise", "variant": form}
             yield "linear", f"CLD-pair, {form}", CLDRanker(**ips, **pair, **LINEAR)
-        yield "linear", "CLD, equation 9", CLDRanker(**ips, variant="published")
-        yield "linear", "CLD, gamma estimated", CLDRanker(**ips, gamma="estimate")
+        yield "linear", "CLD, equation 9", CLDRanker(**ips, variant="published", **ROWS)
+        yield "linear", "CLD, gamma estimated", CLDRanker(**ips, gamma="estimate", **ROWS)
     if networks:
-        layers = {"hidden_layer_sizes": (64, 32), **NEURAL}
         yield "network", "naive", NaiveRanker(**NEURAL)
         yield "network", "IPS", IPSRanker(**ips, **NEURAL)
         yield "network", "IPS, least squares", IPSRanker(**ips, loss="mse", **NEURAL)
         yield "network", "IPS, pairs", IPSRanker(**ips, loss="pairwise", **NEURAL)
         yield "network", "RankAgg", RankAggRanker(members(**NEURAL))
-        yield "network", "CLD", CLDRanker(**ips, **layers)
-        yield "network", "CLD-pair", CLDRanker(**ips, loss="pairwise", **layers)
+        yield "network", "Heckman", HeckmanRanker(**NEURAL)
+        yield "network", "Heckman, debiased", HeckmanRanker(debias=True, **ips, **NEURAL)
+        yield "network", "CLD", CLDRanker(**ips, **NEURAL)
+        yield "network", "CLD, gamma 0", CLDRanker(**ips, gamma=0.0, **NEURAL)
+        yield "network", "CLD by rows", CLDRanker(**ips, loss="pointwise", **NEURAL)
+        yield "network", "CLD-pair", CLDRanker(**ips, loss="pairwise", **NEURAL)
         yield (
             "network",
             "CLD-pair, gamma 0",
-            CLDRanker(**ips, loss="pairwise", gamma=0.0, **layers),
+            CLDRanker(**ips, loss="pairwise", gamma=0.0, **NEURAL),
         )
 
 
@@ -242,7 +248,7 @@ def gamma(args):
         for seed in _seeds(args):
             log, rate, test, curve = world(seed, strength)
             for value in (0.0, 0.1, 0.2, 0.3, 0.5):
-                for loss in ("pointwise", "pairwise"):
+                for loss in ("listwise", "pointwise", "pairwise"):
                     ranker = CLDRanker(propensity=curve, gamma=value, loss=loss, random_state=0)
                     row = {"strength": strength, "loss": loss, "gamma": value}
                     rows.append({**row, **quality(ranker.fit(log, rate), test)})
@@ -296,10 +302,10 @@ def speed(args):
         if n_documents != 20:
             log, rate = with_candidates(log, rate, documents)
         for name, settings in {
-            "pointwise": {},
-            "pointwise, gamma estimated": {"gamma": "estimate"},
+            "listwise": {},
             "pairwise": {"loss": "pairwise"},
-            "pairwise, networks": {"loss": "pairwise", "hidden_layer_sizes": (64, 32)},
+            "by rows, linear": ROWS,
+            "by rows, linear, gamma estimated": {"gamma": "estimate", **ROWS},
         }.items():
             ranker = CLDRanker(propensity=truth.examination, random_state=0, **settings)
             start = time.perf_counter()

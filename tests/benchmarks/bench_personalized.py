@@ -29,7 +29,16 @@ from skultr.propensity import RegressionEMPropensity
 from skultr.rankers import IPSRanker, NaiveRanker, PRSRanker
 from skultr.simulation import UserPopulation, simulate_clicks
 
-METHODS = ("production", "skyline", "naive", "IPS-PBM", "PRS", "straightforward", "user-aware")
+METHODS = (
+    "production",
+    "skyline",
+    "naive",
+    "IPS-PBM",
+    "PRS",
+    "straightforward",
+    "user-aware",
+    "auto",
+)
 
 
 class World:
@@ -64,6 +73,8 @@ class World:
 def rankers(world, *, seed, propensities=None, **settings):
     """Fitted rankers by name, one after the other; ``propensities``: of all users, and of each."""
     settings = {"random_state": seed, **settings}
+    # Literal division, as in the paper; the defaults choose another form where clicks are few.
+    literal = {"correction": "divide", "clip": None, **settings}
     of_all, of_each = propensities or (world.truth.examination, "column")
     log = world.log
     with_column = log.assign(propensity=world.propensity) if propensities is None else log
@@ -71,11 +82,14 @@ def rankers(world, *, seed, propensities=None, **settings):
     pages = pages.assign(impressions=1.0)
     yield "skyline", NaiveRanker(**settings).fit(pages, pages["doc"].map(world.relevance))
     yield "naive", NaiveRanker(**settings).fit(log, world.rate)
-    yield "IPS-PBM", IPSRanker(propensity=of_all, **settings).fit(log, world.rate)
+    yield "IPS-PBM", IPSRanker(propensity=of_all, **literal).fit(log, world.rate)
     if not isinstance(settings.get("estimator"), LGBMRegressor):
         yield "PRS", PRSRanker(propensity=of_all, **settings).fit(log, world.rate)
     for name, cls in (("straightforward", IPSRanker), ("user-aware", UserAwareIPSRanker)):
-        yield name, cls(propensity=of_each, **settings).fit(with_column, world.rate)
+        yield name, cls(propensity=of_each, **literal).fit(with_column, world.rate)
+    if settings.get("estimator") is None:
+        auto = UserAwareIPSRanker(propensity=of_each, **settings)
+        yield "auto", auto.fit(with_column, world.rate)
 
 
 def evaluate(world, score):

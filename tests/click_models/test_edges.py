@@ -82,7 +82,7 @@ def test_max_iter_is_not_exceeded(max_iter):
     clicks = (np.arange(len(frame)) % 3 == 0).astype(float)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = PBMModel(max_iter=max_iter, tol=1e-15).fit(frame, clicks)
+        model = PBMModel(prior="empirical", max_iter=max_iter, tol=1e-15).fit(frame, clicks)
     assert model.n_iter_ == max_iter
 
 

@@ -26,7 +26,11 @@ from skultr.rankers import (
 )
 from tests._worlds import top_k_log
 
-RAW = {"scale_features": False, "alpha": 0.0, "traffic_exponent": 0.0}
+#: The published models: linear, the maximum found by Newton's method.
+LINEAR = {"loss": "pointwise", "hidden_layer_sizes": ()}
+RAW = {**LINEAR, "scale_features": False, "alpha": 0.0, "traffic_exponent": 0.0}
+#: Networks in little time.
+QUICK = {"max_epochs": 2, "random_state": 0}
 FEATURES = ["f0", "f1", "f2"]
 BETA, OMEGA = np.array([0.05, -0.03, 0.02]), np.array([0.3, 0.8, -0.5])
 
@@ -78,7 +82,7 @@ def test_gamma_is_estimated_in_a_tobit_world():
 
 def test_gamma_of_a_top_k_log_is_not_identified_and_says_so():
     _, log, clicks, curve = top_k_log()
-    ranker = CLDRanker(gamma="estimate", propensity=curve)
+    ranker = CLDRanker(gamma="estimate", propensity=curve, **LINEAR)
     with pytest.warns(NotIdentifiableWarning, match="does not determine gamma"):
         ranker.fit(log, clicks)
     assert -1 < ranker.gamma_ < 1
@@ -89,7 +93,7 @@ def test_gamma_zero_is_penalised_least_squares_on_shown_documents():
     settings = {"propensity": curve, "scale_features": False, "traffic_exponent": 1.0}
     features = [name for name in log if name.startswith("feature")]
     log[features] = StandardScaler().fit_transform(log[features])
-    ranker = CLDRanker(gamma=0.0, alpha=0.0, **settings).fit(log, clicks)
+    ranker = CLDRanker(gamma=0.0, alpha=0.0, **LINEAR, **settings).fit(log, clicks)
     least = IPSRanker(estimator=LinearRegression(), traffic_exponent=1.0, propensity=curve)
     least.fit(log, clicks)
     np.testing.assert_allclose(ranker.predict(log), least.predict(log), atol=1e-4)
@@ -100,7 +104,7 @@ def test_networks_reach_the_maximum_of_newtons_method():
     import torch
 
     _, log, clicks, curve = top_k_log(n_queries=60)
-    settings = {"propensity": curve, "gamma": 0.3, "alpha": 0.0, "random_state": 0}
+    settings = {"propensity": curve, "gamma": 0.3, "alpha": 0.0, "random_state": 0, **LINEAR}
     newton = CLDRanker(**settings).fit(log, clicks)
     by_gradient = CLDRanker(
         module=lambda n_features: torch.nn.Linear(n_features, 1),
@@ -118,11 +122,12 @@ def test_networks_reach_the_maximum_of_newtons_method():
 def test_likelihood_by_epoch():
     _, log, clicks, curve = top_k_log(n_queries=60)
     columns = ["relevance", "shown", "never_shown"]
-    newton = CLDRanker(propensity=curve).fit(log, clicks)
+    newton = CLDRanker(propensity=curve, **LINEAR).fit(log, clicks)
     assert newton.likelihood_.columns.tolist() == columns
     assert newton.likelihood_.index.tolist() == [*range(newton.n_iter_ + 1)]
     assert newton.likelihood_.sum(axis=1).is_monotonic_increasing
-    for settings in ({"loss": "pairwise"}, {"hidden_layer_sizes": (8,)}):
+    for loss in ("listwise", "pairwise", "pointwise"):
+        settings = {"loss": loss, "hidden_layer_sizes": (8,)}
         ranker = CLDRanker(propensity=curve, max_epochs=5, random_state=0, **settings)
         ranker.fit(log, clicks)
         assert ranker.likelihood_.columns.tolist() == columns
@@ -134,9 +139,9 @@ def test_likelihood_by_epoch():
 
 def test_published_scale():
     _, log, clicks, curve = top_k_log(n_queries=60)
-    ranker = CLDRanker(variant="published", propensity=curve).fit(log, clicks)
+    ranker = CLDRanker(variant="published", propensity=curve, **LINEAR).fit(log, clicks)
     assert ranker.scale_ == 1.0
-    fixed = CLDRanker(scale=0.5, propensity=curve).fit(log, clicks)
+    fixed = CLDRanker(scale=0.5, propensity=curve, **LINEAR).fit(log, clicks)
     assert fixed.scale_ == pytest.approx(0.5)
     assert not np.allclose(ranker.predict(log), fixed.predict(log))
 
@@ -148,17 +153,26 @@ def held_out(ranker, documents):
 
 
 def test_hidden_signal_world():
-    """Mean of three worlds: both losses above inverse propensities of the same class."""
-    gain = {"pointwise": [], "pairwise": []}
+    """Mean of three worlds: all losses above inverse propensities of the same class."""
+    gain = {"listwise": [], "pointwise": [], "pairwise": []}
     for seed in range(3):
         _, log, clicks, curve = top_k_log(400, strength=1.5, seed=seed, n_sessions=30_000)
         test = make_ltr(800, n_features=15, random_state=seed)
         linear = {"propensity": curve, "random_state": 0, "hidden_layer_sizes": ()}
-        base = held_out(IPSRanker(max_epochs=40, **linear).fit(log, clicks), test)
+        plain = IPSRanker(max_epochs=40, correction="divide", clip=None, **linear)
+        base = held_out(plain.fit(log, clicks), test)
         for loss, gains in gain.items():
             ranker = CLDRanker(loss=loss, max_epochs=40, **linear).fit(log, clicks)
             gains.append(held_out(ranker, test) - base)
     assert min(np.mean(gains) for gains in gain.values()) > 0.01, gain
+
+
+# ------------------------------------------------------------------------ listwise
+@pytest.mark.parametrize("variant", ["preference", "published"])
+def test_listwise_has_no_published_form(variant):
+    _, log, clicks, curve = top_k_log(n_queries=10, n_sessions=100)
+    with pytest.raises(ValueError, match="form of the published losses"):
+        CLDRanker(variant=variant, propensity=curve).fit(log, clicks)
 
 
 # ------------------------------------------------------------------------ pairwise
@@ -245,7 +259,7 @@ def test_shown_without_weight_is_never_shown():
     doc = log.loc[log["position"] == 1, "doc"].iloc[0]
     weight, clicks = np.where(log["doc"] == doc, 0.0, 1.0), np.where(log["doc"] == doc, 0, clicks)
     hidden = log.assign(position=log["position"].mask(log["doc"] == doc))
-    for ranker in (CLDRanker(propensity=curve), HeckmanRanker()):
+    for ranker in (CLDRanker(propensity=curve, **LINEAR), HeckmanRanker(hidden_layer_sizes=())):
         expected = clone(ranker).fit(hidden, clicks).coef_
         found = clone(ranker).fit(log, clicks, sample_weight=weight).coef_
         np.testing.assert_allclose(found, expected, atol=1e-8)
@@ -259,7 +273,7 @@ def test_same_seed_same_pairs():
 
 
 # ------------------------------------------------------------------------ bad input
-@pytest.mark.parametrize("loss", ["pointwise", "pairwise"])
+@pytest.mark.parametrize("loss", ["listwise", "pointwise", "pairwise"])
 def test_nothing_left_out_is_position_debiasing_with_a_warning(loss):
     _, log, clicks, curve = top_k_log(n_queries=60, candidates=False)
     settings = {"propensity": curve, "loss": loss, "max_epochs": 5, "random_state": 0}
@@ -277,13 +291,18 @@ def test_nothing_left_out_is_position_debiasing_with_a_warning(loss):
 def test_estimated_gamma_without_candidates_is_zero():
     _, log, clicks, curve = top_k_log(n_queries=40, candidates=False)
     with pytest.warns(ClickDataWarning, match="Every candidate was shown"):
-        ranker = CLDRanker(gamma="estimate", propensity=curve).fit(log, clicks)
+        ranker = CLDRanker(gamma="estimate", propensity=curve, **QUICK).fit(log, clicks)
     assert ranker.gamma_ == 0.0
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"loss": "pairwise"}, {"hidden_layer_sizes": (4,)}, {"variant": "published"}],
+    [
+        {},
+        {"loss": "pairwise"},
+        {"hidden_layer_sizes": (4,), "loss": "pointwise"},
+        {"variant": "published", **LINEAR},
+    ],
     ids=str,
 )
 def test_nothing_clicked(settings):
@@ -302,7 +321,7 @@ def test_gamma_outside_its_range(gamma):
         CLDRanker(gamma=gamma, propensity=curve).fit(log, clicks)
 
 
-@pytest.mark.parametrize("loss", ["pointwise", "pairwise"])
+@pytest.mark.parametrize("loss", ["listwise", "pointwise", "pairwise"])
 def test_a_query_shown_in_full(loss):
     _, log, clicks, curve = top_k_log(n_queries=40)
     whole = (log["qid"] == log["qid"].iloc[0]) & log["position"].isna()
@@ -311,7 +330,9 @@ def test_a_query_shown_in_full(loss):
     assert np.isfinite(ranker.predict(log)).all()
 
 
-@pytest.mark.parametrize("ranker", [CLDRanker(), HeckmanRanker()], ids=repr)
+@pytest.mark.parametrize(
+    "ranker", [CLDRanker(**LINEAR), HeckmanRanker(hidden_layer_sizes=())], ids=repr
+)
 def test_sessions_that_showed_nothing(ranker):
     """A page without positions is no page: queries never served teach nothing."""
     _, log, clicks, curve = top_k_log(n_queries=60)
@@ -332,13 +353,13 @@ def test_sessions_that_showed_nothing(ranker):
 def test_default_propensity_is_assumed_with_a_warning():
     _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
     with pytest.warns(AssumptionWarning, match="1 / position"):
-        CLDRanker().fit(log, clicks)
+        CLDRanker(**QUICK).fit(log, clicks)
 
 
 def test_selection_hidden_layers_and_search():
     _, log, clicks, curve = top_k_log(n_queries=40)
     ranker = CLDRanker(
-        selection_hidden_layer_sizes=(8,), propensity=curve, max_epochs=3, random_state=0
+        selection_hidden_layer_sizes=(8,), propensity=curve, max_epochs=3, random_state=0, **LINEAR
     ).fit(log, clicks)
     assert not hasattr(ranker, "selection_coef_")
     assert ranker.coef_.shape == (15,)
@@ -348,7 +369,7 @@ def test_selection_hidden_layers_and_search():
     _, log, clicks, curve = top_k_log(n_queries=40)
     documents = make_ltr(40, n_features=15, random_state=0)
     log = log.merge(documents[["doc", "relevance"]], on="doc")
-    pipeline = make_pipeline(OnFeatures(StandardScaler()), CLDRanker(propensity=curve))
+    pipeline = make_pipeline(OnFeatures(StandardScaler()), CLDRanker(propensity=curve, **LINEAR))
     search = GridSearchCV(
         pipeline, {"cldranker__gamma": [0.1, 0.3]}, cv=QueryKFold(2), scoring=RankingScorer(k=3)
     )
@@ -358,7 +379,7 @@ def test_selection_hidden_layers_and_search():
 # ------------------------------------------------------------------------ Heckman
 def test_heckman_recovers_a_tobit_world():
     log, rate = tobit_log(100_000)
-    settings = {"scale_features": False, "alpha": 0.0, "traffic_exponent": 0.0}
+    settings = {key: value for key, value in RAW.items() if key != "loss"}
     ranker = HeckmanRanker(**settings).fit(log, rate)
     np.testing.assert_allclose(ranker.coef_, BETA, atol=0.006)
     np.testing.assert_allclose(ranker.selection_coef_, OMEGA, atol=0.03)
@@ -372,7 +393,7 @@ def test_heckman_recovers_a_tobit_world():
 
 def test_heckman_keeps_nothing_of_a_fit_that_debiased():
     _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
-    ranker = HeckmanRanker(debias=True, propensity=PowerLawPropensity(eta=1.0))
+    ranker = HeckmanRanker(debias=True, propensity=PowerLawPropensity(eta=1.0), **QUICK)
     ranker.fit(log, clicks)
     assert ranker.propensity_.eta == 1.0
     ranker.set_params(debias=False).fit(log, clicks)
@@ -383,10 +404,12 @@ def test_heckman_says_when_the_first_step_did_not_converge(monkeypatch):
     _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
     monkeypatch.setattr("skultr.rankers._tobit._MAX_ITER", 1)
     with pytest.warns(ConvergenceWarning, match="probit"):
-        HeckmanRanker().fit(log, clicks)
+        HeckmanRanker(**QUICK).fit(log, clicks)
 
 
-@pytest.mark.parametrize("ranker", [CLDRanker(), HeckmanRanker(debias=True)], ids=repr)
+@pytest.mark.parametrize(
+    "ranker", [CLDRanker(**LINEAR), HeckmanRanker(debias=True, hidden_layer_sizes=())], ids=repr
+)
 def test_units_of_features_do_not_matter(ranker):
     """A year beside shares, without scaling inside."""
     documents, log, clicks, curve = top_k_log(n_queries=40, n_sessions=2_000)
@@ -410,7 +433,7 @@ def test_units_of_features_do_not_matter(ranker):
 def test_heckman_learns_on_shown_rows_only():
     """Clicks of never-shown rows are not zeros: constant labels leave nothing to explain."""
     _, log, _, _ = top_k_log(n_queries=60)
-    ranker = HeckmanRanker().fit(log, log["position"].notna().astype(float))
+    ranker = HeckmanRanker(hidden_layer_sizes=()).fit(log, log["position"].notna().astype(float))
     np.testing.assert_allclose(ranker.coef_, 0, atol=1e-8)
     np.testing.assert_allclose(ranker.predict(log), 1, atol=1e-8)
 
@@ -418,6 +441,29 @@ def test_heckman_learns_on_shown_rows_only():
 def test_heckman_without_candidates_is_least_squares():
     _, log, clicks, _ = top_k_log(n_queries=60, candidates=False)
     with pytest.warns(ClickDataWarning, match="Every candidate was shown"):
-        ranker = HeckmanRanker().fit(log, clicks)
+        ranker = HeckmanRanker(**QUICK).fit(log, clicks)
     assert ranker.mills_coef_ == 0
     assert (ranker.predict_selection(log) == 1).all()
+
+
+def test_heckman_network_is_the_softmax_loss_where_all_were_shown():
+    _, log, clicks, curve = top_k_log(n_queries=40, candidates=False)
+    settings = {"propensity": curve, "early_stopping": False, "max_epochs": 5, "random_state": 0}
+    with pytest.warns(ClickDataWarning, match="Every candidate was shown"):
+        heckman = HeckmanRanker(debias=True, **settings).fit(log, clicks)
+    ips = IPSRanker(**settings).fit(log, clicks)
+    scores = pd.DataFrame({"heckman": heckman.predict(log), "ips": ips.predict(log)})
+    within = scores - scores.groupby(log["qid"]).transform("mean")
+    assert within.corr().iloc[0, 1] > 0.99
+
+
+def test_heckman_network_corrects_what_selection_adds():
+    """Debiased: the network with the ratio is above the same network without it."""
+    gains = []
+    for seed in range(3):
+        _, log, clicks, curve = top_k_log(400, strength=1.5, seed=seed, n_sessions=30_000)
+        test = make_ltr(800, n_features=15, random_state=seed)
+        known = {"propensity": curve, "random_state": 0}
+        base = held_out(IPSRanker(**known).fit(log, clicks), test)
+        gains.append(held_out(HeckmanRanker(debias=True, **known).fit(log, clicks), test) - base)
+    assert np.mean(gains) > 0.0, gains

@@ -2,10 +2,20 @@ import numpy as np
 import pytest
 import torch
 from scipy.integrate import quad
+from scipy.stats import norm
 from torch.nn.functional import logsigmoid
 
 from skultr._torch._lists import ListBatch
-from skultr.rankers._cld_losses import PairLoss, TobitLoss, expected_gap, pair_terms, tobit_terms
+from skultr._torch._losses import softmax_loss
+from skultr.rankers._cld_losses import (
+    ListwiseLoss,
+    PairLoss,
+    TobitLoss,
+    expected_error,
+    expected_gap,
+    pair_terms,
+    tobit_terms,
+)
 from skultr.rankers._tobit import SelectedRows, TobitModel, _tobit
 
 
@@ -88,6 +98,46 @@ def test_tobit_is_stable_far_out(index):
     sum(term.sum() for term in terms[:3]).backward()
     expected = [40.0 / 0.91, 0.0] if index < 0 else [0.0, -40.0]
     np.testing.assert_allclose(selection.grad.numpy(), expected, rtol=2e-3, atol=1e-6)
+
+
+# ------------------------------------------------------------------------ listwise
+def test_expected_error_is_the_mean_gumbel_error_of_a_choice():
+    rng = np.random.default_rng(0)
+    utility = np.array([0.0, 1.0, -0.5])
+    errors = rng.gumbel(size=(400_000, 3)) - np.euler_gamma
+    chosen = (utility + errors).argmax(axis=1)
+    log_share = torch.log_softmax(torch.from_numpy(utility), 0)
+    for choice in range(3):
+        clicks = torch.eye(3, dtype=torch.float64)[choice]
+        mean = errors[chosen == choice].mean(axis=0) / (np.pi / np.sqrt(6))
+        np.testing.assert_allclose(expected_error(log_share, clicks), mean, atol=0.02)
+
+
+def test_clicks_as_expected_leave_no_error():
+    log_share = torch.log_softmax(torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64), 0)
+    np.testing.assert_allclose(expected_error(log_share, log_share.exp()), 0, atol=1e-12)
+
+
+def test_listwise_without_gamma_has_the_gradient_of_the_softmax_loss():
+    batch = batch_of(LISTS)
+    relevance, selection = scores = random_scores(batch)
+    labels, shown, *_ = ListwiseLoss(1.0).terms((relevance, selection, None), batch)
+    found = torch.autograd.grad(-(labels + shown), scores)[0][0]
+    softmax = softmax_loss(relevance, batch.clicks, batch.weight, batch.shown)
+    np.testing.assert_allclose(found, torch.autograd.grad(softmax, scores)[0][0], atol=1e-12)
+
+
+def test_listwise_terms_by_hand():
+    """Scores of 0: shares are those of the weights, here 1 of each shown row."""
+    batch = batch_of([[(0.5, 1), (0.0, 1), (0, 0)]])
+    zeros = torch.zeros(1, 3, dtype=torch.float64)
+    found = ListwiseLoss(1.0, gamma=0.6).terms((zeros, zeros, None), batch)
+    error = np.sqrt(6) / np.pi * np.log(2)  # of the clicked row; the other has the opposite
+    shown = sum(norm.logcdf(sign * 0.6 * error / 0.8) for sign in (1, -1))
+    expected = [0.5 * np.log(0.5), shown, np.log(0.5), 2 * np.log(0.5)]
+    np.testing.assert_allclose(found, expected)
+    alone = ListwiseLoss(1.0, selection=False, gamma=0.6).terms((zeros, zeros, None), batch)
+    np.testing.assert_allclose(alone, [expected[0], 0, 0, 0])
 
 
 # ------------------------------------------------------------------------ pairwise

@@ -82,7 +82,7 @@ def test_examination_of_one_is_no_debiasing():
 
 
 def test_where_documents_stand_in_one_place_both_debiasings_are_one():
-    log, clicks = small_log(n_queries=30, n_sessions=4)
+    log, clicks = small_log(n_queries=30, n_sessions=8)
     ips, aware = (_quick(debiasing=name).fit(log, clicks) for name in ("ips", "user-aware"))
     assert np.ptp(ips.predict(log)) > 0
     np.testing.assert_allclose(ips.predict(log), aware.predict(log), rtol=1e-6)
@@ -142,6 +142,22 @@ def test_busy_queries_weigh_by_the_root_of_their_traffic():
         first = taught.query < 10
         ratio = taught.weight[first].mean() / taught.weight[~first].mean()
         assert ratio == pytest.approx(100**exponent, rel=0.2)
+
+
+def test_leaves_follow_the_documents_with_clicks(monkeypatch):
+    _, log, rate = _world()
+    n_clicked = log["doc"][rate > 0].nunique()
+    assert _quick().fit(log, rate).num_leaves_ == 4
+    monkeypatch.setattr("skultr.rankers._lambdamart._DOCUMENTS_PER_LEAF", 40)
+    for debiasing in ("user-aware", "none", "lightgbm"):
+        ranker = _quick(debiasing=debiasing).fit(log, rate)
+        assert ranker.num_leaves_ == n_clicked // 40 > 4
+        sizes = [tree["num_leaves"] for tree in ranker.booster_.dump_model()["tree_info"]]
+        assert max(sizes) <= ranker.num_leaves_
+    monkeypatch.setattr("skultr.rankers._lambdamart._DOCUMENTS_PER_LEAF", 1)
+    assert _quick().fit(log, rate).num_leaves_ == 31
+    assert _quick(num_leaves=3).fit(log, rate).num_leaves_ == 3
+    assert _quick(lgbm_params={"num_leaves": 5}).fit(log, rate).num_leaves_ == 5
 
 
 def test_diagnostics_of_the_weights():

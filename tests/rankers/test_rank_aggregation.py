@@ -23,7 +23,8 @@ LEAST = LinearRegression()
 
 def test_mean_ranks():
     documents, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
-    members = [("ips", IPSRanker(estimator=Ridge(), propensity=curve)), ("h", HeckmanRanker())]
+    heckman = HeckmanRanker(hidden_layer_sizes=())
+    members = [("ips", IPSRanker(estimator=Ridge(), propensity=curve)), ("h", heckman)]
     ranker = RankAggRanker(members, weights=[3, 1]).fit(log, clicks)
     ranks = [
         pd.Series(-member.fit(log, clicks).predict(documents)).groupby(documents["qid"]).rank()

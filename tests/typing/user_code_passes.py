@@ -18,7 +18,7 @@ import skultr
 from skultr import CMIPScorer, DLARanker, IdentifiabilityRepair, aggregate_clicks
 from skultr.click_models import DCTRModel, PBMModel
 from skultr.datasets import load_letor, make_ltr
-from skultr.identifiability import IdentifiabilityGraph, factor_rank
+from skultr.identifiability import IdentifiabilityGraph, factor_rank, feature_overlap
 from skultr.metrics import (
     ClickLikelihoodScorer,
     IPSScorer,
@@ -110,7 +110,9 @@ def reduce_and_diagnose() -> None:
     aggregate_clicks(pl.LazyFrame({"qid": [1]}), documents=pl.DataFrame({"doc": [1]}))
     graph = IdentifiabilityGraph.from_log(log, bias=["position"])
     assert_type(graph.is_connected, bool)
-    graph.summary()
+    overlap = feature_overlap(log, bias="position")
+    assert_type(overlap.determines, bool)
+    graph.summary(overlap)
     factor_rank(log, clicks).summary()
 
 

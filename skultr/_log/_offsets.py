@@ -1,0 +1,116 @@
+"""Offsets of features, taken off in float64 before the features are rounded to float32.
+
+float32 has 24 bits: of a time stamp of 1.7e9 seconds it keeps 128 seconds, and the logarithm that
+networks take of their input keeps less.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .._typing import Floats, Ints
+from ..exceptions import ClickDataWarning, warn_user
+from ._roles import feature_columns, is_frame
+
+__all__ = ["FeatureOffsets", "find_offsets", "take_off"]
+
+#: A column has an offset if its values are this many times larger than their range.
+_RATIO = 100.0
+#: Offsets are rounded to this part of the range, so that subtracting them loses no digits.
+_STEPS = 1024
+
+
+class FeatureOffsets(NamedTuple):
+    """What is taken off some columns.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_columns,), int
+        Numbers of the features.
+    values : ndarray of shape (n_columns,)
+    """
+
+    columns: Ints
+    values: Floats
+
+
+def find_offsets(X: Any, features: NDArray[np.float32]) -> FeatureOffsets:
+    """Offsets of the features whose values are much larger than their range.
+
+    Columns without an offset keep their values to the bit. An offset is about the smallest value
+    of its column: where the logarithm of a network resolves most, and many features have their
+    mode. It does not depend on how often a row occurs.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        Where the features came from; a frame may have role columns too.
+    features : ndarray of shape (n_rows, n_features), float32
+
+    Returns
+    -------
+    offsets : FeatureOffsets
+        Without the columns that are constant in float64.
+
+    Warns
+    -----
+    ClickDataWarning
+        If a column varies in X, but not in float64.
+    """
+    columns, values = [], []
+    if not features.size:
+        return FeatureOffsets(np.empty(0, dtype=int), np.empty(0))
+    for place in np.flatnonzero(_is_far(features.min(axis=0), features.max(axis=0))):
+        raw = _column(X, place)
+        exact = raw.astype(float)
+        low, high = exact.min(), exact.max()
+        if low == high:
+            _warn_if_varying(raw, place)
+        elif _is_far(low, high):
+            unit = 2.0 ** np.floor(np.log2(high - low)) / _STEPS
+            columns.append(place)
+            values.append(np.rint(low / unit) * unit)
+    return FeatureOffsets(np.array(columns, dtype=int), np.array(values, dtype=float))
+
+
+def take_off(
+    offsets: FeatureOffsets, X: Any, features: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The features without their offsets; the same array if there are none."""
+    if not len(offsets.columns):
+        return features
+    features = features.copy()
+    for place, value in zip(*offsets, strict=True):
+        features[:, place] = _column(X, place).astype(float) - value
+    return features
+
+
+def _is_far(low, high):
+    """Whether values between these are much larger than their range."""
+    low, high = np.float64(low), np.float64(high)
+    return (low != 0) & (low * high > 0) & (np.abs(low) > _RATIO * (high - low))
+
+
+def _column(X, place):
+    """A feature of X in its own precision, shape (n_rows,)."""
+    if is_frame(X):
+        frame = nw.from_native(X, eager_only=True)
+        return frame[:, frame.columns.index(feature_columns(X)[place])].to_numpy()
+    if sparse.issparse(X):
+        return X.tocsc()[:, [place]].toarray()[:, 0]
+    return np.asarray(X)[:, place]
+
+
+def _warn_if_varying(raw, place):
+    if (raw != raw[0]).any():
+        warn_user(
+            f"Feature {place} varies, but its values differ by less than float64 resolves "
+            f"(they begin {raw[0]}): it is constant for the ranker. If it is an id, drop it; "
+            "otherwise subtract its smallest value first.",
+            ClickDataWarning,
+        )

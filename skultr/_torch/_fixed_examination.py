@@ -1,0 +1,233 @@
+"""A network of relevance trained listwise on clicks, with examination that is known already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+
+from .._log._factors import loss_scale
+from .._log._segments import TINY
+from .._models._click_choice import ClickChoice
+from .._typing import Bools, Floats, Ints
+from ._losses import CLICK_ONLY, LOSSES, ListLoss, exposure_loss
+from ._networks import ListScores
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+    from ._net import NeuralEstimator
+
+__all__ = ["ListTarget", "fit_best_of", "fit_listwise"]
+
+#: Attributes that a training sets.
+_TRAINED = ("network_", "net_", "history_", "n_iter_")
+#: The clicks of fewer held-out queries do not choose between targets.
+_LEAST_QUERIES = 5
+#: Held-out clicks contradict an examination if they ask for one whose logarithm is at most this
+#: part of it, and twice the gain in log-likelihood is at least that number.
+_FLATTER, _LEAST_GAIN = 0.8, 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class ListTarget:
+    """What a network of relevance is fitted to.
+
+    Parameters
+    ----------
+    clicks : ndarray of shape (n_rows,)
+        (Debiased) number of clicks of each row.
+    examination : ndarray of shape (n_rows,), default=None
+        Examination probability of each row, an offset of the listwise loss; None if the clicks
+        are divided by it already.
+    loss : str, default="softmax"
+        Name of the loss; with ``examination`` it must be "softmax".
+    """
+
+    clicks: Floats
+    examination: Floats | None = None
+    loss: str = "softmax"
+
+
+def fit_listwise(
+    learner: NeuralEstimator,
+    log: ClickLog,
+    task: FitTask | None,
+    target: ListTarget,
+    *,
+    held_out: Bools | None = None,
+) -> None:
+    r"""Train a network of relevance, of which the learner then holds the result.
+
+    The loss is one of the weighted clicks, or, with ``target.examination``, the conditional
+    likelihood :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. The caller has seeded
+    torch's random stream (``learner._seeded()``).
+
+    Parameters
+    ----------
+    learner : NeuralEstimator
+        Holds the parameters of the training, and afterwards the network.
+    log : ClickLog
+        With its own traffic, which ``learner.traffic_exponent`` tempers here.
+    task : FitTask or None
+        The fit that scikit-learn's callbacks are informed about.
+    target : ListTarget
+    held_out : ndarray of shape (n_queries,), bool, default=None
+        Queries for early stopping; by default they are drawn.
+    """
+    log, factor = log.tempered(learner.traffic_exponent)
+    clicks = target.clicks * factor
+    click_only = target.loss in CLICK_ONLY
+    scale = loss_scale(log, clicks if click_only else np.where(log.shown, log.weight, 0.0))
+    if target.examination is None:
+        criterion = ListLoss(LOSSES[target.loss], scale)
+    else:
+        criterion = ListLoss(exposure_loss, scale)
+        log = replace(log, weight=log.weight * target.examination)
+    module = ListScores(learner._network(log.shown_features(), constant=not click_only))
+    learner._train(
+        module, criterion, log, clicks, click_only=click_only, task=task, held_out=held_out
+    )
+
+
+def fit_best_of(
+    learner: NeuralEstimator,
+    log: ClickLog,
+    task: FitTask | None,
+    examination: Floats,
+    targets: Mapping[str, ListTarget],
+    *,
+    cautious: str | None = None,
+) -> tuple[str, pd.DataFrame]:
+    r"""Train a network for each target, and keep one by where held-out clicks fell.
+
+    The queries that early stopping holds out are the same for all targets, and so are the initial
+    weights. Their clicks are compared by :class:`ClickChoice` with the logits :math:`w s + \log
+    o`; :math:`w \ge 0` is fitted to them, because weighted losses leave the scale of scores free.
+    Scores that undo a wrong examination would explain the clicks best. If the clicks ask for a
+    clearly flatter one, the logits are :math:`w s + v \log o`, with :math:`v` fitted too.
+
+    Parameters
+    ----------
+    learner, log, task
+        As in :func:`fit_listwise`.
+    examination : ndarray of shape (n_rows,)
+        Examination probability of each row, up to a constant.
+    targets : dict of str to ListTarget
+        The one of the smallest held-out loss is kept. With fewer than five held-out queries only
+        the first is trained.
+    cautious : str, default=None
+        Name of a target that is kept if its loss exceeds the smallest by at most one standard
+        error of the difference.
+
+    Returns
+    -------
+    name : str
+        Of the target whose network the learner holds.
+    choice : DataFrame indexed by ``target``
+        ``loss`` per held-out click in nats, ``excess`` over the smallest loss with its
+        ``standard_error``, ``score_weight`` w and ``examination_exponent`` v, which is 1 unless it
+        was fitted. Without rows if only one target was trained.
+    """
+    with learner._seeded():
+        first, target = next(iter(targets.items()))
+        if len(targets) == 1:
+            fit_listwise(learner, log, task, target)
+            return first, _choice_table({})
+        held_out = learner._held_out_queries(log, log.clicks)
+        if held_out.sum() < _LEAST_QUERIES:
+            fit_listwise(learner, log, task, target, held_out=held_out)
+            return first, _choice_table({})
+        comparison = _HeldOutClicks.of_queries(
+            log.tempered(learner.traffic_exponent)[0], held_out, examination
+        )
+        stream = torch.get_rng_state()
+        trained, scores = {}, {}
+        for name, target in targets.items():
+            torch.set_rng_state(stream)
+            fit_listwise(learner, log, task, target, held_out=held_out)
+            scores[name] = learner._outputs(learner.network_, log.features)[:, 0][log.doc]
+            trained[name] = {key: getattr(learner, key) for key in _TRAINED}
+    table = _choice_table(comparison.fits(scores))
+    best = table["loss"].idxmin()
+    if cautious in targets:
+        row = table.loc[cautious]
+        best = cautious if row["excess"] <= row["standard_error"] else best
+    vars(learner).update(trained[best])
+    return best, table
+
+
+class _HeldOutFit(NamedTuple):
+    """Loss per click, by query (they add up), and the two numbers fitted."""
+
+    by_query: Floats
+    score_weight: float
+    exponent: float
+
+    @property
+    def loss(self):
+        return self.by_query.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class _HeldOutClicks:
+    """Clicks of held-out queries, by which scores are compared.
+
+    Parameters
+    ----------
+    clicks : ClickChoice
+    query : ndarray of shape (n_lists,), int
+        Query of each list of ``clicks``.
+    log_examination : ndarray of shape (n_rows,)
+    """
+
+    clicks: ClickChoice
+    query: Ints
+    log_examination: Floats
+
+    @classmethod
+    def of_queries(cls, log, held_out, examination):
+        """The clicks of the queries where ``held_out``, a bool array by query, is True."""
+        clicks = ClickChoice.from_rows(log.list_, log.clicks * held_out[log.query], log.shown)
+        query = log.query[clicks.rows[clicks.starts]]
+        return cls(clicks, query, np.log(np.maximum(examination, TINY)))
+
+    def fits(self, scores):
+        """A :class:`_HeldOutFit` for each name; ``scores`` have one number per row."""
+        as_given = {name: self._fit(of_rows) for name, of_rows in scores.items()}
+        best = min(as_given, key=lambda name: as_given[name].loss)
+        free = self._fit(scores[best], free=True)
+        gain = 2 * self.clicks.n_clicks * (as_given[best].loss - free.loss)
+        if free.exponent > _FLATTER or gain < _LEAST_GAIN:
+            return as_given
+        return {name: self._fit(of_rows, free=True) for name, of_rows in scores.items()}
+
+    def _fit(self, scores, free=False):
+        offset = np.zeros(len(scores)) if free else self.log_examination
+        parts = np.column_stack([scores, self.log_examination])[:, : 1 + free]
+        weights = self.clicks.best_weights(parts, offset)
+        losses = self.clicks.list_losses(parts @ weights + offset) / self.clicks.n_clicks
+        place = np.unique(self.query, return_inverse=True)[1]
+        return _HeldOutFit(np.bincount(place, losses), *weights, *[1.0] * (not free))
+
+
+def _choice_table(fits):
+    """One row per target: its held-out loss, compared with the smallest."""
+    smallest = min(fits.values(), key=lambda fit: fit.loss).by_query if fits else 0.0
+    rows = [
+        (
+            fit.loss,
+            (fit.by_query - smallest).sum(),
+            np.linalg.norm(fit.by_query - smallest),
+            fit.score_weight,
+            fit.exponent,
+        )
+        for fit in fits.values()
+    ]
+    columns = ["loss", "excess", "standard_error", "score_weight", "examination_exponent"]
+    index = pd.Index([*fits], name="target", dtype=object)
+    return pd.DataFrame(rows, index=index, columns=columns, dtype=float)

@@ -1,0 +1,66 @@
+"""The warning of models that learn examination from a log that does not determine it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._log._components import factor_components
+from ..exceptions import NotIdentifiableWarning, warn_user
+from ._examination_information import information_of_log
+from ._verdict import ENOUGH
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._typing import Ints
+
+__all__ = ["warn_unless_identifiable"]
+
+
+def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
+    """Warn if the documents of a log do not connect its bias factors.
+
+    Parameters
+    ----------
+    log : ClickLog
+    network : bool
+        True if relevance is a function of the features; then only shared features connect the
+        components, and the warning says how far they do.
+    """
+    rows = log.shown
+    n_factors = len(log.bias_values)
+    n_components, labels = factor_components(log.doc[rows], log.bias[rows], n_factors)
+    if n_components == 1:
+        return
+    consequence = (
+        "What connects them is only the network, which gives similar features similar relevance; "
+        f"the log cannot confirm this. {_overlap_text(log, labels)}"
+        if network
+        else "The relevance of documents in different components cannot be compared: it depends "
+        "only on where training starts, or on a prior."
+    )
+    warn_user(
+        f"The log does not determine relevance: its {n_factors} bias factors fall into "
+        f"{n_components} components, and no document was shown in two of them. {consequence} "
+        "See IdentifiabilityGraph.from_log(X).summary() in skultr.identifiability; repair the log "
+        "with IdentifiabilityRepair, or filter NotIdentifiableWarning if you accept this.",
+        NotIdentifiableWarning,
+    )
+
+
+def _overlap_text(log: ClickLog, labels: Ints) -> str:
+    information = information_of_log(log)
+    groups = labels[information.factors]
+    overlap = information.least(groups)
+    if not information.compares(groups):
+        return "Features cannot do so either: no result page compares all components."
+    if overlap >= ENOUGH:
+        return (
+            f"Features overlap between the components ({overlap:.2f}; 1: they say nothing of the "
+            "bias factor, 0: they give it away), so that the network can do so, if the old ranker "
+            "knew no more than the features do."
+        )
+    return (
+        f"Features do NOT overlap between the components ({overlap:.2f}; 1: they say nothing of "
+        "the bias factor, 0: they give it away), so that the network cannot do so: what it calls "
+        "examination may be relevance. See feature_overlap in skultr.identifiability."
+    )
