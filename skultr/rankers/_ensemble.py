@@ -25,7 +25,12 @@ from .._models._click_choice import ClickChoice
 from .._models._table_curve import table_curve
 from .._sklearn import BaseComposition, Interval, seeded_clone
 from .._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
-from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
+from ..exceptions import (
+    ClickDataWarning,
+    NotIdentifiableWarning,
+    UnstableWeightsWarning,
+    warn_user,
+)
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
 from ._dual_learning import DLARanker
 from ._ensemble_weights import HeldOut, given_weights, standardized
@@ -88,7 +93,7 @@ class EnsembleRanker(BaseRanker, BaseComposition):
         Members by name. The default is
 
         - ``"naive"``: ``NaiveRanker()``,
-        - ``"network"``: ``IPSRanker(clip=0.1)`` on the shared curve,
+        - ``"network"``: ``IPSRanker(correction="divide", clip=0.1)`` on the shared curve,
         - ``"trees"``: ``LambdaMARTRanker(clip=0.1, num_leaves=7)`` on the shared curve.
 
         If the log has the role ``production``, the score of the ranker that served is one more
@@ -347,7 +352,7 @@ class EnsembleRanker(BaseRanker, BaseComposition):
         if self.estimators is None:
             return [
                 ("naive", NaiveRanker()),
-                ("network", IPSRanker(clip=0.1)),
+                ("network", IPSRanker(correction="divide", clip=0.1)),
                 ("trees", LambdaMARTRanker(clip=0.1, num_leaves=7)),
             ]
         return self.estimators
@@ -457,7 +462,10 @@ class EnsembleRanker(BaseRanker, BaseComposition):
 def _fit_member(ranker, log):
     """The ranker fitted to the log, with its propensities if it takes them."""
     takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
-    return fit_to_log(ranker, log if takes else replace(log, propensity=None))
+    with warnings.catch_warnings():
+        # Held-out clicks judge the members.
+        warnings.simplefilter("ignore", UnstableWeightsWarning)
+        return fit_to_log(ranker, log if takes else replace(log, propensity=None))
 
 
 def _fitted_elsewhere(ranker, log, features, query):
