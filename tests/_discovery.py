@@ -11,7 +11,8 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 import skultr
-from skultr.rankers import HeckmanRanker, IPSRanker
+from skultr.propensity import PowerLawPropensity
+from skultr.rankers import HeckmanRanker, IPSRanker, NaiveRanker
 from skultr.simulation import User
 
 #: Members that train in no batches, of which the checks of a ranker could not know.
@@ -20,9 +21,15 @@ RANK_MEMBERS = [
     ("heckman", HeckmanRanker(hidden_layer_sizes=())),
 ]
 
+ENSEMBLE_MEMBERS = [
+    ("naive", NaiveRanker(estimator=Ridge())),
+    ("ips", IPSRanker(estimator=Ridge())),
+]
+
 #: Constructor arguments for estimators that need some, or that should train briefly.
 _ARGUMENTS = {
     # One thread: LightGBM's own would fight with those of parallel tests over two cores.
+    "EnsembleRanker": {"estimators": ENSEMBLE_MEMBERS, "propensity": PowerLawPropensity(eta=1.0)},
     "DistilledRanker": {"student": LGBMRegressor(n_estimators=50, n_jobs=1, verbosity=-1)},
     "RankAggRanker": {"estimators": RANK_MEMBERS},
     "OnFeatures": {"transformer": StandardScaler()},

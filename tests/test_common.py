@@ -31,6 +31,7 @@ _WEIGHTS = {
     "parameter",
     "DistilledRanker": "its teacher is a DLARanker, see there; the student, which splits no 15 "
     "rows, scores all by the mean relevance, of unknown scale",
+    "EnsembleRanker": "a copy of a row stands at the next position, whose propensity is smaller",
     "HeckmanRanker": "a row of weight 0 is a candidate that was not shown, from which this ranker "
     "learns; the check takes it for no row",
     "IPSRanker": "a copy of a row stands at the next position, whose propensity is smaller",
@@ -50,6 +51,8 @@ _WEIGHTS = {
     "VectorizationRanker": "a copy of a row stands at the next position, which has another vector",
 }
 _SUBSETS = {
+    "EnsembleRanker": "scores are standardised over the candidates of the query, and a subset of "
+    "the rows has other candidates",
     "RankAggRanker": "a score is a rank among the candidates of the query, and a subset of the "
     "rows has other candidates",
     "VectorizationRanker": "a score depends on the candidates of the query, through the base "

@@ -75,6 +75,10 @@ class ClickChoice:
         """Mean negative log-likelihood per click, in nats."""
         return float(self.list_losses(logits).sum() / self.n_clicks)
 
+    def shares(self, logits: Floats) -> Floats:
+        """Probability that a click of the list falls on each used row, shape (n_used,)."""
+        return np.exp(self._log_shares(logits[self.rows]))
+
     def best_weights(
         self,
         scores: NDArray[np.float64],

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from ._cld import CLDRanker as CLDRanker
     from ._distilled import DistilledRanker as DistilledRanker
     from ._dual_learning import DLARanker as DLARanker
+    from ._ensemble import EnsembleRanker as EnsembleRanker
     from ._heckman import HeckmanRanker as HeckmanRanker
     from ._ips import IPSRanker as IPSRanker
     from ._ips import NaiveRanker as NaiveRanker
@@ -29,6 +30,7 @@ else:
             "_cld": ("CLDRanker",),
             "_distilled": ("DistilledRanker",),
             "_dual_learning": ("DLARanker",),
+            "_ensemble": ("EnsembleRanker",),
             "_heckman": ("HeckmanRanker",),
             "_ips": ("IPSRanker", "NaiveRanker", "UserAwareIPSRanker"),
             "_lambdamart": ("LambdaMARTRanker",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -17,7 +17,7 @@ from .._log._reader import read
 from .._log._roles import is_frame, read_role, without_columns
 from .._models._table_curve import table_of_cells
 from .._sklearn import Interval
-from .._typing import ArrayLike, Estimator, Floats
+from .._typing import ArrayLike, Estimator, Floats, Table
 from ..exceptions import AssumptionWarning, python_value, warn_user
 from ..propensity._known import PowerLawPropensity
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
@@ -28,7 +28,7 @@ from ._ranker import BaseRanker
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["PropensityRanker"]
+__all__ = ["PropensityRanker", "with_positions"]
 
 #: A curve is taken from the log if it has so many clicks per bias factor, and if this is the
 #: root mean square, over the clicks, of the standard errors of log examination.
@@ -57,7 +57,7 @@ class PropensityRanker(BaseRanker):
         return super()._read_features(X, reset=reset)
 
     def _fit_propensity(self, X, y, sample_weight, roles):
-        roles = _with_positions(X, roles)
+        roles = with_positions(X, roles)
         propensity, estimator = row_propensities(
             self.propensity,
             X,
@@ -123,7 +123,7 @@ class PropensityRanker(BaseRanker):
         return debiased.clicks
 
 
-def _with_positions(X, roles):
+def with_positions(X: Table, roles: dict[str, Any]) -> dict[str, Any]:
     """The roles; without a position, the order of the rows of a query is their position."""
     if read_role(X, "position", roles["position"]) is not None:
         return roles

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from .._log._segments import encode
 from .._sklearn import BaseComposition, seeded_clone
 from .._typing import ArrayLike, Column, Floats, RandomState, Table
-from ..propensity._source import columns_of_source
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
+from ._members import check_member, check_pairs, scores_of
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class RankAggRanker(BaseRanker, BaseComposition):
         features = self._read_features(X, reset=False)
         query = encode(qid)[0]
         ranks = [
-            pd.Series(-_scores_of(ranker, features, query)).groupby(query).rank().to_numpy()
+            pd.Series(-scores_of(ranker, features, query)).groupby(query).rank().to_numpy()
             for ranker in self.estimators_
         ]
         return -np.average(ranks, axis=0, weights=self.weights)
@@ -154,10 +154,10 @@ class RankAggRanker(BaseRanker, BaseComposition):
     def _validate_params(self):
         super()._validate_params()
         members = self._members()
-        _check_pairs(members)
+        check_pairs(members)
         self._validate_names([name for name, _ in members])
         for name, ranker in members:
-            _check_member(name, ranker)
+            check_member(name, ranker)
         _check_weights(self.weights, len(members))
 
     def _members(self):
@@ -174,47 +174,6 @@ class RankAggRanker(BaseRanker, BaseComposition):
         ]
         names = (name for name, _ in members)
         self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
-
-
-def _scores_of(ranker, features, query):
-    if isinstance(ranker, BaseRanker):
-        return ranker._scores_within(features, query)
-    return -ranker.rank(features, qid=query)  # other rankers need not have scores
-
-
-def _check_pairs(members):
-    pairs = all(
-        isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
-        for member in members
-    )
-    names = [member[0] for member in members] if pairs else []
-    if not names or len(set(names)) < len(names):
-        raise ValueError(
-            f"estimators is {members!r}; expected at least one (name, ranker) pair, with names "
-            "that are different strings, such as [('ips', IPSRanker()), ('heckman', "
-            "HeckmanRanker())]."
-        )
-
-
-def _check_member(name, ranker):
-    if isinstance(ranker, type):
-        raise ValueError(
-            f"The member {name!r} is the class {ranker.__name__}; expected an instance. Use "
-            f"{ranker.__name__}()."
-        )
-    if not (hasattr(ranker, "fit") and hasattr(ranker, "rank")):
-        raise ValueError(
-            f"The member {name!r} is {ranker!r}; expected a ranker of skultr.rankers."
-        )
-    for parameter, value in ranker.get_params().items():
-        columns = sorted(name for name in columns_of_source(value) if isinstance(name, str))
-        if columns:
-            raise ValueError(
-                f"{parameter} of the member {name!r} is a {type(value).__name__} that reads the "
-                f"columns {columns}, but members get the features as an array without names. Fit "
-                "it first, replace these columns of the log by its predictions as the column "
-                "'propensity', and give the member propensity='column'."
-            )
 
 
 def _check_weights(weights, n_members):

@@ -130,8 +130,8 @@ def simulate_clicks(
         0); ``user`` (int, from 0) if there are several; ``qid``, ``doc``, ``position`` (int, from
         1; float with NaN where a candidate was not shown); ``arm`` (float32) if the policy
         experiments, see :class:`SwapPolicy`; ``context`` (int, from 0) if the user has contexts;
-        with ``features`` also ``relevance``, which no model reads in ``fit``, and the features
-        (float32).
+        with ``features`` also ``relevance``, which no model reads in ``fit``, ``production`` if
+        ``documents`` has it, and the features (float32).
     clicks : ndarray of shape (n_impressions,), int8
         1 where the user clicked, else 0.
     truth : Bunch
@@ -456,6 +456,9 @@ def _log_frame(documents, roles, rows, who, features):
     if not features:
         return pd.DataFrame(log, copy=False)
     log["relevance"] = roles["relevance"][row]
+    production = read_role(documents, "production")
+    if production is not None:
+        log["production"] = production[row]
     if not feature_columns(documents):
         return pd.DataFrame(log, copy=False)
     values = read_features(documents)

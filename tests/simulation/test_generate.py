@@ -334,6 +334,9 @@ def test_documents_without_features_need_scores(documents):
     roles = documents[["qid", "doc", "relevance"]]
     X, _, _ = simulate_clicks(roles, scores=documents["relevance"], n_sessions=10)
     assert list(X.columns) == ["session", "qid", "doc", "position", "relevance"]
+    roles = roles.assign(production=2.0 * documents["doc"])
+    X, _, _ = simulate_clicks(roles, scores=documents["relevance"], n_sessions=10)
+    np.testing.assert_array_equal(X["production"], 2.0 * X["doc"])
 
 
 # --------------------------------------------------------------------------------------

@@ -1,0 +1,522 @@
+"""Several rankers and the one that served, weighted by the clicks of held-out queries."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Self
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import Bunch, check_random_state
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
+
+from .._log import _faults
+from .._log._factors import examination_table
+from .._log._hashing import equal_rows, hash_columns
+from .._log._roles import is_frame, read_role, without_columns
+from .._log._segments import TINY, encode
+from .._models._click_choice import ClickChoice
+from .._models._table_curve import table_curve
+from .._sklearn import BaseComposition, Interval, seeded_clone
+from .._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
+from ..exceptions import (
+    ClickDataWarning,
+    NotIdentifiableWarning,
+    UnstableWeightsWarning,
+    warn_user,
+)
+from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
+from ._dual_learning import DLARanker
+from ._ensemble_weights import HeldOut, given_weights, standardized
+from ._ips import IPSRanker, NaiveRanker
+from ._lambdamart import LambdaMARTRanker
+from ._members import check_member, check_pairs, scores_of
+from ._propensity_ranker import with_positions
+from ._ranker import BaseRanker, fit_to_log
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+
+__all__ = ["EnsembleRanker"]
+
+#: Name of the member that is the role.
+_PRODUCTION = "production"
+#: Least propensity that the shared curve gives to a row.
+_LEAST_PROPENSITY = 1e-4
+#: A curve with a larger standard error of its logarithm, on average over clicks, is not known.
+_LARGEST_ERROR = 0.5
+#: Standard errors by which clicks must confirm debiased members where the curve is not known.
+_LEAST_EVIDENCE = 2.0
+#: Weight of production beside naive members where clicks tell nothing.
+_SHARE_OF_PRODUCTION = 0.5
+#: Fewer queries with clicks give no weights.
+_LEAST_QUERIES = 10
+
+
+@dataclass(eq=False, repr=False)
+class EnsembleRanker(BaseRanker, BaseComposition):
+    r"""Naive and debiased rankers and the one that served, weighted by held-out clicks.
+
+    The recommended first choice. A debiased ranker is best where its assumptions hold and the
+    clicks are many; a naive one is better where clicks are few; and the ranker that served may be
+    better than both. Their weighted mean was hardly ever below the better of the naive ranker and
+    the one that served, and better than any single ranker on average
+    (:ref:`ensemble_ranker`).
+
+    A score is :math:`\sum_m w_m z_m(x)`, with :math:`z_m` the score of member :math:`m`,
+    standardised over the candidates of the query: ``predict`` needs ``qid`` and all candidates
+    of a query. The weights are chosen in three steps.
+
+    1. *One examination curve for all.* From the same documents at several positions, and, where
+       no document moved, from dual learning. Known propensities are used as they are.
+    2. *Cross-fitting.* Each member is fitted to a part of the queries and scores the others,
+       whose clicks have the likelihood :math:`\prod_i \mathrm{softmax}(\sum_m w_m z_m + \log
+       o)_i^{c_i}`. Of all weights between equal and most likely ones, those nearest to equal ones
+       are taken whose likelihood is within one standard error of the largest. Production's weight
+       is at most the mean of the others, because it may have been trained on the same queries.
+       Then all members are fitted to the whole log.
+    3. *A test where the curve is not known.* If no documents moved, dual learning may take
+       relevance for examination. The debiased members keep their weights only if their held-out
+       scores explain clicks *within* each position, whatever examination may be. Otherwise only
+       naive members and production have a weight, and ``fit`` warns.
+
+    Parameters
+    ----------
+    estimators : list of (str, ranker), default=None
+        Members by name. The default is
+
+        - ``"naive"``: ``NaiveRanker()``,
+        - ``"network"``: ``IPSRanker(correction="divide", clip=0.1)`` on the shared curve,
+        - ``"trees"``: ``LambdaMARTRanker(clip=0.1, num_leaves=7)`` on the shared curve.
+
+        If the log has the role ``production``, the score of the ranker that served is one more
+        member of this name. A clone of each is fitted. Members whose parameter ``propensity``
+        is None or "column" get the shared curve. Members get the features as an array, so that
+        their propensities cannot read columns by name, and must be able to score documents of
+        other queries.
+    propensity : "column", array-like of shape (n_positions,), estimator, or None, default=None
+        The shared curve, if it is known: the role ``propensity``, examination probabilities by
+        position, or an estimator of :mod:`skultr.propensity`. None takes the role if the log has
+        it, and otherwise estimates the curve as above.
+    cv : int, default=2
+        Number of parts of the queries for cross-fitting. With 2, a fit takes twice as long as
+        that of its members, with 5 five times.
+    n_jobs : int, default=None
+        Number of processes for cross-fitting; None means 1, and -1 all cores.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the parts of the queries, and of the members that have no ``random_state`` of
+        their own.
+
+    Attributes
+    ----------
+    weights_ : DataFrame of shape (n_members, 3)
+        By member (index ``member``): ``weight``, which sums to 1; its ``standard_error`` over
+        queries, NaN where the weight is not estimated (equal ones, 0); and ``loss``, the
+        cross-fitted loss of the member alone, with the best factor on its scores, in nats per
+        click.
+    estimators_ : list of rankers
+        The clones, fitted to the whole log. Their ids of queries and documents are running
+        numbers.
+    named_estimators_ : Bunch
+        The same by name.
+    examination_ : DataFrame
+        The shared curve: mean ``examination`` of each bias factor (index ``bias``), relative to
+        that of the first factor, with ``impressions`` and ``clicks``.
+    propensity_ : estimator
+        The fitted clone, if ``propensity`` is an estimator.
+    evidence_ : float
+        How firmly held-out clicks confirm the debiased members within positions, in standard
+        errors; NaN if the curve is known or there are no debiased members.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Warns
+    -----
+    NotIdentifiableWarning
+        If debiased members get no weight, because the log does not determine examination.
+    ClickDataWarning
+        If too few queries have clicks, so that weights are equal.
+
+    See Also
+    --------
+    RankAggRanker : The mean rank by members with given weights.
+
+    Notes
+    -----
+    Held-out clicks cannot tell how good the members are for documents that were never shown. If
+    production chose ten of hundreds of candidates, rank those that it would show.
+
+    References
+    ----------
+    Wolpert (1992). Stacked generalization. Neural Networks. Breiman (1996). Stacked regressions.
+    Machine Learning, for non-negative weights.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.rankers import EnsembleRanker
+    >>> from skultr.simulation import PlackettLucePolicy, production_scores, simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> documents["production"] = production_scores(documents, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents,
+    ...     n_sessions=2000,
+    ...     policy=PlackettLucePolicy(),
+    ...     scores=documents["production"],
+    ...     random_state=0,
+    ... )
+    >>> ranker = EnsembleRanker(random_state=0).fit(log, clicks)
+    >>> ranker.weights_.index.tolist()
+    ['naive', 'network', 'trees', 'production']
+    >>> bool(np.isclose(ranker.weights_["weight"].sum(), 1))
+    True
+    >>> parts = ranker.explain(documents)
+    >>> bool(np.allclose(parts.sum(axis=1), ranker.predict(documents)))
+    True
+    """
+
+    estimators: list[tuple[str, Any]] | None = None
+    propensity: ArrayLike | Estimator | None = None
+    cv: int = 2
+    n_jobs: int | None = None
+    random_state: RandomState = None
+
+    _parameter_constraints = {
+        "estimators": [list, None],
+        "propensity": PROPENSITY_CONSTRAINT,
+        "cv": [Interval(Integral, 2, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+    __metadata_request__predict = {"qid": True, "production": True}
+    _reads_production = True
+
+    @property
+    def _reads_users(self):
+        return self._any_member("_reads_users")
+
+    @property
+    def _learns_from_never_shown(self):
+        return self._any_member("_learns_from_never_shown")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of this ranker and, with ``deep``, of its members.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+
+        Returns
+        -------
+        params : dict
+        """
+        return self._get_params("estimators", deep=deep)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of a member by ``name__parameter``.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self : object
+        """
+        return self._set_params("estimators", **params)
+
+    def predict(
+        self, X: Table, *, qid: Column | None = None, production: Column | None = None
+    ) -> Floats:
+        """Weighted mean of the standardised scores of the members; higher is more relevant.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            All candidates of the queries: a score depends on which rows share its query.
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X. Without either, all rows count as one
+            query, with a warning.
+        production : array-like of shape (n_rows,), default=None
+            Score of the ranker in production; by default the column ``production`` of X. Needed
+            if it has a weight.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+            Comparable within a query only.
+
+        Raises
+        ------
+        ValueError
+            If production has a weight and its score is absent.
+        """
+        return self.explain(X, qid=qid, production=production).to_numpy().sum(axis=1)
+
+    def explain(
+        self, X: Table, *, qid: Column | None = None, production: Column | None = None
+    ) -> pd.DataFrame:
+        """What each member contributes to the score of each row.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            All candidates of the queries.
+        qid, production : array-like of shape (n_rows,), default=None
+            As in ``predict``.
+
+        Returns
+        -------
+        parts : DataFrame of shape (n_rows, n_members)
+            By row of X, from 0: the weight of the member times its standardised score. The sum of
+            a row is its prediction.
+        """
+        check_is_fitted(self)
+        qid = self._known_query_ids(X, qid, "predict")
+        return self._parts(X, qid, production)
+
+    def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
+        return self._parts(X, qid).to_numpy().sum(axis=1)
+
+    def _parts(self, X, qid, production=None):
+        features = self._read_features(X, reset=False)
+        query = encode(qid)[0]
+        parts = {}
+        for name, weight in self.weights_["weight"].items():
+            if not weight:
+                parts[name] = np.zeros(len(query))
+            elif name == _PRODUCTION:
+                parts[name] = weight * standardized(self._production(X, production), query, 1e-12)
+            else:
+                scores = scores_of(self.named_estimators_[name], features, query)
+                parts[name] = weight * standardized(scores, query)
+        return pd.DataFrame(parts)
+
+    def _production(self, X, production):
+        scores = read_role(X, _PRODUCTION, production)
+        if scores is None:
+            raise ValueError(
+                f"X has no column {_PRODUCTION!r} and no {_PRODUCTION}= was passed, but this "
+                "member of the ensemble has the weight "
+                f"{self.weights_.loc[_PRODUCTION, 'weight']:.2f}. Add the score of the ranker in "
+                "production for each candidate, or drop the column from the log and fit again."
+            )
+        _faults.check({_PRODUCTION: scores})
+        return scores
+
+    def _validate_params(self):
+        super()._validate_params()
+        members = self._members()
+        check_pairs(members)
+        self._validate_names([name for name, _ in members])
+        for name, ranker in members:
+            check_member(name, ranker)
+            if name == _PRODUCTION:
+                raise ValueError(
+                    f"A member is called {_PRODUCTION!r}, which is the name of the role. Choose "
+                    "another name."
+                )
+
+    def _fit_propensity(self, X, y, sample_weight, roles):
+        if self.propensity is None:
+            return roles
+        roles = with_positions(X, roles)
+        known, estimator = row_propensities(
+            self.propensity,
+            X,
+            y,
+            sample_weight,
+            roles,
+            default=None,
+            random_state=self.random_state,
+        )
+        if estimator is not None:
+            self.propensity_ = estimator
+        return {**roles, "propensity": known}
+
+    def _read_features(self, X, *, reset):
+        read = columns_of_source(self.propensity)
+        if read and is_frame(X):
+            X = without_columns(nw.from_native(X, eager_only=True), read).to_native()
+        return super()._read_features(X, reset=reset)
+
+    def _members(self):
+        if self.estimators is None:
+            return [
+                ("naive", NaiveRanker()),
+                ("network", IPSRanker(correction="divide", clip=0.1)),
+                ("trees", LambdaMARTRanker(clip=0.1, num_leaves=7)),
+            ]
+        return self.estimators
+
+    def _any_member(self, flag):
+        return any(getattr(ranker, flag, False) for _, ranker in self._members())
+
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
+        random = check_random_state(self.random_state)
+        known, log = self._with_curve(log, random)
+        members = [
+            (name, seeded_clone(ranker, random.randint(2**31 - 1)))
+            for name, ranker in self._members()
+        ]
+        self._fit_weights(log, members, known, random)
+        self.estimators_ = [_fit_member(ranker, log) for _, ranker in members]
+        names = (name for name, _ in members)
+        self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
+
+    def _with_curve(self, log, random):
+        """Whether the log determines examination, and the log with a propensity in each row."""
+        seed = random.randint(2**31 - 1)
+        known = log.propensity is not None
+        if not known:
+            table = table_curve(log)
+            known = _is_precise(table, log)
+            curve = np.exp(table.combined(_network_curve(log, seed)).log_examination)
+            curve = np.clip(curve / curve.max(), _LEAST_PROPENSITY, 1.0)
+            log = replace(log, propensity=np.where(log.shown, curve[log.bias], 1.0))
+        self.examination_ = examination_table(log, log.propensity)
+        return known, log
+
+    def _fit_weights(self, log, members, known, random):
+        """Set the weights of the members."""
+        names = [name for name, _ in members]
+        naive = [isinstance(ranker, NaiveRanker) for _, ranker in members]
+        if log.production is not None:
+            names.append(_PRODUCTION)
+            naive.append(True)
+        naive, production = np.array(naive), np.array([name == _PRODUCTION for name in names])
+        held_out = self._held_out(log, members, random)
+        self.evidence_ = np.nan
+        trusted = known or naive.all()
+        if not trusted and held_out is not None:
+            self.evidence_ = held_out.evidence(np.flatnonzero(~naive))
+            trusted = self.evidence_ >= _LEAST_EVIDENCE
+        if not trusted:
+            self._warn_about_curve(log, [name for name, n in zip(names, naive, strict=True) if n])
+        if not trusted and naive.any():
+            weights = given_weights(naive * np.where(production, _SHARE_OF_PRODUCTION, 1.0))
+        elif held_out is None:
+            weights = given_weights(np.ones(len(names)))
+        else:
+            weights = held_out.weights(np.flatnonzero(production))
+        columns = {"weight": weights.value, "standard_error": weights.standard_error}
+        columns["loss"] = np.nan if held_out is None else held_out.losses()
+        self.weights_ = pd.DataFrame(columns, index=pd.Index(names, name="member"))
+
+    def _held_out(self, log, members, random):
+        """Clicks and cross-fitted scores; None if too few queries have clicks."""
+        part = _parts_of_queries(log, self.cv, random)
+        if part is None:
+            return None
+        place, key = encode(log.query * len(log.features) + log.doc)
+        query, doc = np.divmod(key, len(log.features))
+        work = [(m, k) for m in range(len(members)) for k in range(self.cv)]
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fitted_elsewhere)(
+                members[m][1], log.select_queries(part != k), log.features[doc[here]], query[here]
+            )
+            for m, k in work
+            for here in [part[query] == k]
+        )
+        scores = np.zeros((len(key), len(members)))
+        for (m, k), values in zip(work, found, strict=True):
+            scores[part[query] == k, m] = values
+        columns = [standardized(column, query) for column in scores.T]
+        if log.production is not None:
+            served = np.bincount(place, log.production) / np.bincount(place)
+            columns.append(standardized(served, query, 1e-12))
+        return HeldOut(
+            log,
+            np.column_stack(columns)[place],
+            np.log(log.propensity),
+            ClickChoice.from_rows(log.list_, log.clicks, log.shown),
+        )
+
+    def _warn_about_curve(self, log, naive):
+        n = len(log.bias_values)
+        found = "too few clicks to tell"
+        if not np.isnan(self.evidence_):
+            found = f"{self.evidence_:.1f} standard errors, expected at least {_LEAST_EVIDENCE:g}"
+        left = (
+            f"Only {' and '.join(naive)} {'has' if len(naive) == 1 else 'have'} a weight."
+            if naive
+            else "There is no naive member to rely on, so that they keep their weights."
+        )
+        warn_user(
+            f"The log does not determine the examination of its {n} bias factors, because too few "
+            "documents were shown under several of them, and held-out clicks do not confirm the "
+            f"debiased members ({found}). {left} Pass known propensities, or let the order of "
+            "results vary (skultr.identifiability.IdentifiabilityGraph says where).",
+            NotIdentifiableWarning,
+        )
+
+
+def _fit_member(ranker, log):
+    """The ranker fitted to the log, with its propensities if it takes them."""
+    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
+    with warnings.catch_warnings():
+        # Held-out clicks judge the members.
+        warnings.simplefilter("ignore", UnstableWeightsWarning)
+        return fit_to_log(ranker, log if takes else replace(log, propensity=None))
+
+
+def _fitted_elsewhere(ranker, log, features, query):
+    """Scores by a clone that is fitted to a log of other queries."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to the whole log warns
+        return scores_of(_fit_member(clone(ranker), log), features, query)
+
+
+def _network_curve(log, seed):
+    """Log examination by bias factor as dual learning finds it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its verdict on the log is not that of the ensemble
+        network = fit_to_log(DLARanker(max_weight=10, random_state=seed), log)
+    found = network.examination_["examination"].to_numpy(dtype=float)
+    return np.log(np.maximum(found, TINY))
+
+
+def _is_precise(table, log):
+    """Whether comparisons within documents determine examination where the clicks are."""
+    if not table.is_connected:
+        return False
+    clicks = np.bincount(log.bias[log.shown], log.clicks[log.shown], len(log.bias_values))
+    if not clicks.any():
+        return False
+    error = table.standard_error(int(np.argmax(clicks)))
+    return bool(clicks[clicks > 0] @ error[clicks > 0] <= _LARGEST_ERROR * clicks.sum())
+
+
+def _parts_of_queries(log, n_parts, random):
+    """Part of each query, with as many queries with clicks in each; None if these are few."""
+    clicked = np.bincount(log.query[log.shown], log.clicks[log.shown], len(log.query_ids)) > 0
+    order = np.argsort(_content_of_queries(log), kind="stable")[random.permutation(len(clicked))]
+    if clicked.sum() < max(_LEAST_QUERIES, n_parts):
+        warn_user(
+            f"Found {int(clicked.sum())} queries with clicks, too few to learn the weights of the "
+            f"members; expected at least {max(_LEAST_QUERIES, n_parts)}. The weights are given, "
+            "not learned.",
+            ClickDataWarning,
+        )
+        return None
+    part = np.empty(len(clicked), dtype=int)
+    order = order[np.argsort(clicked[order], kind="stable")]
+    part[order] = np.arange(len(order)) % n_parts
+    return part
+
+
+def _content_of_queries(log):
+    """A hash of what each query showed where, so that parts do not depend on ids."""
+    shown = log.shown
+    document = equal_rows(log.features)[0][log.doc[shown]]
+    content = np.zeros(len(log.query_ids), dtype=np.uint64)
+    np.add.at(content, log.query[shown], hash_columns([document, log.position[shown]]))
+    return content

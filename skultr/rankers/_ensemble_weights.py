@@ -1,0 +1,219 @@
+"""Weights of the members of an ensemble, from clicks on queries that no member was fitted to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.linalg import cg
+
+from .._log._clicklog import ClickLog
+from .._log._segments import TINY
+from .._models._click_choice import ClickChoice
+from .._typing import Floats, Ints
+
+__all__ = ["HeldOut", "Weights", "given_weights", "standardized"]
+
+#: Strengths of the pull towards equal weights, in units of the log-likelihood per click.
+_STRENGTHS = (*10.0 ** np.arange(1.5, -3.1, -0.5), 0.0)
+
+
+class Weights(NamedTuple):
+    """Weights of members that sum to 1, and their standard errors.
+
+    Parameters
+    ----------
+    value : ndarray of shape (n_members,)
+    standard_error : ndarray of shape (n_members,)
+        By sandwich, clustered by query; NaN for weights that were not estimated.
+    """
+
+    value: Floats
+    standard_error: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Clicks of a log, and scores of members for it, that are standardised within queries.
+
+    Parameters
+    ----------
+    log : ClickLog
+    scores : ndarray of shape (n_rows, n_members)
+        Each by a member that was fitted to other queries.
+    log_examination : ndarray of shape (n_rows,)
+    choice : ClickChoice
+    """
+
+    log: ClickLog
+    scores: NDArray[np.float64]
+    log_examination: Floats
+    choice: ClickChoice
+
+    def losses(self) -> Floats:
+        """Loss of each member alone, with its best weight: nats per click, shape (n_members,)."""
+        return np.array(
+            [
+                self.choice.loss(column @ self._best(column) + self.log_examination)
+                for column in (self.scores[:, [m]] for m in range(self.scores.shape[1]))
+            ]
+        )
+
+    def weights(self, bounded: Ints) -> Weights:
+        r"""The weights nearest to equal ones that the clicks do not refute.
+
+        Along a path from equal weights to the most likely ones, the first whose loss is within
+        one standard error of the loss at the end; the error is that of the difference, over
+        queries.
+
+        Parameters
+        ----------
+        bounded : ndarray, int
+            Members whose weight is at most the mean of the others.
+
+        Returns
+        -------
+        weights : Weights
+        """
+        n = self.scores.shape[1]
+        scale = float(self._best(self.scores.sum(axis=1, keepdims=True))[0])
+        path = [(np.eye(n), np.full(n, scale), np.inf)]
+        path += [(*self._bounded(scale, s * self.choice.n_clicks, bounded), s) for s in _STRENGTHS]
+        map_, point, _ = path[-1]
+        end, end_losses = map_ @ point, self._query_losses(map_ @ point)
+        if not end.sum() > TINY:
+            return given_weights(np.ones(n))
+        for map_, point, strength in path:  # noqa: B007
+            behind = self._query_losses(map_ @ point) - end_losses
+            if behind.sum() <= np.sqrt(len(behind)) * behind.std():
+                break
+        if np.isinf(strength) or not point.sum() > TINY:
+            return given_weights(np.ones(n))
+        return self._with_errors(map_, point, strength * self.choice.n_clicks)
+
+    def evidence(self, members: Ints) -> float:
+        r"""How firmly held-out clicks confirm the mean score of members, within positions.
+
+        The score test of :math:`w = 0` in :math:`P(i) = \mathrm{softmax}(w s + h_{b})_i` with one
+        free effect :math:`h` for each bias factor. Whatever examination may be, it is in
+        :math:`h`, so that a wrong curve can neither feign nor hide evidence.
+
+        Returns
+        -------
+        z : float
+            Standard normal if the scores are unrelated to the clicks; clustered by query.
+        """
+        choice, log = self.choice, self.log
+        rows, n = choice.rows, len(log.bias_values)
+        factor = log.bias[rows]
+        free = choice.likeliest_examination(np.zeros(log.n_rows), log.bias, np.zeros(n))
+        share = choice.shares(np.nan_to_num(free)[log.bias])
+        expected = choice.total[choice.list_] * share
+        score = self.scores[rows][:, members].mean(axis=1)
+        score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
+        # Information of the effects, and between them and the score; then the score's residual.
+        shape = (len(choice.total), n)
+        mean = csr_array((share, (choice.list_, factor)), shape=shape)
+        own = diags_array(np.bincount(factor, expected, minlength=n))
+        information = (own - mean.T @ diags_array(choice.total) @ mean).tocsr()
+        shared = np.bincount(factor, expected * score, minlength=n)
+        slope, _ = cg(information, shared, rtol=1e-8)
+        slope_of_list = mean @ slope
+        residual = score - slope[factor] + slope_of_list[choice.list_]
+        by_query = self._by_query(residual * (choice.clicks - expected))
+        return float(by_query.sum() / max(np.sqrt(by_query @ by_query), TINY))
+
+    def _best(self, scores):
+        return self.choice.best_weights(scores, self.log_examination)
+
+    def _bounded(self, scale, strength, bounded):
+        """The likeliest weights as map and point, with the bound on some members."""
+        n = self.scores.shape[1]
+        map_ = np.eye(n)
+        others = np.setdiff1d(np.arange(n), bounded)
+        point = self._likeliest(map_, scale, strength)
+        if len(others) and (point[bounded] > point[others].mean()).any():
+            # The problem is convex: the solution is where the bound holds with equality.
+            map_ = map_[:, others]
+            map_[bounded] = 1 / len(others)
+            point = self._likeliest(map_, scale, strength)
+        return map_, point
+
+    def _likeliest(self, map_, scale, strength):
+        return self.choice.best_weights(
+            self.scores @ map_, self.log_examination, center=scale, strength=strength
+        )
+
+    def _query_losses(self, weights):
+        """Loss of each query with a click."""
+        losses = self.choice.list_losses(self.scores @ weights + self.log_examination)
+        return _sums(self._query_of_list(), losses)
+
+    def _with_errors(self, map_, point, strength):
+        weights = map_ @ point
+        choice = self.choice
+        used = map_[:, point > 0]
+        scores = self.scores[choice.rows] @ used
+        share = choice.shares(self.scores @ weights + self.log_examination)
+        expected = choice.total[choice.list_] * share
+        mean = np.add.reduceat(share[:, None] * scores, choice.starts)
+        hessian = (scores * expected[:, None]).T @ scores - (mean * choice.total[:, None]).T @ mean
+        surplus = scores * (choice.clicks - expected)[:, None]
+        gradient = np.column_stack([self._by_query(column) for column in surplus.T])
+        inverse = np.linalg.pinv(hessian + strength * np.eye(len(hessian)))
+        # Of weights that sum to 1, by the delta method.
+        total = weights.sum()
+        to_share = used / total - np.outer(weights, used.sum(axis=0)) / total**2
+        covariance = to_share @ inverse @ (gradient.T @ gradient) @ inverse @ to_share.T
+        error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        return Weights(weights / total, np.where(weights > 0, error, np.nan))
+
+    def _query_of_list(self):
+        return self.log.query[self.choice.rows[self.choice.starts]]
+
+    def _by_query(self, values):
+        """Sums over the used rows of each query."""
+        return _sums(self.log.query[self.choice.rows], values)
+
+
+def given_weights(share: NDArray[np.float64]) -> Weights:
+    """Weights in the proportion of ``share``, shape (n_members,), that are not estimated."""
+    return Weights(share / share.sum(), np.full(len(share), np.nan))
+
+
+def standardized(
+    scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6
+) -> NDArray[np.float64]:
+    """Scores with mean 0 and standard deviation 1 in each query; 0 where they are constant.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows,)
+    query : ndarray of shape (n_rows,), int
+        Codes from 0.
+    rounding : float, default=1e-6
+        Spread, relative to the largest score, up to which scores are constant. The default is for
+        scores in single precision.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_rows,)
+    """
+    n = np.maximum(np.bincount(query), 1)
+    largest = np.zeros(len(n))
+    np.maximum.at(largest, query, np.abs(scores))
+    # Relative to the largest, so that nothing overflows.
+    scores = scores / np.where(largest > 0, largest, 1.0)[query]
+    apart = scores - (np.bincount(query, scores) / n)[query]
+    spread = np.sqrt(np.bincount(query, apart**2) / n)
+    varies = spread > rounding
+    return np.where(varies[query], apart / np.where(varies, spread, 1.0)[query], 0.0)
+
+
+def _sums(code, values):
+    """Sums by code, for the codes that occur."""
+    _, code = np.unique(code, return_inverse=True)
+    return np.bincount(code, values)

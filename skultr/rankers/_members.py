@@ -1,0 +1,57 @@
+"""Members of rankers that hold other rankers: what they must be, and their scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from .._typing import Floats, Ints
+from ..propensity._source import columns_of_source
+from ._ranker import BaseRanker
+
+__all__ = ["check_member", "check_pairs", "scores_of"]
+
+
+def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
+    """Scores of a member, higher is better, for documents of several queries."""
+    if isinstance(ranker, BaseRanker):
+        return ranker._scores_within(features, query)
+    return -ranker.rank(features, qid=query)  # other rankers need not have scores
+
+
+def check_pairs(members: Any) -> None:
+    """Refuse what is no list of (name, ranker) with different names."""
+    pairs = all(
+        isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
+        for member in members
+    )
+    names = [member[0] for member in members] if pairs else []
+    if not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"estimators is {members!r}; expected at least one (name, ranker) pair, with names "
+            "that are different strings, such as [('ips', IPSRanker()), ('heckman', "
+            "HeckmanRanker())]."
+        )
+
+
+def check_member(name: str, ranker: Any) -> None:
+    """Refuse what is no ranker, or reads columns that members do not get."""
+    if isinstance(ranker, type):
+        raise ValueError(
+            f"The member {name!r} is the class {ranker.__name__}; expected an instance. Use "
+            f"{ranker.__name__}()."
+        )
+    if not (hasattr(ranker, "fit") and hasattr(ranker, "rank")):
+        raise ValueError(
+            f"The member {name!r} is {ranker!r}; expected a ranker of skultr.rankers."
+        )
+    for parameter, value in ranker.get_params().items():
+        columns = sorted(name for name in columns_of_source(value) if isinstance(name, str))
+        if columns:
+            raise ValueError(
+                f"{parameter} of the member {name!r} is a {type(value).__name__} that reads the "
+                f"columns {columns}, but members get the features as an array without names. Fit "
+                "it first, replace these columns of the log by its predictions as the column "
+                "'propensity', and give the member propensity='column'."
+            )

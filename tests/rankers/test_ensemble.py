@@ -1,0 +1,181 @@
+"""EnsembleRanker: its weights, what it refuses, and where it leaves debiased members out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from skultr.datasets import make_ltr
+from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
+from skultr.rankers import EnsembleRanker, IPSRanker, NaiveRanker
+from skultr.rankers._ensemble_weights import standardized
+from skultr.simulation import (
+    DeterministicPolicy,
+    PlackettLucePolicy,
+    PositionBasedUser,
+    production_scores,
+    simulate_clicks,
+)
+
+LEAST = LinearRegression()
+MEMBERS = [
+    ("naive", NaiveRanker(estimator=LEAST)),
+    ("ips", IPSRanker(estimator=LEAST, clip=0.1)),
+]
+
+
+def served_log(n_queries=60, n_sessions=3000, policy=None, seed=0, production=None):
+    documents = make_ltr(n_queries, n_features=8, random_state=seed)
+    if production is None:
+        production = production_scores(documents, random_state=seed)
+    documents["production"] = np.asarray(production)
+    log, clicks, truth = simulate_clicks(
+        documents,
+        n_sessions=n_sessions,
+        policy=PlackettLucePolicy() if policy is None else policy,
+        scores=documents["production"],
+        user=PositionBasedUser(1.0),
+        random_state=seed,
+    )
+    return documents, log, clicks, truth
+
+
+def z(scores, query):
+    groups = pd.Series(np.asarray(scores)).groupby(np.asarray(query))
+    return ((scores - groups.transform("mean")) / groups.transform("std", ddof=0)).to_numpy()
+
+
+def test_scores_are_the_weighted_mean_of_standardised_scores():
+    documents, log, clicks, _ = served_log()
+    ranker = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
+    weights, query = ranker.weights_["weight"], documents["qid"]
+    assert weights.sum() == pytest.approx(1)
+    assert (weights >= 0).all()
+    features = documents.filter(like="feature").to_numpy()
+    expected = weights["production"] * z(documents["production"], query)
+    for name, member in ranker.named_estimators_.items():
+        expected = expected + weights[name] * z(member.predict(features), query)
+    np.testing.assert_allclose(ranker.predict(documents), expected, atol=1e-6)
+    np.testing.assert_allclose(ranker.explain(documents).sum(axis=1), expected, atol=1e-6)
+    by_keyword = ranker.predict(
+        documents.filter(like="feature"), qid=query, production=documents["production"]
+    )
+    np.testing.assert_allclose(by_keyword, expected, atol=1e-6)
+    mixed = documents.sample(frac=1, random_state=0)
+    np.testing.assert_allclose(ranker.predict(mixed), expected[mixed.index], atol=1e-6)
+
+
+def test_standardised_scores():
+    query = np.array([0, 0, 0, 1, 2, 2])
+    found = standardized(np.array([1.0, 2.0, 3.0, 7.0, 5.0, 5.0]), query)
+    step = 1 / np.sqrt(2 / 3)
+    np.testing.assert_allclose(found, [-step, 0, step, 0, 0, 0])
+    np.testing.assert_allclose(standardized(np.array([1e200, 3e200]), np.zeros(2, int)), [-1, 1])
+    apart = standardized(1e9 + np.array([1.0, 3.0]), np.zeros(2, int), 1e-12)
+    np.testing.assert_allclose(apart, [-1, 1])
+
+
+def test_useless_production_loses_its_weight_if_there_are_clicks():
+    noise = np.random.default_rng(0).normal(size=60 * 20)
+    _, log, clicks, truth = served_log(n_sessions=20_000, production=noise)
+    ranker = EnsembleRanker(MEMBERS, propensity=truth.examination, random_state=0)
+    weights = ranker.fit(log, clicks).weights_
+    assert weights.loc["production", "weight"] < 0.05
+    assert weights["loss"].idxmax() == "production"
+    estimated = weights.loc[["naive", "ips"]].query("weight > 0")
+    assert (estimated["standard_error"] > 0).all()
+
+
+def test_few_clicks_hardly_move_the_weights():
+    """Over logs of 60 sessions, weights are closer to equal ones than to a single member."""
+    largest = []
+    for seed in range(8):
+        _, log, clicks, truth = served_log(n_sessions=60, seed=seed)
+        ranker = EnsembleRanker(MEMBERS, propensity=truth.examination, random_state=0)
+        largest.append(ranker.fit(log, clicks).weights_["weight"].max())
+    assert 1 / 3 <= np.median(largest) < 1 / 2
+
+
+def test_production_weighs_at_most_the_mean_of_the_others():
+    documents = make_ltr(60, n_features=8, random_state=0)
+    _, log, clicks, truth = served_log(n_sessions=20_000, production=documents["relevance"])
+    ranker = EnsembleRanker(MEMBERS, propensity=truth.examination, random_state=0)
+    weights = ranker.fit(log, clicks).weights_["weight"]
+    assert weights["production"] == pytest.approx(weights[["naive", "ips"]].mean(), rel=1e-3)
+
+
+def test_fixed_order_of_production_that_knows_the_labels():
+    """The clicks within a position are unrelated to what the members learned."""
+    documents = make_ltr(60, n_features=8, random_state=0)
+    documents, log, clicks, _ = served_log(
+        n_sessions=2_000, production=documents["relevance"], policy=DeterministicPolicy()
+    )
+    with pytest.warns(NotIdentifiableWarning, match="Only naive and production have a weight"):
+        ranker = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
+    assert ranker.evidence_ < 2
+    np.testing.assert_allclose(ranker.weights_["weight"], [2 / 3, 0, 1 / 3])
+    without = log.drop(columns="production")
+    with pytest.warns(NotIdentifiableWarning, match="Only naive has a weight"):
+        ranker = EnsembleRanker(MEMBERS, random_state=0).fit(without, clicks)
+    np.testing.assert_allclose(ranker.weights_["weight"], [1, 0])
+
+
+@pytest.mark.filterwarnings("error::skultr.exceptions.NotIdentifiableWarning")
+def test_fixed_order_of_weak_production():
+    noise = np.random.default_rng(0).normal(size=60 * 20)
+    _, log, clicks, _ = served_log(
+        n_sessions=5_000, policy=DeterministicPolicy(), production=noise
+    )
+    ranker = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
+    assert ranker.evidence_ > 2
+    assert ranker.weights_.loc["ips", "weight"] > 0
+
+
+def test_evidence_is_standard_normal_for_unrelated_scores():
+    """Whatever the curve: position effects are free. 40 logs, so the mean is within .5."""
+    from skultr._log._clicklog import make_click_log
+    from skultr._models._click_choice import ClickChoice
+    from skultr.rankers._ensemble_weights import HeldOut
+
+    _, frame, clicks, _ = served_log(n_sessions=1_000, policy=DeterministicPolicy())
+    features = frame.filter(like="feature").to_numpy(dtype=np.float32)
+    log = make_click_log(frame[["qid", "session", "doc", "position"]], features, clicks).fold()
+    choice = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
+    found = []
+    for seed in range(40):
+        of_doc = np.random.default_rng(seed).normal(size=(len(log.features), 1))
+        held_out = HeldOut(log, of_doc[log.doc], np.zeros(log.n_rows), choice)
+        found.append(held_out.evidence(np.array([0])))
+    assert abs(np.mean(found)) < 0.5
+    assert 0.7 < np.std(found) < 1.4
+
+
+def test_production_is_needed_where_it_has_a_weight():
+    documents, log, clicks, _ = served_log()
+    ranker = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
+    with pytest.raises(ValueError, match=r"no column 'production'.*has the weight"):
+        ranker.predict(documents.drop(columns="production"))
+    documents.loc[0, "production"] = np.nan
+    with pytest.raises(ValueError, match="production must be a finite score"):
+        ranker.predict(documents)
+    ranker.fit(log.drop(columns="production"), clicks)
+    assert ranker.weights_.index.tolist() == ["naive", "ips"]
+    assert len(ranker.predict(documents.drop(columns="production"))) == len(documents)
+    with pytest.warns(MissingRoleWarning, match="no query ids"):
+        ranker.predict(documents.drop(columns="qid"))
+
+
+def test_few_queries():
+    _, log, clicks, truth = served_log(n_queries=4, n_sessions=200)
+    ranker = EnsembleRanker(MEMBERS, propensity=truth.examination, random_state=0)
+    with pytest.warns(ClickDataWarning, match="Found 4 queries with clicks, too few"):
+        ranker.fit(log, clicks)
+    np.testing.assert_allclose(ranker.weights_["weight"], 1 / 3)
+
+
+def test_names_of_members():
+    _, log, clicks, _ = served_log(n_queries=4, n_sessions=50)
+    with pytest.raises(ValueError, match="is called 'production'"):
+        EnsembleRanker([("production", NaiveRanker())]).fit(log, clicks)
+    with pytest.raises(ValueError, match=r"expected at least one \(name, ranker\) pair"):
+        EnsembleRanker([]).fit(log, clicks)
