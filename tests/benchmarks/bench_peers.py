@@ -1,9 +1,9 @@
-"""Rankers from the same clicks: ours beside LightGBM and XGBoost.
+"""Rankers from the same clicks, all of them: ours beside LightGBM and XGBoost.
 
 By hand, with the extra ``benchmark``: ``python tests/benchmarks/bench_peers.py [--seeds 3]``.
-Every peer sees the same sessions. LightGBM and XGBoost take whole sessions with 0/1 clicks (their
-ranking objectives know no impressions and no fractional labels), so they get a sample of them,
-and ours get both the sample and the whole log, folded.
+Everybody gets every session. LightGBM and XGBoost take whole sessions with 0/1 clicks, because
+their ranking objectives know no impressions and no fractional labels; ours take the same log
+folded. The seconds of ours include the folding.
 """
 
 import argparse
@@ -20,8 +20,14 @@ from skultr import DLARanker, aggregate_clicks
 from skultr.datasets import make_ltr
 from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
-from skultr.rankers import IPSRanker, NaiveRanker
-from skultr.simulation import production_scores, relevance_probability, simulate_clicks
+from skultr.rankers import EnsembleRanker, IPSRanker, LambdaMARTRanker, NaiveRanker
+from skultr.simulation import (
+    DeterministicPolicy,
+    PlackettLucePolicy,
+    production_scores,
+    relevance_probability,
+    simulate_clicks,
+)
 
 ROUNDS = 100
 
@@ -54,53 +60,65 @@ def xgboost_ranker(log, clicks, features, sizes):
     return lambda X: booster.predict(xgboost.DMatrix(X))
 
 
-def contenders(whole, sample, features, truth):
-    """Name -> function that trains and returns a function from features to scores."""
-    log, clicks = sample
+def contenders(impressions, clicks, train, truth):
+    """Name -> function that trains and returns a function from candidates to scores."""
+    documents = train.drop(columns="production")
+    features = [name for name in train if name.startswith("feature")]
+    by_session = impressions.assign(click=clicks).sort_values(["session", "position"])
+    log = by_session.merge(train[["doc", *features]], on="doc", how="left")
     sizes = np.full(len(log) // 10, 10)
-    folded, rate = whole
 
-    def ours(ranker, X, y):
-        return lambda: ranker.fit(X, y).predict
+    def peer(train_it, **settings):
+        def fit():
+            predict = train_it(log, log["click"], features, sizes, **settings)
+            return lambda X: predict(X[features])
+
+        return fit
+
+    def ours(ranker, documents=documents, relevance=None):
+        def fit():
+            X, y = aggregate_clicks(impressions.assign(click=clicks), documents)
+            return ranker.fit(X, y if relevance is None else relevance(X["relevance"])).predict
+
+        return fit
 
     curve = truth.examination
-    relevance = relevance_probability(folded["relevance"])
     return {
-        "LightGBM lambdarank": lambda: lightgbm_ranker(log, clicks, features, sizes),
-        "LightGBM lambdarank, position": lambda: lightgbm_ranker(
-            log, clicks, features, sizes, log["position"] - 1
-        ),
-        "XGBoost lambdarank_unbiased": lambda: xgboost_ranker(log, clicks, features, sizes),
-        "skultr naive, same sample": ours(NaiveRanker(random_state=0), log, clicks),
-        "skultr DLA, same sample": ours(DLARanker(random_state=0), log, clicks),
-        "skultr IPS, same sample": ours(IPSRanker(propensity=curve, random_state=0), log, clicks),
-        "skultr DLA, whole log": ours(DLARanker(random_state=0), folded, rate),
-        "skultr IPS, whole log": ours(IPSRanker(propensity=curve, random_state=0), folded, rate),
-        "skultr skyline": ours(NaiveRanker(random_state=0), folded, relevance),
+        "production": lambda: lambda X: X["production"],
+        "LightGBM lambdarank": peer(lightgbm_ranker),
+        "LightGBM lambdarank, position": peer(lightgbm_ranker, position=log["position"] - 1),
+        "XGBoost lambdarank_unbiased": peer(xgboost_ranker),
+        "skultr naive": ours(NaiveRanker(random_state=0)),
+        "skultr DLA": ours(DLARanker(random_state=0)),
+        "skultr LambdaMART": ours(LambdaMARTRanker(propensity=curve, random_state=0)),
+        "skultr IPS": ours(IPSRanker(propensity=curve, random_state=0)),
+        "skultr ensemble": ours(EnsembleRanker(random_state=0), train),
+        "skultr skyline": ours(NaiveRanker(random_state=0), relevance=relevance_probability),
     }
 
 
-def measure(seed, n_sessions, n_sample):
+def measure(seed, n_sessions, temperature):
     documents = make_ltr(n_queries=2500, random_state=seed)
     train, test = train_test_queries(documents, test_size=0.2, random_state=seed)
     scores = production_scores(train, random_state=seed)
+    policy = PlackettLucePolicy(temperature) if temperature else DeterministicPolicy()
     impressions, clicks, truth = simulate_clicks(
-        train, n_sessions=n_sessions, scores=scores, features=False, random_state=seed
+        train,
+        n_sessions=n_sessions,
+        policy=policy,
+        scores=scores,
+        features=False,
+        random_state=seed,
     )
-    whole = aggregate_clicks(impressions.assign(click=clicks), train)
-    # Sessions are in random order: the first ones are a random sample.
-    chosen = (impressions["session"] < n_sample).to_numpy()
-    log = impressions[chosen].merge(train.drop(columns="qid"), on="doc", how="left")
-    log = log.sort_values(["session", "position"], ignore_index=True)
-    ordered = impressions[chosen].assign(click=clicks[chosen])
-    sample = log, ordered.sort_values(["session", "position"])["click"].to_numpy()
-    features = [name for name in train if name.startswith("feature")]
+    test = test.assign(production=production_scores(train, candidates=test, random_state=seed))
+    impressions = impressions.drop(columns=["relevance"], errors="ignore")
     rows = {}
-    for name, train_it in contenders(whole, sample, features, truth).items():
+    train = train.assign(production=scores)
+    for name, train_it in contenders(impressions, clicks, train, truth).items():
         start = time.perf_counter()
         predict = train_it()
         seconds = time.perf_counter() - start
-        score = predict(test[features])
+        score = predict(test)
         rows[name] = (ndcg_score(test["relevance"], score, qid=test["qid"], k=10), seconds)
     return pd.DataFrame(rows, index=["ndcg@10", "seconds"]).T
 
@@ -108,14 +126,14 @@ def measure(seed, n_sessions, n_sample):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sessions", type=int, default=1_000_000)
-    parser.add_argument("--sample", type=int, default=50_000)
+    parser.add_argument("--sessions", type=int, default=200_000)
+    parser.add_argument("--temperature", type=float, default=0.1, help="0: one fixed order")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    runs = [measure(seed, args.sessions, args.sample) for seed in range(args.seeds)]
+    runs = [measure(seed, args.sessions, args.temperature) for seed in range(args.seeds)]
     table = pd.concat(runs).groupby(level=0, sort=False).agg(["mean", "sem"])
     table.columns = ["ndcg@10", "± (seeds)", "seconds", "± (seeds)"]
-    print(f"{args.sessions:,d} sessions, sample {args.sample:,d}, {args.seeds} seeds")
+    print(f"{args.sessions:,d} sessions, T = {args.temperature:g}, {args.seeds} seeds")
     print(table.round(4).to_string())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory of the process {peak:.2f} GiB")
