@@ -3,10 +3,10 @@ More clicks do not help a ranker that takes them at face value
 ==============================================================
 
 **Claim.** A ranker that takes clicks as labels learns where documents stood as well as how
-relevant they are. More sessions do not help: its quality stays flat. Correcting for examination that
-is known (IPS), or learning examination along with relevance (dual learning), improves with the
-number of sessions. With 300,000 sessions IPS closes the distance to a ranker that knows the truth,
-and dual learning two thirds of it. With few sessions IPS falls back on the clicks as they are.
+relevant they are. More sessions do not help: its quality stays flat. Correcting for examination
+that is known (IPS), or learning examination along with relevance (dual learning), improves with
+the number of sessions. With 300,000 sessions IPS closes the distance to a ranker that knows the
+truth, and dual learning two thirds of it.
 
 **Limit.** The documents are generated, and the users click as a position-based model assumes, as
 both corrections do, so they are well specified here. IPS is given the true examination, which

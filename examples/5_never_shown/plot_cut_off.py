@@ -73,9 +73,9 @@ def top_k_log(training, k, strength, seed):
 # nDCG@3 on queries that nobody asked
 # -----------------------------------
 #
-# At *k* = 20 every candidate is shown, and ``CLDRanker`` warns that there is nothing to correct. In
-# two logs with the hidden signal it also warns that clicks contradict the propensities, or that the
-# old ranker ranked by more than the features; here it is the latter.
+# At *k* = 20 every candidate is shown, and ``CLDRanker`` warns that there is nothing to correct.
+# In two logs with the hidden signal it also warns that clicks contradict the propensities, or that
+# the old ranker ranked by more than the features; here it is the latter.
 rows = []
 for seed in range(5):
     documents = make_ltr(2 * N_QUERIES, n_features=30, random_state=seed)

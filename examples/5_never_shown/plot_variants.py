@@ -60,10 +60,13 @@ def top_5_log(training, strength, seed):
 
 
 def rankers(layers, examination):
-    """Inverse propensities (which learn by lists), and both published losses of CLD."""
+    """Inverse propensities (which learn by lists), and both published losses of CLD.
+
+    CLD divides clicks by propensities. So IPSRanker is told to do the same, and not to choose.
+    """
     common = {"propensity": examination, "hidden_layer_sizes": layers, "random_state": 0}
     return {
-        "inverse propensities": IPSRanker(**common),
+        "inverse propensities": IPSRanker(**common, correction="divide", clip=None),
         "CLD by rows": CLDRanker(**common, loss="pointwise"),
         "CLD by pairs": CLDRanker(**common, loss="pairwise"),
     }
