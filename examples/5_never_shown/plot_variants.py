@@ -32,7 +32,7 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-N_QUERIES = 800
+N_QUERIES = 600
 WORLDS = {"by the features": 0.0, "also by a hidden signal": 1.0}
 MODELS = {"linear": (), "network": (64, 32)}
 
