@@ -32,7 +32,7 @@ from skultr.model_selection import train_test_queries
 from skultr.rankers import EnsembleRanker, NaiveRanker
 from skultr.simulation import PlackettLucePolicy, PositionBasedUser, simulate_clicks
 
-documents = make_ltr(n_queries=450, n_features=20, random_state=0)
+documents = make_ltr(n_queries=360, n_features=20, random_state=0)
 features = [name for name in documents if name.startswith("feature")]
 train, test = train_test_queries(documents, random_state=0)
 queries = np.random.default_rng(0).permutation(train["qid"].unique())
