@@ -127,7 +127,7 @@ plt.show()
 #   default ``IPSRanker`` compares four ways of using the propensities by the clicks of held-out
 #   queries, no correction among them, and is level with the naive ranker. ``correction="divide",
 #   clip=None`` is literal division (see :ref:`corrections`).
-# - Dual learning has no such choice, and is behind there. For small logs begin with
+# - Dual learning does not consider the clicks as they are, and is behind there. Begin with
 #   :class:`~skultr.rankers.EnsembleRanker`: :ref:`an example
 #   <sphx_glr_auto_examples_1_start_plot_never_worse.py>`.
 # - The skyline is the best that these features and this network can do, not a perfect ranking.
