@@ -6,7 +6,7 @@ By rows or by pairs, lines or networks
 propensities of the same model in the mean, linear or network.
 
 **Limit.** Where it used the features alone, linear CLD is behind. Networks differ by 0.03 or more
-from run to run, as their training stops at different points. Three runs of 800 queries and 30
+from run to run, as their training stops at different points. Three runs of 600 queries and 30
 features, one ``gamma`` (0.2); with 1,000 queries and 100 features networks of CLD are behind where
 nothing was hidden, see the user guide.
 """
