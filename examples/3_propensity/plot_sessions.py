@@ -83,8 +83,8 @@ def fitted_rankers(log, click_rate, examination):
 # P(relevant).
 rows = []
 # With few sessions IPS rankers warn that a handful of clicks carry the weight, which is what this
-# example shows. PRS warns that clicks contradict the propensities: its scores, which are wrong here,
-# leave them to explain too much.
+# example shows. PRS warns that clicks contradict the propensities: its scores, which are wrong
+# here, leave them to explain too much.
 warnings.simplefilter("ignore", UnstableWeightsWarning)
 warnings.simplefilter("ignore", AssumptionWarning)
 for seed in range(3):
