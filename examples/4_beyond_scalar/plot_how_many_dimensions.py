@@ -8,8 +8,8 @@ about as good as any, and ahead of DLA by .03 in each of the four logs.
 
 **Limit.** Which number is best does not show at this size: from two dimensions on, runs differ by
 more than dimensions do. That two are best under trust bias, as the paper has it, is seen in one of
-two runs. With ``link="logit"`` one dimension cannot even
-express plain position bias: it is no scalar model, see :class:`~skultr.VectorizationRanker`.
+two runs. With ``link="logit"`` one dimension cannot even express plain position bias: it is no
+scalar model, see :class:`~skultr.VectorizationRanker`.
 """
 
 # %%
