@@ -129,6 +129,20 @@ class ClickLog:
         """The log of ``rows``, an index; a new list begins where ``list_`` changes."""
         return self._columns(rows, offsets_from_sorted(list_))
 
+    def without_never_shown(self) -> ClickLog:
+        """The log without the candidates that were never shown."""
+        if self.shown.all():
+            return self
+        log = self._columns(rows := np.flatnonzero(self.shown), np.zeros(1, dtype=int))
+        docs, doc = np.unique(log.doc, return_inverse=True)
+        return replace(
+            log,
+            features=self.features[docs],
+            doc=doc,
+            doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
+            offsets=offsets_from_sorted(self.list_[rows]),
+        )
+
     def fold(self, users: bool = False, patterns: bool = False) -> ClickLog:
         """The log with identical lists merged; their clicks and weights are summed.
 

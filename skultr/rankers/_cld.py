@@ -233,20 +233,20 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     >>> from skultr import CLDRanker
     >>> from skultr.datasets import make_ltr
     >>> from skultr.simulation import PositionBasedUser, simulate_clicks
-    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> documents = make_ltr(n_queries=300, n_features=20, random_state=0)
     >>> log, clicks, truth = simulate_clicks(
     ...     documents,
-    ...     n_sessions=500,
+    ...     n_sessions=5_000,
     ...     n_positions=5,
     ...     user=PositionBasedUser(1.0),
     ...     candidates=True,
     ...     random_state=0,
     ... )
     >>> int(log["position"].isna().sum()), len(log)
-    (7500, 10000)
+    (75000, 100000)
     >>> ranker = CLDRanker(propensity=truth.examination, random_state=0).fit(log, clicks)
     >>> ranker.predict(documents).shape, ranker.selection_coef_.shape
-    ((1000,), (20,))
+    ((6000,), (20,))
     >>> chance = ranker.predict_selection(documents)
     >>> shown = documents["doc"].isin(log.loc[log["position"].notna(), "doc"])
     >>> bool(chance[shown].mean() > chance[~shown].mean())

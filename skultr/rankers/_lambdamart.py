@@ -186,7 +186,7 @@ class LambdaMARTRanker(PropensityRanker):
     >>> from skultr.rankers import LambdaMARTRanker
     >>> from skultr.simulation import EYE_TRACKING, simulate_clicks
     >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
-    >>> log, clicks, truth = simulate_clicks(documents, n_sessions=500, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(documents, n_sessions=1_000, random_state=0)
     >>> ranker = LambdaMARTRanker(propensity=EYE_TRACKING, n_estimators=20, random_state=0)
     >>> ranker.fit(log, clicks).predict(documents).shape
     (1000,)

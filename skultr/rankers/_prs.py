@@ -111,7 +111,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     >>> from skultr.rankers import PRSRanker
     >>> from skultr.simulation import EYE_TRACKING, simulate_clicks
     >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
-    >>> log, clicks, truth = simulate_clicks(documents, n_sessions=500, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(documents, n_sessions=1_000, random_state=0)
     >>> ranker = PRSRanker(propensity=EYE_TRACKING, max_epochs=2, random_state=0)
     >>> ranker.fit(log, clicks).predict(documents).shape
     (1000,)

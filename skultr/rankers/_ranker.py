@@ -265,8 +265,11 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         reads = (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
         rows = read(X, y, sample_weight, roles, reads=reads)
         rows.warn_about_features(features, names)
-        log = self._before_folding(sort_into_lists(rows, features))
-        return self._fold(log)
+        log = sort_into_lists(rows, features)
+        if not self._learns_from_never_shown:
+            # Lists that differ only in what they did not show are then equal.
+            log = log.without_never_shown()
+        return self._fold(self._before_folding(log))
 
     def _read_features(self, X, *, reset):
         if is_frame(X) and self._click_column in feature_columns(X):

@@ -233,8 +233,9 @@ def _linear_world(seed=0):
     return log.assign(impressions=100), score
 
 
+@pytest.mark.parametrize("examination", ["network", "auto"])
 @networks
-def test_network_learns_the_probabilities_of_clicks(ranker):
+def test_network_learns_the_probabilities_of_clicks(ranker, examination):
     log, score = _linear_world()
     bias = -1.2 * (log["position"].to_numpy() - 1)
     if getattr(ranker, "link", "") == "additive":
@@ -242,10 +243,13 @@ def test_network_learns_the_probabilities_of_clicks(ranker):
     else:
         rate, curve = expit(score) * np.exp(bias), np.exp([0, -1.2, -2.4])
     ranker = clone(ranker).set_params(
-        hidden_layer_sizes=(), learning_rate=0.05, scale_features=False
+        hidden_layer_sizes=(), learning_rate=0.05, scale_features=False, examination=examination
     )
     ranker.fit(log, rate)
-    np.testing.assert_allclose(ranker.predict_click(log), rate, atol=0.06)
+    error = np.abs(ranker.predict_click(log) - rate)
+    # Scores that were trained to rank are calibrated by two numbers, which do not fit them all.
+    assert error.mean() < 0.02
+    assert error.max() < (0.06 if examination == "network" else 0.15)
     np.testing.assert_allclose(ranker.examination_["examination"], curve, atol=0.05)
     assert ((ranker.predict(log) > 0) & (ranker.predict(log) < 1)).all()
 

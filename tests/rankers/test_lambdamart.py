@@ -122,6 +122,9 @@ def _taught(ranker, log, rate):
         def _fit(self, log, task):
             seen.append(self._documents(log))
 
+        def _check_against(self, log):
+            """Without trees there are no scores that could contradict a curve."""
+
     Spy(**ranker.get_params()).fit(log, rate)
     return seen[0]
 
@@ -185,10 +188,15 @@ def test_warns_where_a_handful_of_clicks_decide():
 
 def test_propensities_by_an_estimator_or_assumed():
     _, log, rate = _world()
-    ranker = _quick(propensity=PowerLawPropensity(eta=1.0)).fit(log, rate)
-    assert ranker.propensity_.eta == 1.0
+    estimated = _quick(propensity=None).fit(log, rate)  # documents moved
+    curve = estimated.propensity_.examination_["examination"]
+    np.testing.assert_allclose(curve, CURVE / CURVE[0], atol=0.05)
+    fixed = (log["session"] == 0).to_numpy()  # one order per query: no document moved
+    one, known = log[fixed], PowerLawPropensity(eta=1.0)
     with pytest.warns(AssumptionWarning, match="1 / position"):
-        assumed = _quick(propensity=None).fit(log, rate)
+        assumed = _quick(propensity=None).fit(one, rate[fixed])
+    ranker = _quick(propensity=known).fit(one, rate[fixed])
+    assert ranker.propensity_.eta == 1.0
     np.testing.assert_array_equal(assumed.predict(log), ranker.predict(log))
     both = log.assign(propensity=1.0)
     with pytest.raises(ValueError, match="two answers to one question"):
