@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -18,11 +18,12 @@ from .._log._roles import read_role
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
 from .._sklearn import StrOptions, safe_indexing
-from .._torch._fixed_examination import ListTarget, fit_affine, fit_best_of
+from .._torch._fixed_examination import fit_affine, fit_best_of
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import python_value
 from ..identifiability._not_identifiable import warn_unless_identifiable
+from ._corrections import NAIVE, corrections, that_differ
 from ._final_curve import final_curve
 from ._ranker import BaseRanker
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
 
 __all__ = ["ClickRanker"]
-
-#: Largest weights of a click in the refits that held-out clicks choose from.
-_BOUNDS = (3.0, 10.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,7 +71,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _n_subtasks(self) -> int:
         if self.relevance == "embedding":
             return 0
-        n_refits = len(_BOUNDS) + 1
+        n_refits = len(corrections("offset", "auto"))
         n_trainings = {"network": 1, "table": n_refits, "auto": 1 + n_refits}
         return super()._n_subtasks() * n_trainings[self.examination]
 
@@ -171,10 +169,12 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _fit_with_curve(self, log, task, curve):
         """Train a network listwise on the final curve; sets all that predictions need."""
         examination = np.exp(curve.log_examination)[log.bias]
-        targets = {"offset": ListTarget(log.clicks, examination)}
-        if curve.is_determined:  # otherwise held-out clicks would confirm any curve
-            targets = {**_divided(log.clicks, examination), **targets}
-        fit_best_of(self, log, task, examination, targets)
+        ways = corrections("offset", "auto")
+        if not curve.is_determined:  # held-out clicks would confirm any curve
+            ways = ways[:1]
+        known = replace(log, propensity=examination)
+        targets = {each.name: each.target(known) for each in that_differ(ways, known)}
+        fit_best_of(self, log, task, examination, targets, cautious=NAIVE)
         self._calibrate(log, curve.log_examination)
         self._fit_factors_again(log, self._table_link)
         self.examination_ = curve.table
@@ -259,12 +259,3 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 "DistilledRanker around this ranker scores other documents by their features."
             )
         return self.relevance_.to_numpy()[place]
-
-
-def _divided(clicks, examination):
-    """Clicks over examination, with bounds on their weights that the examination reaches."""
-    bounds = {min(bound, 1 / examination.min()) for bound in _BOUNDS}
-    return {
-        f"divided, at most {bound:g}": ListTarget(clicks / np.maximum(examination, 1 / bound))
-        for bound in sorted(bounds)
-    }
