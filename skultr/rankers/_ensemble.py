@@ -505,7 +505,7 @@ def _is_precise(table, log):
     clicks = np.bincount(log.bias[log.shown], log.clicks[log.shown], len(log.bias_values))
     if not clicks.any():
         return False
-    error = table.standard_error(int(np.argmax(clicks)))
+    error = table.rough_error(int(np.argmax(clicks)))
     return bool(clicks[clicks > 0] @ error[clicks > 0] <= _LARGEST_ERROR * clicks.sum())
 
 
