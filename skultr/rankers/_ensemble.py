@@ -28,7 +28,6 @@ from .._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from ..exceptions import (
     ClickDataWarning,
     NotIdentifiableWarning,
-    UnstableWeightsWarning,
     warn_user,
 )
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
@@ -36,7 +35,7 @@ from ._dual_learning import DLARanker
 from ._ensemble_weights import HeldOut, given_weights, standardized
 from ._ips import IPSRanker, NaiveRanker
 from ._lambdamart import LambdaMARTRanker
-from ._members import check_member, check_pairs, scores_of
+from ._members import check_member, check_pairs, fit_member, fit_members, scores_of
 from ._propensity_ranker import with_positions
 from ._ranker import BaseRanker, fit_to_log
 
@@ -142,6 +141,8 @@ class EnsembleRanker(BaseRanker, BaseComposition):
     -----
     NotIdentifiableWarning
         If debiased members get no weight, because the log does not determine examination.
+    AssumptionWarning
+        If clicks contradict propensities that were given.
     ClickDataWarning
         If too few queries have clicks, so that weights are equal.
 
@@ -362,13 +363,14 @@ class EnsembleRanker(BaseRanker, BaseComposition):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
+        is_told = log.propensity is not None
         known, log = self._with_curve(log, random)
         members = [
             (name, seeded_clone(ranker, random.randint(2**31 - 1)))
             for name, ranker in self._members()
         ]
         self._fit_weights(log, members, known, random)
-        self.estimators_ = _fit_members([ranker for _, ranker in members], log)
+        self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told)
         names = (name for name, _ in members)
         self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
 
@@ -459,34 +461,11 @@ class EnsembleRanker(BaseRanker, BaseComposition):
         )
 
 
-def _fit_members(rankers, log):
-    """The rankers fitted to the log; what several warn of is said once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fitted = [_fit_member(ranker, log) for ranker in rankers]
-    said = {}
-    for each in caught:
-        text = str(each.message)
-        said.setdefault((each.category, text.partition(":")[0]), text)
-    for (category, _), text in said.items():
-        warn_user(text, category)
-    return fitted
-
-
-def _fit_member(ranker, log):
-    """The ranker fitted to the log, with its propensities if it takes them."""
-    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
-    with warnings.catch_warnings():
-        # Held-out clicks judge the members.
-        warnings.simplefilter("ignore", UnstableWeightsWarning)
-        return fit_to_log(ranker, log if takes else replace(log, propensity=None))
-
-
 def _fitted_elsewhere(ranker, log, features, query):
     """Scores by a clone that is fitted to a log of other queries."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to the whole log warns
-        return scores_of(_fit_member(clone(ranker), log), features, query)
+        return scores_of(fit_member(clone(ranker), log), features, query)
 
 
 def _network_curve(log, seed):

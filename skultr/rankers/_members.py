@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from .._typing import Floats, Ints
+from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
 from ..propensity._source import columns_of_source
-from ._ranker import BaseRanker
+from ._ranker import BaseRanker, fit_to_log
 
-__all__ = ["check_member", "check_pairs", "scores_of"]
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+
+__all__ = ["check_member", "check_pairs", "fit_member", "fit_members", "scores_of"]
+
+
+def fit_members(rankers: list[Any], log: ClickLog, is_told: bool) -> list[Any]:
+    """The rankers fitted to the log; what several warn of is said once.
+
+    Parameters
+    ----------
+    rankers : list of rankers
+    log : ClickLog
+        With propensities.
+    is_told : bool
+        True if the user gave them. That clicks contradict an estimated curve is no news of use.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if not is_told:
+            text = "The clicks contradict the propensities"
+            warnings.filterwarnings("ignore", text, AssumptionWarning)
+        fitted = [fit_member(ranker, log) for ranker in rankers]
+    said = {}
+    for each in caught:
+        text = str(each.message)
+        said.setdefault((each.category, text.partition(":")[0]), text)
+    for (category, _), text in said.items():
+        warn_user(text, category)
+    return fitted
+
+
+def fit_member(ranker: Any, log: ClickLog) -> Any:
+    """The ranker fitted to the log, with its propensities if it takes them."""
+    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
+    with warnings.catch_warnings():
+        # Held-out clicks judge the members.
+        warnings.simplefilter("ignore", UnstableWeightsWarning)
+        return fit_to_log(ranker, log if takes else replace(log, propensity=None))
 
 
 def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
