@@ -55,9 +55,9 @@ def learn(user, n_queries, seed=0):
 
 
 # %%
-# ``examination_`` is a table: bias factor (here the position), estimated examination, and the
-# counts behind it. The last two columns are added here; the click rate, too, is relative to
-# position 1.
+# ``examination_`` is a table: bias factor (here the position), estimated examination, the standard
+# error of its logarithm (infinite, as no document links two positions), and the counts behind it.
+# The last two columns are added here; the click rate, too, is relative to position 1.
 curves = {name: learn(user, 2500) for name, user in USERS.items()}
 print(curves["steep: eye tracking"].round(3).to_string())
 

@@ -3,11 +3,13 @@ Never worse than what you had
 =============================
 
 **Claim.** :class:`~skultr.rankers.EnsembleRanker` weighs naive and debiased rankers, and the one
-that served the log, by the clicks of held-out queries. In front of a weak production ranker it
-gains what debiasing gains. In front of a strong one, where debiased rankers end below it, it stays
-level with the better of production and the naive ranker, or above.
+that served the log, by the clicks of held-out queries. Behind a weak production ranker it gains
+more than half of what dual learning gains. Behind a strong one, where dual learning ends below it,
+the ensemble stays level with the better of production and the naive ranker, or above.
 
-**Limit.** Documents and position-based clicks are simulated, one log for each point, so that
+**Limit.** It is no guarantee to be the best: behind the weakest production ranker dual learning
+alone is ahead by .02, and in the same study with 360 queries by .08 (.68; ensemble .60, naive
+.51). Documents and position-based clicks are simulated, one log for each point, so that
 differences of .02 may be chance. Production varied its order. Where it never does, the log cannot
 tell examination from relevance by documents that moved, and ``fit`` may leave the debiased members
 out, with a warning. Held-out clicks tell nothing about documents that were never shown.
@@ -17,7 +19,7 @@ out, with a warning. Held-out clicks tell nothing about documents that were neve
 # Production rankers from weak to strong
 # --------------------------------------
 #
-# Trees that were fitted to the labels of 1 %, 5 %, 30 % or all of the training queries. They
+# Trees that were fitted to the labels of 1 %, 5 % or all of the training queries. They
 # served 2,000 sessions, with some random variation of the order. Users look at position k with
 # probability 1 / k.
 import matplotlib.pyplot as plt
@@ -55,7 +57,7 @@ def ndcg(scores):
 # ------------------------
 #
 # The ensemble reads the score of production from the column ``production``; the others ignore it.
-SHARES = [0.01, 0.05, 0.3, 1.0]
+SHARES = [0.01, 0.05, 1.0]
 rows, weights = [], {}
 for share in SHARES:
     logged, candidates = served_by(share)

@@ -4,7 +4,7 @@ Five, ten or twenty users; examination known or estimated
 
 
 **Claim.** With ten or twenty kinds of users the user-aware estimator is the nearest to the
-skyline; with five, whose curves differ in fewer ways, it does not differ from one curve for all.
+skyline; with five, whose curves differ in fewer ways, one curve for all is as good or better.
 The results hardly change if the examination of every user has to be estimated from the same log:
 personalised regression-EM finds it within 0.03 of the truth, on average.
 

@@ -1,12 +1,14 @@
-"""Members of rankers that hold other rankers: what they must be, and their scores."""
+"""Members of rankers that hold other rankers: what they must be, their fits and their scores."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from .._typing import Floats, Ints
 from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
@@ -16,42 +18,7 @@ from ._ranker import BaseRanker, fit_to_log
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["check_member", "check_pairs", "fit_member", "fit_members", "scores_of"]
-
-
-def fit_members(rankers: list[Any], log: ClickLog, is_told: bool) -> list[Any]:
-    """The rankers fitted to the log; what several warn of is said once.
-
-    Parameters
-    ----------
-    rankers : list of rankers
-    log : ClickLog
-        With propensities.
-    is_told : bool
-        True if the user gave them. That clicks contradict an estimated curve is no news of use.
-    """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        if not is_told:
-            text = "The clicks contradict the propensities"
-            warnings.filterwarnings("ignore", text, AssumptionWarning)
-        fitted = [fit_member(ranker, log) for ranker in rankers]
-    said = {}
-    for each in caught:
-        text = str(each.message)
-        said.setdefault((each.category, text.partition(":")[0]), text)
-    for (category, _), text in said.items():
-        warn_user(text, category)
-    return fitted
-
-
-def fit_member(ranker: Any, log: ClickLog) -> Any:
-    """The ranker fitted to the log, with its propensities if it takes them."""
-    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
-    with warnings.catch_warnings():
-        # Held-out clicks judge the members.
-        warnings.simplefilter("ignore", UnstableWeightsWarning)
-        return fit_to_log(ranker, log if takes else replace(log, propensity=None))
+__all__ = ["check_member", "check_pairs", "fit_members", "fitted_elsewhere", "scores_of"]
 
 
 def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
@@ -96,3 +63,45 @@ def check_member(name: str, ranker: Any) -> None:
                 "it first, replace these columns of the log by its predictions as the column "
                 "'propensity', and give the member propensity='column'."
             )
+
+
+def fit_members(rankers: Iterable[Any], log: ClickLog, is_told: bool) -> list[Any]:
+    """The rankers fitted to the log; what several warn of is said once.
+
+    Parameters
+    ----------
+    rankers : iterable of rankers
+    log : ClickLog
+        With propensities.
+    is_told : bool
+        True if the user gave them. Members do not warn about a curve that was estimated.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if not is_told:
+            text = "The clicks contradict the propensities"
+            warnings.filterwarnings("ignore", text, AssumptionWarning)
+        fitted = [_fit_member(ranker, log) for ranker in rankers]
+    said = {}
+    for each in caught:
+        text = str(each.message)
+        said.setdefault((each.category, text.partition(":")[0]), text)
+    for (category, _), text in said.items():
+        warn_user(text, category)
+    return fitted
+
+
+def _fit_member(ranker, log):
+    """The ranker fitted to the log, with its propensities if it takes them."""
+    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
+    with warnings.catch_warnings():
+        # Held-out clicks judge the members.
+        warnings.simplefilter("ignore", UnstableWeightsWarning)
+        return fit_to_log(ranker, log if takes else replace(log, propensity=None))
+
+
+def fitted_elsewhere(ranker: Any, log: ClickLog, features: NDArray[Any], query: Ints) -> Floats:
+    """Scores by a clone that is fitted to a log of other queries."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to the whole log warns
+        return scores_of(_fit_member(clone(ranker), log), features, query)

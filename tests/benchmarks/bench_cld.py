@@ -81,12 +81,13 @@ def world(seed, strength=0.0, k=5, eta=1.0, n_sessions=100_000, noise=0.1, sourc
 def rankers(curve, *, networks=True, forms=False):
     """Rankers by class and name."""
     ips = {"propensity": curve}
+    literal = {**ips, "correction": "divide", "clip": None}
 
     def members(**settings):
-        return [("ips", IPSRanker(**ips, **settings)), ("heckman", HeckmanRanker(**settings))]
+        return [("ips", IPSRanker(**literal, **settings)), ("heckman", HeckmanRanker(**settings))]
 
     yield "linear", "naive", NaiveRanker(**LINEAR)
-    yield "linear", "IPS", IPSRanker(**ips, **LINEAR)
+    yield "linear", "IPS", IPSRanker(**literal, **LINEAR)
     yield "linear", "IPS, least squares", IPSRanker(**ips, estimator=_ridge())
     yield "linear", "IPS, pairs", IPSRanker(**ips, loss="pairwise", **LINEAR)
     yield "linear", "Heckman", HeckmanRanker(**HECKMAN)
@@ -103,7 +104,7 @@ def rankers(curve, *, networks=True, forms=False):
         yield "linear", "CLD, gamma estimated", CLDRanker(**ips, gamma="estimate", **ROWS)
     if networks:
         yield "network", "naive", NaiveRanker(**NEURAL)
-        yield "network", "IPS", IPSRanker(**ips, **NEURAL)
+        yield "network", "IPS", IPSRanker(**literal, **NEURAL)
         yield "network", "IPS, least squares", IPSRanker(**ips, loss="mse", **NEURAL)
         yield "network", "IPS, pairs", IPSRanker(**ips, loss="pairwise", **NEURAL)
         yield "network", "RankAgg", RankAggRanker(members(**NEURAL))

@@ -33,11 +33,13 @@ from skultr.simulation import ClickMatrixUser, TrustBiasUser, simulate_clicks
 USERS = {"matrix": ClickMatrixUser, "trust": TrustBiasUser}
 CUTS = (1, 3, 5, 10)
 RATES = [{"learning_rate": rate} for rate in (0.0005, 0.001, 0.002, 0.004, 0.008)]
-#: The budget: five settings a method, the default among them.
+#: The published form of rankers that learn examination, without the refit of the default.
+PUBLISHED = {"examination": "network"}
+#: The budget: five settings a method, the default step size among them.
 METHODS = {
     "naive": (NaiveRanker, RATES),
-    "DLA": (DLARanker, RATES),
-    "regression-EM": (RegressionEMRanker, RATES),
+    "DLA": (DLARanker, [rate | PUBLISHED for rate in RATES]),
+    "regression-EM": (RegressionEMRanker, [rate | PUBLISHED for rate in RATES]),
     "pair debias": (PairDebiasRanker, [{"p": p} for p in (0.0, 1.0, 2.0, 4.0, 8.0)]),
     "affine": (AffineRanker, [{"clip": clip} for clip in (0.1, 0.2, 0.3, 0.5, 1.0)]),
     "vectorization": (VectorizationRanker, [{"n_components": d} for d in (1, 2, 3, 4, 5)]),
@@ -164,8 +166,8 @@ def mslr(n_seeds):
     print(f"{n_queries} queries, {len(documents)} documents")
     rankers = {
         "naive": NaiveRanker(),
-        "DLA": DLARanker(),
-        "regression-EM": RegressionEMRanker(),
+        "DLA": DLARanker(**PUBLISHED),
+        "regression-EM": RegressionEMRanker(**PUBLISHED),
         "affine": AffineRanker(),
         "vectorization": VectorizationRanker(),
     }
@@ -181,7 +183,10 @@ def mslr(n_seeds):
 def speed(_):
     X, rate, train, _, _ = make_world("trust", 0)
     quick = {"early_stopping": False, "random_state": 0}
-    rankers = {"scalar (DLA)": DLARanker(**quick), "vectorization": VectorizationRanker(**quick)}
+    rankers = {
+        "scalar (DLA)": DLARanker(**PUBLISHED, **quick),
+        "vectorization": VectorizationRanker(**quick),
+    }
     throughput = {}
     for label, ranker in rankers.items():
         seconds = [_seconds_of_fit(ranker, X, rate, epochs) for epochs in (6, 30)]
