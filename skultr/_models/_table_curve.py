@@ -132,6 +132,13 @@ class TableCurve:
         """Standard error of log examination relative to one factor; infinite if not connected."""
         return self.fit.standard_error(reference)
 
+    def rough_error(self, reference: int) -> Floats:
+        """The same; beyond 1,500 factors, as if all but the two that are compared were known."""
+        if len(self.log_examination) <= _MAX_INVERTED:
+            return self.standard_error(reference)
+        own = self.fit.own_error()
+        return np.where(np.arange(len(own)) == reference, 0.0, np.hypot(own, own[reference]))
+
     def combined(self, network: Floats, reference: int = 0) -> CombinedCurve:
         r"""The most plausible curve given this table and the log examination of a network.
 

@@ -67,7 +67,8 @@ class ExaminationInformation:
         """Share of the information on each ratio that is left, shape (n_factors, n_factors)."""
         # With a little of the full one, a matrix without information on a ratio is not singular.
         left = self.left + _NOTHING * self.full
-        with np.errstate(invalid="ignore"):  # of a factor with itself
+        # Of a factor with itself, or with one that no page compares it with.
+        with np.errstate(invalid="ignore", divide="ignore"):
             share = _variances(self.full) / _variances(left)
         page = connected_components(np.abs(self.full) > _NOTHING * self.full.max(), False)[1]
         return np.where(page[:, None] == page, np.minimum(share, 1.0), 0.0)

@@ -108,11 +108,14 @@ def require_positive(log, what="propensity"):
     zero = np.flatnonzero(log.shown & (log.propensity <= 0))
     if len(zero):
         query = python_value(log.query_ids[log.query[zero[0]]])
+        averages = (
+            " If only some users never examine it, use UserAwareIPSRanker, or relevance_labels "
+            "with user_aware=True."
+        )
         raise ValueError(
             f"{what} is 0 in {count_of(len(zero), 'shown row')}, first at position "
             f"{log.position[zero[0]]} of query {query!r}; expected a number in (0, 1]. A row that "
-            "nobody could examine should have no position. If only some users never examine it, "
-            "use UserAwareIPSRanker, or relevance_labels with user_aware=True."
+            f"nobody could examine should have no position.{averages * (what == 'propensity')}"
         )
 
 

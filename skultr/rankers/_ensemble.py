@@ -150,6 +150,8 @@ class EnsembleRanker(BaseRanker, BaseComposition):
     -----
     NotIdentifiableWarning
         If debiased members get no weight, because the log does not determine examination.
+    AssumptionWarning
+        If clicks contradict propensities that were given.
     ClickDataWarning
         If too few queries have clicks, so that weights are equal.
 
@@ -384,6 +386,7 @@ class EnsembleRanker(BaseRanker, BaseComposition):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
+        is_told = log.propensity is not None
         known, log = self._with_curve(log, random)
         members = [
             (name, seeded_clone(ranker, random.randint(2**31 - 1)))
@@ -391,7 +394,7 @@ class EnsembleRanker(BaseRanker, BaseComposition):
         ]
         self._fit_weights(log, members, known, random)
         self.depth_ = shown_depth(log)
-        self.estimators_ = fit_members([ranker for _, ranker in members], log)
+        self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told)
         names = (name for name, _ in members)
         self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._typing import Floats, Ints
-from ..exceptions import UnstableWeightsWarning, warn_user
+from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
 from ..propensity._source import columns_of_source
 from ._ranker import BaseRanker, fit_to_log
 
@@ -65,10 +65,22 @@ def check_member(name: str, ranker: Any) -> None:
             )
 
 
-def fit_members(rankers: Iterable[Any], log: ClickLog) -> list[Any]:
-    """The rankers fitted to the log; what several warn of is said once."""
+def fit_members(rankers: Iterable[Any], log: ClickLog, is_told: bool) -> list[Any]:
+    """The rankers fitted to the log; what several warn of is said once.
+
+    Parameters
+    ----------
+    rankers : iterable of rankers
+    log : ClickLog
+        With propensities.
+    is_told : bool
+        True if the user gave them. Members do not warn about a curve that was estimated.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        if not is_told:
+            text = "The clicks contradict the propensities"
+            warnings.filterwarnings("ignore", text, AssumptionWarning)
         fitted = [_fit_member(ranker, log) for ranker in rankers]
     said = {}
     for each in caught:

@@ -171,5 +171,5 @@ def _is_determined(cells):
     table = table_of_cells(cells)
     if not table.is_connected:
         return False
-    error = np.where(clicks > 0, table.standard_error(int(clicks.argmax())), 0.0)
+    error = np.where(clicks > 0, table.rough_error(int(clicks.argmax())), 0.0)
     return bool((clicks @ error**2) < _LARGEST_ERROR**2 * clicks.sum())

@@ -36,6 +36,12 @@ def test_documents_under_thousands_of_factors_connect_them():
     cells = _random_cells(200_000, 100, 5_000)
     table = table_of_cells(cells)
     assert table.is_connected
+    clicks = cells.by_factor(cells.clicks)
+    most = int(clicks.argmax())
+    known = np.sqrt(1 / clicks + 1 / clicks[most])  # with relevance known
+    error = table.rough_error(most)
+    assert error[most] == 0
+    np.testing.assert_allclose(np.delete(error / known, most), 1, atol=0.01)
     same = table.combined(table.log_examination)
     np.testing.assert_allclose(np.ptp(same.log_examination - table.log_examination), 0, atol=1e-6)
     assert same.p_value == pytest.approx(1)

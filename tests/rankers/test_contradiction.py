@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 from skultr.datasets import make_ltr
 from skultr.exceptions import AssumptionWarning
@@ -12,6 +13,7 @@ from skultr.rankers import (
     HeckmanRanker,
     IPSRanker,
     LambdaMARTRanker,
+    NaiveRanker,
     UserAwareIPSRanker,
 )
 from skultr.simulation import (
@@ -21,6 +23,7 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
+LEAST = LinearRegression()
 POSITIONS = np.arange(1, 11)
 RIGHT, WRONG = 1.0 / POSITIONS, 1.0 / POSITIONS**2
 
@@ -90,3 +93,15 @@ def test_members_that_share_a_curve_say_it_once(world):
         warnings.simplefilter("always")
         ranker.fit(log, clicks)
     assert ["contradict" in str(each.message) for each in caught].count(True) == 1
+
+
+def test_ensemble_is_silent_about_a_curve_that_it_estimated_itself():
+    documents = make_ltr(n_queries=60, n_features=8, random_state=0)
+    log, clicks, _ = simulate_clicks(
+        documents, n_sessions=3000, user=PositionBasedUser(2.0), random_state=0
+    )
+    members = [("naive", NaiveRanker(estimator=LEAST)), ("ips", IPSRanker(estimator=LEAST))]
+    assert not _warns(EnsembleRanker(members, random_state=0), log, clicks)
+    assert _warns(
+        EnsembleRanker(members, propensity=1 - POSITIONS / 11, random_state=0), log, clicks
+    )
