@@ -72,11 +72,8 @@ def public_rankers():
     from skultr.click_models._model import BaseClickModel
     from skultr.rankers._ranker import BaseRanker
 
-    return [
-        estimator
-        for estimator in public_estimators()
-        if isinstance(estimator, BaseRanker) and not isinstance(estimator, BaseClickModel)
-    ]
+    classes = _public_classes(BaseRanker)
+    return [_instance(cls) for cls in classes if not issubclass(cls, BaseClickModel)]
 
 
 def public_click_models():

@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array, eye_array
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import cg
+from scipy.sparse import diags_array
+from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg
 from scipy.stats import chi2
 
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
+from .._log._components import factor_components
 from .._log._segments import TINY
 from .._typing import Floats, Ints
 from ._tabular import TabularFit, fit_tabular
@@ -71,25 +71,56 @@ class TableCurve:
         return self.fit.factor_logits
 
     @cached_property
-    def information(self) -> csr_array:
+    def information(self) -> LinearOperator:
         """Fisher information of log examination with the documents eliminated.
 
-        Shape (n_factors, n_factors). Rows sum to 0: the scale is not determined, and neither is
+        An operator of shape (n_factors, n_factors), because the matrix is dense where a document
+        was shown under all factors. Rows sum to 0: the scale is not determined, and neither is
         the ratio of factors that no clicked document connects.
         """
-        cells, log_share = self.fit.cells, self.fit.factor_logits
-        expected = cells.weight * np.exp(log_share)[cells.factor]
-        share = expected / np.maximum(cells.by_doc(expected), TINY)[cells.doc]
-        clicks = cells.by_doc(cells.clicks)
-        coupling = cells.matrix(share)
-        joint = (coupling.T @ (diags_array(clicks) @ coupling)).tocsr()
-        return (diags_array(np.asarray(joint.sum(axis=1)).ravel()) - joint).tocsr()
+        coupling, clicks = self._coupling
+        total = coupling.T @ clicks
+        shape = (len(total), len(total))
+
+        def product(values):
+            return total * values - coupling.T @ (clicks * (coupling @ values))
+
+        return LinearOperator(shape, matvec=product, rmatvec=product, dtype=float)
 
     @cached_property
     def component(self) -> Ints:
         """Component of each factor, shape (n_factors,), equal where clicked documents connect."""
-        # A link with less information than a thousandth of a click is rounding.
-        return connected_components(abs(self.information) > 1e-3, directed=False)[1]
+        coupling, clicks = self._coupling
+        expected = (diags_array(clicks) @ coupling).tocoo()
+        # A link with less than a thousandth of a click is rounding.
+        linked = expected.data > 1e-3
+        doc, factor = (of[linked] for of in expected.coords)
+        return factor_components(doc, factor, expected.shape[1])[1]
+
+    @cached_property
+    def _coupling(self):
+        """Share of each factor in the clicks of each document, and the clicks of documents."""
+        cells = self.fit.cells
+        expected = cells.weight * np.exp(self.log_examination)[cells.factor]
+        share = expected / np.maximum(cells.by_doc(expected), TINY)[cells.doc]
+        return cells.matrix(share), cells.by_doc(cells.clicks)
+
+    def _diagonal(self):
+        """Diagonal of the information, shape (n_factors,)."""
+        coupling, clicks = self._coupling
+        return coupling.T @ clicks - coupling.power(2).T @ clicks
+
+    def _covariance(self, precision):
+        """Inverse of the information plus a diagonal of prior precisions, a dense matrix."""
+        coupling, clicks = self._coupling
+        joint = (coupling.T @ (diags_array(clicks) @ coupling)).toarray()
+        return np.linalg.inv(np.diag(coupling.T @ clicks + precision) - joint)
+
+    def _solve(self, precision, aim, start):
+        """Solution of the information plus a diagonal of prior precisions."""
+        prior = aslinearoperator(diags_array(precision))
+        inverse = diags_array(1 / (self._diagonal() + precision))
+        return cg(self.information + prior, aim, x0=start, rtol=1e-10, M=inverse)[0]
 
     @property
     def is_connected(self) -> bool:
@@ -126,7 +157,7 @@ class TableCurve:
         prior = np.where(known, network, b)
         prior = prior - prior.mean()
         information = self.information
-        trace = float(information.diagonal().sum())
+        trace = float(self._diagonal().sum())
         n_compared = len(b) - len(np.unique(self.component))
         if not n_compared or trace <= 0:
             error = np.where(np.arange(len(b)) == reference, 0.0, np.inf)
@@ -140,13 +171,14 @@ class TableCurve:
         apart = b - slope * prior
         excess = apart @ (information @ apart) - n_compared
         spread = max(np.sqrt(max(excess, 0.0) / trace), _LEAST_SPREAD)
-        precision = (information + eye_array(len(b)) / spread**2).tocsr()
-        aim = information @ b + slope * prior / spread**2
-        inverse = diags_array(1 / precision.diagonal())
-        found, _ = cg(precision, aim, x0=slope * prior, rtol=1e-10, M=inverse)
-        return CombinedCurve(
-            found, _relative_errors(precision, reference), slope, float(spread), p_value
-        )
+        precision = np.full(len(b), spread**-2.0)
+        aim = information @ b + precision * slope * prior
+        found = self._solve(precision, aim, slope * prior)
+        if len(b) > _MAX_INVERTED:
+            error = np.where(np.arange(len(b)) == reference, 0.0, np.nan)
+        else:
+            error = _relative_errors(self._covariance(precision), reference)
+        return CombinedCurve(found, error, slope, float(spread), p_value)
 
     def with_prior(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
         """Posterior mean of log examination given a normal prior of each factor.
@@ -162,19 +194,14 @@ class TableCurve:
         standard_error : ndarray of shape (n_factors,)
             Relative to the first factor; those of the prior beyond 1,500 factors.
         """
-        information = self.information
-        precision = (information + diags_array(spread**-2.0)).tocsr()
-        aim = information @ self.log_examination + mean / spread**2
+        precision = spread**-2.0
+        aim = self.information @ self.log_examination + precision * mean
         if len(mean) > _MAX_INVERTED:
-            found, _ = cg(
-                precision, aim, x0=mean, rtol=1e-10, M=diags_array(1 / precision.diagonal())
-            )
             error = np.hypot(spread, spread[0])
             error[0] = 0.0
-            return found, error
-        covariance = np.linalg.inv(precision.toarray())
-        variance = np.diag(covariance) + covariance[0, 0] - 2 * covariance[0]
-        return covariance @ aim, np.sqrt(np.maximum(variance, 0.0))
+            return self._solve(precision, aim, mean), error
+        covariance = self._covariance(precision)
+        return covariance @ aim, _relative_errors(covariance, 0)
 
 
 def table_curve(log: ClickLog) -> TableCurve:
@@ -213,11 +240,8 @@ def table_of_cells(cells: Cells) -> TableCurve:
     )
 
 
-def _relative_errors(precision, reference):
-    """Standard errors relative to one factor, from a regular precision matrix."""
-    n = precision.shape[0]
-    if n > _MAX_INVERTED:
-        return np.where(np.arange(n) == reference, 0.0, np.nan)
-    covariance = np.linalg.inv(precision.toarray())
-    variance = np.diag(covariance) - 2 * covariance[reference] + covariance[reference, reference]
+def _relative_errors(covariance, reference):
+    """Standard errors relative to one factor."""
+    shared = covariance[reference]
+    variance = np.diag(covariance) - 2 * shared + shared[reference]
     return np.sqrt(np.maximum(variance, 0.0))

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
 from .._log._factors import loss_scale
-from .._log._segments import offsets_from_sorted
+from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
 from .._typing import Floats
 from ._losses import list_log_softmax
@@ -34,11 +33,8 @@ __all__ = [
     "TowersModule",
     "fit_dual",
     "fit_towers",
-    "likeliest_examination",
 ]
 
-#: Bound on log examination ratios, whose estimate for a factor without clicks is minus infinity.
-_MAX_LOG_RATIO = 12.0
 #: Bound on log weights, so that no weight overflows.
 _MAX_LOG_WEIGHT = 30.0
 
@@ -69,7 +65,8 @@ def fit_dual(
     Returns
     -------
     log_examination : ndarray of shape (n_factors,)
-        Result of :func:`likeliest_examination` for the learned relevance.
+        The most likely one given the learned relevance: the logits after training have the noise
+        of the last batches.
     """
     rows = log.shown
     impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
@@ -88,7 +85,8 @@ def fit_dual(
         )
     relevance = learner._outputs(learner.network_, log.features)[:, 0][log.doc]
     start = module.examination.detach().double().cpu().numpy()
-    return likeliest_examination(training, relevance, start - start.mean())
+    choice = ClickChoice.from_rows(training.list_, training.clicks, training.shown)
+    return choice.likeliest_examination(relevance, training.bias, start - start.mean())
 
 
 def fit_towers(
@@ -292,49 +290,3 @@ class ExaminationStep(Callback):
         with torch.no_grad():
             # A bias factor that only occurs in held-out lists keeps its value.
             module.examination.copy_(torch.where(best.isnan(), module.examination, best))
-
-
-def likeliest_examination(log: ClickLog, relevance: Floats, start: Floats) -> Floats:
-    r"""Maximum-likelihood log examination by bias factor, given relevance.
-
-    Maximises :math:`\sum_i c_i \log \mathrm{softmax}(g + h)_i` in :math:`h`. The logits after
-    training have the noise of the last batches; this estimate from all clicks at once has not, and
-    takes far less time than an epoch.
-
-    Parameters
-    ----------
-    log : ClickLog
-    relevance : ndarray of shape (n_rows,)
-        Relevance logit :math:`g` of each row.
-    start : ndarray of shape (n_factors,)
-        Logits to start from.
-
-    Returns
-    -------
-    logits : ndarray of shape (n_factors,)
-        Determined up to a constant, between -12 and 12; NaN for a factor that occurs in no list
-        with a click.
-    """
-    clicked = np.bincount(log.list_, weights=log.clicks, minlength=log.n_lists)
-    rows = log.shown & (clicked[log.list_] > 0)
-    if not rows.any():
-        return np.full(len(start), np.nan)
-    starts = offsets_from_sorted(log.list_[rows])
-    bias, clicks = log.bias[rows], log.clicks[rows]
-    total = np.add.reduceat(clicks, starts[:-1])
-    highest = np.maximum.reduceat(relevance[rows], starts[:-1])
-    relevance = relevance[rows] - np.repeat(highest, np.diff(starts))
-
-    def objective(logits):
-        joint = relevance + logits[bias]
-        chance = np.exp(joint)
-        norm = np.add.reduceat(chance, starts[:-1])
-        loss = total @ np.log(norm) - clicks @ joint
-        expected = chance * np.repeat(total / norm, np.diff(starts))
-        gradient = np.bincount(bias, expected - clicks, minlength=len(logits))
-        return loss / total.sum(), gradient / total.sum()
-
-    bounds = [(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)] * len(start)
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    seen = np.bincount(bias, minlength=len(start)) > 0
-    return np.where(seen, found.x, np.nan)

@@ -145,8 +145,11 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         Debiased labels of the documents shown, as in :class:`IPSRanker`.
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``), as in :class:`IPSRanker`.
+    examination_comparison_ : DataFrame
+        Only for propensities that were not estimated from this log: the curve that was ``told``
+        and the one ``implied`` by the clicks, as in :class:`IPSRanker`.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
+        The fitted clone, if ``propensity`` is an estimator (or None).
     effective_sample_size_, largest_weight_, clipped_share_ : float
         Diagnostics of the weights of clicks, as in :class:`IPSRanker`.
     net_ : skorch.NeuralNet
@@ -166,6 +169,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
     Warns
     -----
+    AssumptionWarning
+        If propensities are assumed, or if the clicks contradict them.
     ClickDataWarning
         If every candidate was shown: only position bias is removed.
     NotIdentifiableWarning

@@ -368,7 +368,7 @@ class EnsembleRanker(BaseRanker, BaseComposition):
             for name, ranker in self._members()
         ]
         self._fit_weights(log, members, known, random)
-        self.estimators_ = [_fit_member(ranker, log) for _, ranker in members]
+        self.estimators_ = _fit_members([ranker for _, ranker in members], log)
         names = (name for name, _ in members)
         self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
 
@@ -457,6 +457,20 @@ class EnsembleRanker(BaseRanker, BaseComposition):
             "results vary (skultr.identifiability.IdentifiabilityGraph says where).",
             NotIdentifiableWarning,
         )
+
+
+def _fit_members(rankers, log):
+    """The rankers fitted to the log; what several warn of is said once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = [_fit_member(ranker, log) for ranker in rankers]
+    said = {}
+    for each in caught:
+        text = str(each.message)
+        said.setdefault((each.category, text.partition(":")[0]), text)
+    for (category, _), text in said.items():
+        warn_user(text, category)
+    return fitted
 
 
 def _fit_member(ranker, log):

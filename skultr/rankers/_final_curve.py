@@ -20,8 +20,6 @@ __all__ = ["FinalCurve", "final_curve"]
 #: A difference of two curves is worth a warning if chance explains it with this probability at
 #: most, and if log examination differs by this much on average over the clicks.
 _RARE, _RELEVANT = 1e-3, np.log(1.15)
-#: Beyond this number of pairs of bias factors within documents, they are not compared.
-_MAX_PAIRS = 20_000_000
 #: Digits of log examination that are kept.
 _DIGITS = 5
 
@@ -77,8 +75,6 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
         table = table_curve(log)
         _refuse_unconnected(table, log)
         return _of_table(log, table)
-    if _n_pairs(log) > _MAX_PAIRS:
-        return _without_table(log, network)
     table = table_curve(log)
     combined = table.combined(network)
     if is_converged and combined.p_value < _RARE:
@@ -88,7 +84,9 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     # The last digits depend on the order of the rows, and would change the training.
     found = np.round(found, _DIGITS)
     shown = np.where(known, found, np.nan)
-    result = examination_table(log, np.exp(shown)[log.bias], combined.standard_error)
+    # The network learned from the clicks of the table: its agreement with it is no evidence.
+    error = np.maximum(combined.standard_error, _counting_error(log))
+    result = examination_table(log, np.exp(shown)[log.bias], error)
     on_one_scale = table.component == table.component[0]
     comparison = pd.DataFrame(
         {
@@ -108,22 +106,17 @@ def _of_table(log, table):
     return FinalCurve(found, result, None, True)
 
 
-def _without_table(log, network):
-    found = np.where(np.isfinite(network), network, np.nanmin(network))
-    return FinalCurve(found - found.max(), examination_table(log, np.exp(network)[log.bias]), None)
+def _counting_error(log):
+    """Standard error of log examination relative to the first factor, if relevance were known."""
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(log.bias_values))
+    variance = 1 / np.maximum(clicks, 0.5)
+    return np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
 
 
 def _relative(log_examination):
     """Examination relative to the first known factor."""
     known = log_examination[np.isfinite(log_examination)]
     return np.exp(log_examination - known[0])
-
-
-def _n_pairs(log):
-    """Pairs of bias factors that the same documents were shown under."""
-    cells = np.unique(log.doc[log.shown].astype(np.int64) * len(log.bias_values)
-                      + log.bias[log.shown])  # fmt: skip
-    return float((np.bincount(cells // len(log.bias_values)).astype(float) ** 2).sum())
 
 
 def _refuse_unconnected(table, log):

@@ -27,6 +27,7 @@ from ._propensity_ranker import PropensityRanker
 from ._tobit import SelectedRows, fit_probit, mills_ratio
 
 if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
     from .._torch._lists import ListBatch
 
 __all__ = ["HeckmanRanker"]
@@ -103,8 +104,11 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     selection_intercept_ : float
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``); with ``debias``.
+    examination_comparison_ : DataFrame
+        Only for propensities that were not estimated from this log: the curve that was ``told``
+        and the one ``implied`` by the clicks, as in :class:`IPSRanker`; with ``debias``.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or the assumed curve); with
+        The fitted clone, if ``propensity`` is an estimator (or None); with
         ``debias``.
     effective_sample_size_, largest_weight_, clipped_share_ : float
         Diagnostics of the weights of clicks, as in :class:`IPSRanker`; with ``debias``.
@@ -125,6 +129,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
 
     Warns
     -----
+    AssumptionWarning
+        If propensities are assumed, or if the clicks contradict them; with ``debias``.
     ClickDataWarning
         If every candidate was shown: there is then no selection to correct.
     ConvergenceWarning
@@ -193,6 +199,11 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
 
     def _fit_propensity(self, X, y, sample_weight, roles):
         return super()._fit_propensity(X, y, sample_weight, roles) if self.debias else roles
+
+    def _before_folding(self, log: ClickLog) -> ClickLog:
+        if not self.debias:
+            return replace(log, propensity=None)
+        return super()._before_folding(log)
 
     def _n_subtasks(self) -> int:
         return 0 if self._is_linear() else super()._n_subtasks()

@@ -119,8 +119,11 @@ class LambdaMARTRanker(PropensityRanker):
     examination_ : DataFrame
         Only if propensities are used: mean propensity of each bias factor (index ``bias``),
         ``examination``, relative to that of the first factor, with ``impressions`` and ``clicks``.
+    examination_comparison_ : DataFrame
+        Only for propensities that were not estimated from this log: the curve that was ``told``
+        and the one ``implied`` by the clicks, as in :class:`IPSRanker`.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
+        The fitted clone, if ``propensity`` is an estimator (or None).
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
@@ -133,6 +136,8 @@ class LambdaMARTRanker(PropensityRanker):
 
     Warns
     -----
+    AssumptionWarning
+        If propensities are assumed, or if the clicks contradict them.
     UnstableWeightsWarning
         If a few clicks carry half of the weight.
     ClickDataWarning

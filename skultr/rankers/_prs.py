@@ -72,7 +72,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         Propensity used for each bias factor (index ``bias``): ``examination``, relative to that
         of the first factor, with ``impressions`` and ``clicks``.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or the assumed curve).
+        The fitted clone, if ``propensity`` is an estimator (or None).
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float

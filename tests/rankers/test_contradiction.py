@@ -7,7 +7,13 @@ import pytest
 
 from skultr.datasets import make_ltr
 from skultr.exceptions import AssumptionWarning
-from skultr.rankers import IPSRanker, LambdaMARTRanker, UserAwareIPSRanker
+from skultr.rankers import (
+    EnsembleRanker,
+    HeckmanRanker,
+    IPSRanker,
+    LambdaMARTRanker,
+    UserAwareIPSRanker,
+)
 from skultr.simulation import (
     DeterministicPolicy,
     PlackettLucePolicy,
@@ -66,3 +72,21 @@ def test_averaged_propensities_are_compared_before_they_are_averaged(world, cls,
         pytest.skip("trees remember the clicks that they were fitted to")
     few = {"n_estimators": 20} if cls is LambdaMARTRanker else {"max_epochs": 3}
     assert _warns(cls(propensity=told, random_state=0, **few), log, clicks) == expected
+
+
+def test_propensities_that_are_not_used_are_not_judged(world):
+    _, log, clicks = world
+    log = log.assign(propensity=WRONG[log["position"] - 1])
+    ranker = HeckmanRanker(hidden_layer_sizes=(), random_state=0)
+    assert not _warns(ranker, log, clicks)
+    assert _warns(ranker.set_params(debias=True), log, clicks)
+
+
+def test_members_that_share_a_curve_say_it_once(world):
+    _, log, clicks = world
+    members = [(name, LambdaMARTRanker(n_estimators=20)) for name in "ab"]
+    ranker = EnsembleRanker(members, propensity=WRONG, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ranker.fit(log, clicks)
+    assert ["contradict" in str(each.message) for each in caught].count(True) == 1

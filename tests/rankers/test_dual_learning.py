@@ -6,7 +6,8 @@ import torch
 from skultr._log._clicklog import make_click_log
 from skultr._log._factors import loss_scale
 from skultr._log._roles import read_features
-from skultr._torch._joint import DualLoss, DualModule, likeliest_examination
+from skultr._models._click_choice import ClickChoice
+from skultr._torch._joint import DualLoss, DualModule
 from skultr._torch._lists import ListDataset
 from skultr._torch._losses import LOSSES, ListLoss
 from skultr._torch._networks import ListScores, scoring_network
@@ -134,7 +135,8 @@ def test_likeliest_examination_is_where_no_step_helps():
     frame, clicks = random_lists()
     log = make_click_log(frame, read_features(frame).to_numpy(), clicks).fold()
     relevance = np.random.default_rng(0).normal(size=log.n_rows)
-    best = likeliest_examination(log, relevance, np.zeros(3))
+    choice = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
+    best = choice.likeliest_examination(relevance, log.bias, np.zeros(3))
 
     def likelihood(logits):
         joint = pd.Series(relevance + logits[log.bias])

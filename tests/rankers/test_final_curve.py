@@ -57,6 +57,14 @@ def test_no_warning_without_evidence_that_matters(network, is_converged):
     np.testing.assert_allclose(curve.table["examination"], CURVE, rtol=0.02)
 
 
+def test_errors_are_no_smaller_than_those_of_counting_clicks():
+    frame, rate = _log(n_impressions=1)
+    curve = final_curve(_read(frame, rate * (frame["position"] < 3)), np.log(CURVE)).table
+    variance = 1 / curve["clicks"].clip(lower=0.5)
+    assert (curve["standard_error"][1:] >= np.sqrt(variance + variance.iloc[0])[1:]).all()
+    assert curve["standard_error"].iloc[0] == 0
+
+
 def test_network_decides_where_no_document_moved():
     log = _read(*small_log())
     network = -0.3 * np.arange(len(log.bias_values))
