@@ -11,7 +11,6 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
@@ -28,15 +27,21 @@ from .._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from ..exceptions import (
     ClickDataWarning,
     NotIdentifiableWarning,
-    UnstableWeightsWarning,
     warn_user,
 )
 from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
 from ._dual_learning import DLARanker
-from ._ensemble_weights import HeldOut, given_weights, standardized
+from ._ensemble_weights import (
+    HeldOut,
+    given_weights,
+    reranked,
+    shown_depth,
+    standardized,
+    standardized_within,
+)
 from ._ips import IPSRanker, NaiveRanker
 from ._lambdamart import LambdaMARTRanker
-from ._members import check_member, check_pairs, scores_of
+from ._members import check_member, check_pairs, fit_members, fitted_elsewhere, scores_of
 from ._propensity_ranker import with_positions
 from ._ranker import BaseRanker, fit_to_log
 
@@ -131,6 +136,9 @@ class EnsembleRanker(BaseRanker, BaseComposition):
         that of the first factor, with ``impressions`` and ``clicks``.
     propensity_ : estimator
         The fitted clone, if ``propensity`` is an estimator.
+    depth_ : int
+        Number of documents that the log showed per query: the median over impressions, and at
+        least a page.
     evidence_ : float
         How firmly held-out clicks confirm the debiased members within positions, in standard
         errors; NaN if the curve is known or there are no debiased members.
@@ -151,8 +159,15 @@ class EnsembleRanker(BaseRanker, BaseComposition):
 
     Notes
     -----
-    Held-out clicks cannot tell how good the members are for documents that were never shown. If
-    production chose ten of hundreds of candidates, rank those that it would show.
+    *Candidates that were never shown.* Clicks cannot tell how good the members are for them. If
+    production has a weight, and a query has more than three times as many candidates as the log
+    showed per query (``depth_``), the first ``depth_`` by production are ranked anew, and the
+    others follow in production's order. Without production's score, rank only those that it
+    would show.
+
+    *A signal that the features lack.* If production is far better than its features explain, its
+    bounded weight keeps the ensemble below it. Give such a score to the members too, as a feature
+    under another name.
 
     References
     ----------
@@ -289,16 +304,23 @@ class EnsembleRanker(BaseRanker, BaseComposition):
     def _parts(self, X, qid, production=None):
         features = self._read_features(X, reset=False)
         query = encode(qid)[0]
-        parts = {}
-        for name, weight in self.weights_["weight"].items():
-            if not weight:
-                parts[name] = np.zeros(len(query))
-            elif name == _PRODUCTION:
-                parts[name] = weight * standardized(self._production(X, production), query, 1e-12)
-            else:
-                scores = scores_of(self.named_estimators_[name], features, query)
-                parts[name] = weight * standardized(scores, query)
-        return pd.DataFrame(parts)
+        weights = self.weights_["weight"]
+        inside, parts = np.ones(len(query), dtype=bool), {}
+        if weights.get(_PRODUCTION, 0):
+            served = self._production(X, production)
+            inside, place = reranked(served, query, self.depth_)
+            served = standardized_within(served, query, inside, 1e-12)
+            # The others follow in production's order.
+            parts[_PRODUCTION] = weights[_PRODUCTION] * (served - np.where(inside, 0.0, place))
+        for name, ranker in self.named_estimators_.items():
+            parts[name] = np.zeros(len(query))
+            if weights[name]:
+                scores = standardized_within(scores_of(ranker, features, query), query, inside)
+                parts[name] = weights[name] * scores
+        # A member without a weight, as production can be, has no part.
+        return pd.DataFrame(
+            {name: parts.get(name, np.zeros(len(query))) for name in weights.index}
+        )
 
     def _production(self, X, production):
         scores = read_role(X, _PRODUCTION, production)
@@ -368,7 +390,8 @@ class EnsembleRanker(BaseRanker, BaseComposition):
             for name, ranker in self._members()
         ]
         self._fit_weights(log, members, known, random)
-        self.estimators_ = _fit_members([ranker for _, ranker in members], log)
+        self.depth_ = shown_depth(log)
+        self.estimators_ = fit_members([ranker for _, ranker in members], log)
         names = (name for name, _ in members)
         self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
 
@@ -420,7 +443,7 @@ class EnsembleRanker(BaseRanker, BaseComposition):
         query, doc = np.divmod(key, len(log.features))
         work = [(m, k) for m in range(len(members)) for k in range(self.cv)]
         found = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fitted_elsewhere)(
+            delayed(fitted_elsewhere)(
                 members[m][1], log.select_queries(part != k), log.features[doc[here]], query[here]
             )
             for m, k in work
@@ -459,41 +482,11 @@ class EnsembleRanker(BaseRanker, BaseComposition):
         )
 
 
-def _fit_members(rankers, log):
-    """The rankers fitted to the log; what several warn of is said once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fitted = [_fit_member(ranker, log) for ranker in rankers]
-    said = {}
-    for each in caught:
-        text = str(each.message)
-        said.setdefault((each.category, text.partition(":")[0]), text)
-    for (category, _), text in said.items():
-        warn_user(text, category)
-    return fitted
-
-
-def _fit_member(ranker, log):
-    """The ranker fitted to the log, with its propensities if it takes them."""
-    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
-    with warnings.catch_warnings():
-        # Held-out clicks judge the members.
-        warnings.simplefilter("ignore", UnstableWeightsWarning)
-        return fit_to_log(ranker, log if takes else replace(log, propensity=None))
-
-
-def _fitted_elsewhere(ranker, log, features, query):
-    """Scores by a clone that is fitted to a log of other queries."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit to the whole log warns
-        return scores_of(_fit_member(clone(ranker), log), features, query)
-
-
 def _network_curve(log, seed):
     """Log examination by bias factor as dual learning finds it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its verdict on the log is not that of the ensemble
-        network = fit_to_log(DLARanker(max_weight=10, random_state=seed), log)
+        network = fit_to_log(DLARanker(examination="network", random_state=seed), log)
     found = network.examination_["examination"].to_numpy(dtype=float)
     return np.log(np.maximum(found, TINY))
 

@@ -11,14 +11,24 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import cg
 
 from .._log._clicklog import ClickLog
-from .._log._segments import TINY
+from .._log._segments import TINY, encode, rank_in_segment
 from .._models._click_choice import ClickChoice
-from .._typing import Floats, Ints
+from .._typing import Bools, Floats, Ints
 
-__all__ = ["HeldOut", "Weights", "given_weights", "standardized"]
+__all__ = [
+    "HeldOut",
+    "Weights",
+    "given_weights",
+    "reranked",
+    "shown_depth",
+    "standardized",
+    "standardized_within",
+]
 
 #: Strengths of the pull towards equal weights, in units of the log-likelihood per click.
 _STRENGTHS = (*10.0 ** np.arange(1.5, -3.1, -0.5), 0.0)
+#: Queries with more candidates than this multiple of the documents shown are only reranked.
+_MANY = 3
 
 
 class Weights(NamedTuple):
@@ -211,6 +221,50 @@ def standardized(
     spread = np.sqrt(np.bincount(query, apart**2) / n)
     varies = spread > rounding
     return np.where(varies[query], apart / np.where(varies, spread, 1.0)[query], 0.0)
+
+
+def shown_depth(log: ClickLog) -> int:
+    """Number of documents that the log showed per query: the median over impressions.
+
+    It is at least the number of rows of the longest page.
+    """
+    rows = log.shown
+    place, key = encode(log.query[rows] * len(log.features) + log.doc[rows])
+    query = key // len(log.features)
+    n_shown = np.bincount(query)
+    impressions = np.bincount(query, np.bincount(place, log.weight[rows]))
+    order = np.argsort(n_shown, kind="stable")
+    share = np.cumsum(impressions[order]) / impressions.sum()
+    median = n_shown[order][np.searchsorted(share, 0.5)]
+    return int(max(median, log.position.max()))
+
+
+def reranked(production: NDArray[np.float64], query: Ints, depth: int) -> tuple[Bools, Ints]:
+    """Candidates that are ranked anew, and the rank of each by production.
+
+    They are all candidates of a query, or the first ``depth`` by production if there are more
+    than three times as many: most of the others were never shown, and no click says how good a
+    model is for them.
+
+    Returns
+    -------
+    inside : ndarray of shape (n_rows,), bool
+    place : ndarray of shape (n_rows,), int
+    """
+    place = rank_in_segment(query, production)
+    many = np.bincount(query) > _MANY * depth
+    return ~many[query] | (place <= depth), place
+
+
+def standardized_within(
+    scores: NDArray[np.float64], query: Ints, inside: Bools, rounding: float = 1e-6
+) -> NDArray[np.float64]:
+    """Scores standardised over the rows ``inside``; the other rows have the least of these."""
+    found = np.zeros(len(scores))
+    found[inside] = standardized(scores[inside], query[inside], rounding)
+    least = np.full(int(query.max(initial=-1)) + 1, np.inf)
+    np.minimum.at(least, query[inside], found[inside])
+    return np.where(inside, found, least[query])
 
 
 def _sums(code, values):

@@ -1,16 +1,24 @@
-"""Members of rankers that hold other rankers: what they must be, and their scores."""
+"""Members of rankers that hold other rankers: what they must be, their fits and their scores."""
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from .._typing import Floats, Ints
+from ..exceptions import UnstableWeightsWarning, warn_user
 from ..propensity._source import columns_of_source
-from ._ranker import BaseRanker
+from ._ranker import BaseRanker, fit_to_log
 
-__all__ = ["check_member", "check_pairs", "scores_of"]
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+
+__all__ = ["check_member", "check_pairs", "fit_members", "fitted_elsewhere", "scores_of"]
 
 
 def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
@@ -55,3 +63,33 @@ def check_member(name: str, ranker: Any) -> None:
                 "it first, replace these columns of the log by its predictions as the column "
                 "'propensity', and give the member propensity='column'."
             )
+
+
+def fit_members(rankers: Iterable[Any], log: ClickLog) -> list[Any]:
+    """The rankers fitted to the log; what several warn of is said once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = [_fit_member(ranker, log) for ranker in rankers]
+    said = {}
+    for each in caught:
+        text = str(each.message)
+        said.setdefault((each.category, text.partition(":")[0]), text)
+    for (category, _), text in said.items():
+        warn_user(text, category)
+    return fitted
+
+
+def _fit_member(ranker, log):
+    """The ranker fitted to the log, with its propensities if it takes them."""
+    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
+    with warnings.catch_warnings():
+        # Held-out clicks judge the members.
+        warnings.simplefilter("ignore", UnstableWeightsWarning)
+        return fit_to_log(ranker, log if takes else replace(log, propensity=None))
+
+
+def fitted_elsewhere(ranker: Any, log: ClickLog, features: NDArray[Any], query: Ints) -> Floats:
+    """Scores by a clone that is fitted to a log of other queries."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to the whole log warns
+        return scores_of(_fit_member(clone(ranker), log), features, query)

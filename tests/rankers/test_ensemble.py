@@ -179,3 +179,26 @@ def test_names_of_members():
         EnsembleRanker([("production", NaiveRanker())]).fit(log, clicks)
     with pytest.raises(ValueError, match=r"expected at least one \(name, ranker\) pair"):
         EnsembleRanker([]).fit(log, clicks)
+
+
+def test_beyond_what_the_log_showed_production_decides():
+    """Queries with far more candidates than the log showed are only reranked at the top."""
+    documents = make_ltr(n_queries=30, n_documents=40, n_features=5, random_state=0)
+    served = production_scores(documents, random_state=0)
+    documents = documents.assign(production=served)
+    log, clicks, _ = simulate_clicks(
+        documents, n_sessions=600, n_positions=10, scores=served, random_state=0
+    )
+    ranker = EnsembleRanker(MEMBERS, propensity=np.linspace(1, 0.3, 10), random_state=0)
+    ranker.fit(log, clicks)
+    assert ranker.depth_ == 10
+    rank = ranker.rank(documents)
+    by_production = documents.groupby("qid")["production"].rank(ascending=False, method="first")
+    below = (by_production > 10).to_numpy()
+    np.testing.assert_array_equal(rank[below], by_production[below])
+    assert (rank[~below] <= 10).all()
+    assert (rank[~below] != by_production[~below]).any()
+    parts = ranker.explain(documents)
+    np.testing.assert_allclose(parts.sum(axis=1), ranker.predict(documents))
+    few = documents[by_production <= 25]  # no more than three times as many
+    assert (ranker.rank(few)[by_production[by_production <= 25] > 10] <= 10).any()
