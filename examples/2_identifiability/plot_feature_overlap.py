@@ -3,7 +3,7 @@ Where no document moved: can the features tell?
 ===============================================
 
 **Claim.** Two logs in which no document ever moved have the same verdict, "NOT identifiable". Dual
-learning finds the examination of the one to 0.02 and misses that of the other by more than 0.2.
+learning finds the examination of the one to 0.02 and misses that of the other by about 0.2.
 What tells them apart is whether the features give the position away, and
 :func:`~skultr.identifiability.feature_overlap` measures it before any training.
 

@@ -33,12 +33,13 @@ from skultr.simulation import ClickMatrixUser, TrustBiasUser, simulate_clicks
 USERS = {"matrix": ClickMatrixUser, "trust": TrustBiasUser}
 CUTS = (1, 3, 5, 10)
 RATES = [{"learning_rate": rate} for rate in (0.0005, 0.001, 0.002, 0.004, 0.008)]
-#: The published form of rankers that learn examination, without the refit of the default.
+#: The published forms of rankers that learn examination, without the refit of the default.
 PUBLISHED = {"examination": "network"}
+PUBLISHED_DLA = {**PUBLISHED, "max_weight": None}
 #: The budget: five settings a method, the default step size among them.
 METHODS = {
     "naive": (NaiveRanker, RATES),
-    "DLA": (DLARanker, [rate | PUBLISHED for rate in RATES]),
+    "DLA": (DLARanker, [rate | PUBLISHED_DLA for rate in RATES]),
     "regression-EM": (RegressionEMRanker, [rate | PUBLISHED for rate in RATES]),
     "pair debias": (PairDebiasRanker, [{"p": p} for p in (0.0, 1.0, 2.0, 4.0, 8.0)]),
     "affine": (AffineRanker, [{"clip": clip} for clip in (0.1, 0.2, 0.3, 0.5, 1.0)]),
@@ -166,7 +167,7 @@ def mslr(n_seeds):
     print(f"{n_queries} queries, {len(documents)} documents")
     rankers = {
         "naive": NaiveRanker(),
-        "DLA": DLARanker(**PUBLISHED),
+        "DLA": DLARanker(**PUBLISHED_DLA),
         "regression-EM": RegressionEMRanker(**PUBLISHED),
         "affine": AffineRanker(),
         "vectorization": VectorizationRanker(),
@@ -184,7 +185,7 @@ def speed(_):
     X, rate, train, _, _ = make_world("trust", 0)
     quick = {"early_stopping": False, "random_state": 0}
     rankers = {
-        "scalar (DLA)": DLARanker(**PUBLISHED, **quick),
+        "scalar (DLA)": DLARanker(**PUBLISHED_DLA, **quick),
         "vectorization": VectorizationRanker(**quick),
     }
     throughput = {}
