@@ -66,7 +66,11 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             network = None if self.examination == "table" else self._fit_network(log, task)
             stopped = network is not None and self.n_iter_ < super()._n_subtasks()
             curve = final_curve(log, network, is_converged=stopped)
-            self._fit_with_curve(log, task, curve)
+            if curve.is_compared:  # a refit on the network's own curve would only add noise
+                self._fit_with_curve(log, task, curve)
+            self.examination_ = curve.table
+            if curve.comparison is not None:
+                self.examination_comparison_ = curve.comparison
 
     def _n_subtasks(self) -> int:
         if self.relevance == "embedding":
@@ -177,9 +181,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         fit_best_of(self, log, task, examination, targets, cautious=NAIVE)
         self._calibrate(log, curve.log_examination)
         self._fit_factors_again(log, self._table_link)
-        self.examination_ = curve.table
-        if curve.comparison is not None:
-            self.examination_comparison_ = curve.comparison
 
     def _calibrate(self, log, log_examination):
         """Set shift and scale so that relevance times examination is the chance of a click."""

@@ -37,12 +37,15 @@ class FinalCurve(NamedTuple):
         The curves of table and network side by side; None without a network's.
     is_determined : bool
         True if comparisons within documents determine all factors.
+    is_compared : bool
+        True if they determine the ratio of at least two factors.
     """
 
     log_examination: Floats
     table: pd.DataFrame
     comparison: pd.DataFrame | None
     is_determined: bool
+    is_compared: bool
 
 
 def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = True) -> FinalCurve:
@@ -97,13 +100,14 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
         },
         index=result.index,
     )
-    return FinalCurve(found, result, comparison, table.is_connected)
+    is_compared = len(np.unique(table.component)) < len(network)
+    return FinalCurve(found, result, comparison, table.is_connected, is_compared)
 
 
 def _of_table(log, table):
     found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
     result = examination_table(log, np.exp(found)[log.bias], table.standard_error(0))
-    return FinalCurve(found, result, None, True)
+    return FinalCurve(found, result, None, True, True)
 
 
 def _counting_error(log):

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from .._sklearn import StrOptions
 from .._torch._fixed_examination import ListTarget, fit_best_of, fit_listwise
 from .._torch._losses import LOSSES
 from .._typing import Floats
-from ..propensity._weights import average_propensities, document_labels, label_table
+from ..propensity._weights import (
+    average_propensities,
+    debias_clicks,
+    document_labels,
+    label_table,
+)
 from ._corrections import NAIVE, Correction, corrections, that_differ
 from ._learner_ranker import LearnerRanker
 from ._learners import fit_learner
@@ -20,6 +27,12 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
 
 __all__ = ["IPSRanker", "NaiveRanker", "UserAwareIPSRanker"]
+
+
+#: With an effective sample of so many clicks per query with clicks, variance is no reason against
+#: division, which alone gives all documents the same importance. Only held-out clicks that speak
+#: for no correction, as with wrong propensities, are.
+_MANY_CLICKS = 100
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -238,6 +251,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     scores that undo a wrong curve would seem the best. Clicks as they are are kept if their loss
     is within one standard error of the smallest: a correction has to show that it helps. Without
     early stopping, or with fewer than five held-out queries, it is the offset with ``clip=0.1``.
+    With an effective sample of at least 100 clicks per query with clicks, only division and clicks
+    as they are are compared, and division is kept unless it is worse by a standard error.
     If all propensities are equal there is no choice, and the ranker is :class:`NaiveRanker`.
 
     Warns
@@ -298,7 +313,11 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
             return
         found = {each.name: each for each in that_differ(self._corrections(), log)}
         targets = {name: each.target(log) for name, each in found.items()}
-        name, choice = fit_best_of(self, log, task, log.propensity, targets, cautious=NAIVE)
+        cautious = NAIVE
+        if "divide" in targets and _clicks_per_query(log) >= _MANY_CLICKS:
+            cautious = "divide"
+            targets = {way: targets[way] for way in ("divide", NAIVE) if way in targets}
+        name, choice = fit_best_of(self, log, task, log.propensity, targets, cautious=cautious)
         if len(choice):
             self.choice_ = choice.rename_axis("correction")
         self._remember(log, found[name])
@@ -461,3 +480,9 @@ class UserAwareIPSRanker(IPSRanker):
     def _before_folding(self, log: ClickLog) -> ClickLog:
         # Lists of different users then have equal propensities, and can be merged.
         return average_propensities(super()._before_folding(log))
+
+
+def _clicks_per_query(log):
+    """Effective number of clicks that are divided, per query with clicks."""
+    debiased = debias_clicks(log)
+    return debiased.effective_sample_size / max(len(np.unique(log.query[log.clicks > 0])), 1)
