@@ -53,8 +53,9 @@ class TwoTowerRanker(ClickRanker):
         steep, and the more so the more clicks there are. "table" compares the clicks of the same
         documents at several positions, and takes no features; the log must connect all bias
         factors. "auto" takes the table where documents moved and the network elsewhere, weighted
-        by their precision. With "table" and "auto" the network is then trained afresh, listwise
-        with that examination (see Notes). The additive link knows the network only.
+        by their precision. With "table", and with "auto" if documents moved, the network is then
+        trained afresh, listwise with that examination (see Notes). The additive link knows the
+        network only.
 
     Other Parameters
     ----------------
@@ -113,11 +114,11 @@ class TwoTowerRanker(ClickRanker):
 
     Notes
     -----
-    Held-out clicks choose between three refits: clicks divided by examination with weights of at
-    most 3 or 10, and examination as an offset, :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log
-    o)_i`. They are compared by that likelihood, with the scale of the scores free. If documents do
-    not connect all bias factors, the offset is taken: held-out clicks would then confirm any
-    examination.
+    Held-out clicks choose between three refits, as in :class:`IPSRanker`: examination as an
+    offset, :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`, as it is or raised to at least
+    0.1, and clicks as they are, which stay unless a correction is better by one standard error.
+    If documents do not connect all bias factors, the raised offset is taken, because held-out
+    clicks would confirm any examination. If no document moved, there is no refit.
 
     References
     ----------
