@@ -1,6 +1,6 @@
 """Rankers from the same clicks, all of them: ours beside LightGBM and XGBoost.
 
-By hand, with the extra ``benchmark``: ``python tests/benchmarks/bench_peers.py [--seeds 3]``.
+By hand, with the extra ``benchmark``: ``python tests/benchmarks/bench_peers.py [--seeds 2]``.
 Everybody gets every session. LightGBM and XGBoost take whole sessions with 0/1 clicks, because
 their ranking objectives know no impressions and no fractional labels; ours take the same log
 folded. The seconds of ours include the folding.
@@ -125,8 +125,8 @@ def measure(seed, n_sessions, temperature):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sessions", type=int, default=200_000)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--sessions", type=int, default=20_000)
     parser.add_argument("--temperature", type=float, default=0.1, help="0: one fixed order")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
