@@ -1,5 +1,7 @@
 """Sphinx configuration: ``make docs``; needs no network."""
 
+import os
+
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx_gallery.sorting import ExplicitOrder
@@ -33,6 +35,8 @@ suppress_warnings = ["ref.footnote"]
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
+    # One example per core, each with its share of the threads.
+    "parallel": min(os.cpu_count() or 1, 4),
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"__init__\.py|quickstart\.py",
