@@ -11,9 +11,8 @@ truth, and dual learning two thirds of it.
 **Limit.** The documents are generated, and the users click as a position-based model assumes, as
 both corrections do, so they are well specified here. IPS is given the true examination, which
 nobody has for a real log. The old ranker never varies its order, so that dual learning separates
-attention from relevance by the features alone (see :ref:`identifiability`); in one of the three
-worlds it hardly gains anything. With 3,000 and 10,000 sessions dual learning is behind the naive
-ranker, and IPS no better: there is too little to learn a correction from.
+attention from relevance by the features alone (see :ref:`identifiability`). With 3,000 sessions
+all three are level: there is too little to learn a correction from.
 """
 
 # %%
@@ -127,7 +126,7 @@ plt.show()
 #   default ``IPSRanker`` compares four ways of using the propensities by the clicks of held-out
 #   queries, no correction among them, and is level with the naive ranker. ``correction="divide",
 #   clip=None`` is literal division (see :ref:`corrections`).
-# - Dual learning does not consider the clicks as they are, and is behind there. Begin with
+# - Which ranker is best depends on the number of clicks. Begin with
 #   :class:`~skultr.rankers.EnsembleRanker`: :ref:`an example
 #   <sphx_glr_auto_examples_1_start_plot_never_worse.py>`.
 # - The skyline is the best that these features and this network can do, not a perfect ranking.

@@ -8,7 +8,7 @@ more than half of what dual learning gains. Behind a strong one, where dual lear
 the ensemble stays level with the better of production and the naive ranker, or above.
 
 **Limit.** It is no guarantee to be the best: behind the weakest production ranker dual learning
-alone is ahead by .02, and in the same study with 360 queries by .08 (.68; ensemble .60, naive
+alone is ahead by .015, and in the same study with 360 queries by .08 (.68; ensemble .60, naive
 .51). Documents and position-based clicks are simulated, one log for each point, so that
 differences of .02 may be chance. Production varied its order. Where it never does, the log cannot
 tell examination from relevance by documents that moved, and ``fit`` may leave the debiased members
