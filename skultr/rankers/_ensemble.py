@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -22,7 +22,7 @@ from .._log._roles import is_frame, read_role, without_columns
 from .._log._segments import TINY, encode
 from .._models._click_choice import ClickChoice
 from .._models._table_curve import table_curve
-from .._sklearn import BaseComposition, Interval, seeded_clone
+from .._sklearn import Interval, seeded_clone
 from .._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from ..exceptions import (
     ClickDataWarning,
@@ -41,7 +41,14 @@ from ._ensemble_weights import (
 )
 from ._ips import IPSRanker, NaiveRanker
 from ._lambdamart import LambdaMARTRanker
-from ._members import check_member, check_pairs, fit_members, fitted_elsewhere, scores_of
+from ._members import (
+    HoldsMembers,
+    check_member,
+    check_pairs,
+    fit_members,
+    fitted_elsewhere,
+    scores_of,
+)
 from ._propensity_ranker import with_positions
 from ._ranker import BaseRanker, fit_to_log
 
@@ -66,7 +73,7 @@ _LEAST_QUERIES = 10
 
 
 @dataclass(eq=False, repr=False)
-class EnsembleRanker(BaseRanker, BaseComposition):
+class EnsembleRanker(HoldsMembers, BaseRanker):
     r"""Naive and debiased rankers and the one that served, weighted by held-out clicks.
 
     The recommended first choice. A debiased ranker is best where its assumptions hold and the
@@ -220,36 +227,6 @@ class EnsembleRanker(BaseRanker, BaseComposition):
     def _reads_users(self):
         return self._any_member("_reads_users")
 
-    @property
-    def _learns_from_never_shown(self):
-        return self._any_member("_learns_from_never_shown")
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of this ranker and, with ``deep``, of its members.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-
-        Returns
-        -------
-        params : dict
-        """
-        return self._get_params("estimators", deep=deep)
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of a member by ``name__parameter``.
-
-        Parameters
-        ----------
-        **params : dict
-
-        Returns
-        -------
-        self : object
-        """
-        return self._set_params("estimators", **params)
-
     def predict(
         self, X: Table, *, qid: Column | None = None, production: Column | None = None
     ) -> Floats:
@@ -380,9 +357,6 @@ class EnsembleRanker(BaseRanker, BaseComposition):
                 ("trees", LambdaMARTRanker(clip=0.1, num_leaves=7)),
             ]
         return self.estimators
-
-    def _any_member(self, flag):
-        return any(getattr(ranker, flag, False) for _, ranker in self._members())
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from .._sklearn import BaseComposition
 from .._typing import Floats, Ints
 from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
 from ..propensity._source import columns_of_source
@@ -18,7 +19,54 @@ from ._ranker import BaseRanker, fit_to_log
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["check_member", "check_pairs", "fit_members", "fitted_elsewhere", "scores_of"]
+__all__ = [
+    "HoldsMembers",
+    "check_member",
+    "check_pairs",
+    "fit_members",
+    "fitted_elsewhere",
+    "scores_of",
+]
+
+
+class HoldsMembers(BaseComposition):
+    """Mixin of rankers whose parameter ``estimators`` lists other rankers by name.
+
+    Subclasses write ``_members()``, the pairs of a name and a ranker.
+    """
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of this ranker and, with ``deep``, of its members.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+
+        Returns
+        -------
+        params : dict
+        """
+        return self._get_params("estimators", deep=deep)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of a member by ``name__parameter``.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self : object
+        """
+        return self._set_params("estimators", **params)
+
+    @property
+    def _learns_from_never_shown(self):
+        return self._any_member("_learns_from_never_shown")
+
+    def _any_member(self, flag):
+        return any(getattr(ranker, flag, False) for _, ranker in self._members())
 
 
 def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,11 @@ from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._segments import encode
-from .._sklearn import BaseComposition, seeded_clone
+from .._sklearn import seeded_clone
 from .._typing import ArrayLike, Column, Floats, RandomState, Table
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
-from ._members import check_member, check_pairs, scores_of
+from ._members import HoldsMembers, check_member, check_pairs, scores_of
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["RankAggRanker"]
 
 
 @dataclass(eq=False, repr=False)
-class RankAggRanker(BaseRanker, BaseComposition):
+class RankAggRanker(HoldsMembers, BaseRanker):
     """Ranker by the mean of the ranks that several rankers give the candidates of a query.
 
     Each member removes one bias: by default :class:`IPSRanker` removes position bias and
@@ -91,38 +91,6 @@ class RankAggRanker(BaseRanker, BaseComposition):
     }
     __metadata_request__predict = {"qid": True}
     _reads_users = True  # members may
-
-    @property
-    def _learns_from_never_shown(self):
-        return any(
-            getattr(ranker, "_learns_from_never_shown", False) for _, ranker in self._members()
-        )
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of this ranker and, with ``deep``, of its members.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-
-        Returns
-        -------
-        params : dict
-        """
-        return self._get_params("estimators", deep=deep)
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of a member by ``name__parameter``.
-
-        Parameters
-        ----------
-        **params : dict
-
-        Returns
-        -------
-        self : object
-        """
-        return self._set_params("estimators", **params)
 
     def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
         """Minus the mean rank of each row in its query; a higher score is more relevant.
