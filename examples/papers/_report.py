@@ -252,6 +252,8 @@ def _dots(exhibit, part, axis):
     if part["published"].notna().any():
         axis.plot(part["published"], place, "D", mfc="none", mec=PUBLISHED, label="published")
     axis.set_yticks(place, labels)
+    if exhibit.log_x:
+        axis.set_xscale("log")
     axis.grid(axis="x", alpha=0.3)
 
 
