@@ -286,7 +286,7 @@ def _run_by_features(cell, settings, seed):
     return _rows("features", numbers, found)
 
 
-N_FEATURES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100, 200)
+N_FEATURES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20, 50, 100, 200)
 #: The paper's numbers of contexts: enough that the whole log is not connected.
 CONTEXTS_OF_FEATURES = {"Yahoo!": 500, "Istella-S": 50} | dict(zip(MADE, (500, 50), strict=True))
 
