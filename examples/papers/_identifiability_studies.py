@@ -16,6 +16,7 @@ from _identifiability_worlds import (
     shown_lists,
 )
 from _redraw import Study
+from lightgbm import LGBMRegressor
 
 from skultr import DLARanker
 from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair
@@ -324,7 +325,7 @@ def _run_contextual(cell, settings, seed):
     else:
         train = plain.assign(bias=0 if method == "none" else log["position"])
     teacher = DLARanker(relevance="embedding", variant="published", examination_start=start)
-    ranker = DistilledRanker(teacher, random_state=1_000 + seed).fit(train, clicks)
+    ranker = DistilledRanker(teacher, student(), random_state=1_000 + seed).fit(train, clicks)
     # The student's teacher knows documents by number, in the order of their ids.
     codes = np.unique(log["doc"], return_inverse=True)[1]
     rows = log[feature_columns_of(log)].to_numpy()
@@ -340,6 +341,13 @@ def _run_contextual(cell, settings, seed):
             "factors": train["bias"].nunique(),
         }
     ]
+
+
+def student():
+    """The paper's LightGBM, the default of `DistilledRanker`, in one thread."""
+    return LGBMRegressor(
+        n_estimators=500, learning_rate=0.1, num_leaves=255, n_jobs=1, verbosity=-1
+    )
 
 
 def feature_columns_of(log):

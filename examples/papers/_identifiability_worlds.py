@@ -248,15 +248,15 @@ def _read_log(path):
     missing = [name for name in LOG_COLUMNS if name not in log]
     if missing:
         raise ValueError(
-            f"{path} has no column {', '.join(missing)}; expected {', '.join(LOG_COLUMNS)}, click, "
-            "and columns whose names begin with 'vertical' for the kinds of results."
+            f"{path} has no column {', '.join(missing)}; expected {', '.join(LOG_COLUMNS)}, "
+            "click, and two columns whose names begin with 'vertical': the kinds of results."
         )
-    kinds = [name for name in log if name.startswith("vertical")]
-    if kinds:
+    kinds = [name for name in log if name.startswith("vertical")][:2]
+    if len(kinds) == 2:
         return log[[*LOG_COLUMNS, *kinds]], kinds
     # No kinds of results: what else may bias a click is the result above, and the clicks above.
-    log = log.sort_values(LOG_COLUMNS[:2] + ["position"], ignore_index=True)
-    pages = log.groupby(LOG_COLUMNS[:2])
+    log = log.sort_values(["session", "qid", "position"], ignore_index=True)
+    pages = log.groupby(["session", "qid"])
     above = log.assign(
         vertical_1=pages["doc"].shift(fill_value=-1),
         vertical_2=pages["click"].cumsum() - log["click"],

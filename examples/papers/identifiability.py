@@ -11,9 +11,9 @@ or similar factors share one examination (merging).
     python examples/papers/identifiability.py --table 2 3 4 6 --letor Yahoo_letor
     python examples/papers/identifiability.py --table 5 --log sessions.parquet
 
-``--sets`` is the folder of the published sets, with K=1, ..., K=4. ``--log`` is a click log of your
-own: ``session``, ``qid``, ``doc``, ``position``, ``click``, and two columns whose names begin with
-"vertical" for the kinds of results (without them: the result above, and the clicks above).
+``--sets`` is the folder of the published sets, with K=1, ..., K=4. ``--log`` is a click log of
+your own: ``session``, ``qid``, ``doc``, ``position``, ``click``, and two columns whose names begin
+with "vertical" for the kinds of results (without them: the result above, and the clicks above).
 ``--sessions`` is how often each page is served; in table 5, the sessions of the made log.
 
 All takes minutes at full size, but for tables 2 and 6; ``--list`` says how long.
