@@ -56,7 +56,7 @@ def test_made_logs_have_k_components(K):
 
     from skultr.identifiability import IdentifiabilityGraph
 
-    X, clicks, truth = log_of_components(K, 1_000, settings(), 0)
+    X, _, truth = log_of_components(K, 1_000, settings(), 0)
     assert IdentifiabilityGraph.from_log(X).n_components == K
     # The published program divides by 2^5 - 1: grade 4 is at .1 + .9 * 15 / 31.
     highest = truth.relevance_probability[X.loc[X["relevance"] == 4, "doc"]]
