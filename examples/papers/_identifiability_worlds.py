@@ -1,6 +1,5 @@
 """Logs of the identifiability paper: positions in components, and positions times contexts."""
 
-from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +9,7 @@ from _documents import feature_columns, split_documents
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.svm import LinearSVC
 
+from skultr.datasets import load_result_lists
 from skultr.simulation import (
     ContextualPositionBasedUser,
     PlackettLucePolicy,
@@ -57,51 +57,23 @@ def log_of_components(n_components, n_impressions, settings, seed):
 
 
 def _published_log(folder, n_components, n_impressions, seed):
-    doc, grade = read_set(folder, n_components)
-    relevance = relevance_probability(grade, max_grade=MAX_GRADE)
-    examination = PositionBasedUser().examination_at(N_POSITIONS)
-    probability = (relevance * examination).ravel()
-    X = pd.DataFrame(
-        {
-            "qid": np.repeat(np.arange(len(doc)), N_POSITIONS),
-            "session": 0,
-            "doc": doc.ravel(),
-            "doc_scope": "global",
-            "position": np.tile(np.arange(1, N_POSITIONS + 1), len(doc)),
-            "impressions": n_impressions,
-            "relevance": grade.ravel(),
-        }
-    )
-    clicks = np.random.default_rng(seed).binomial(n_impressions, probability) / n_impressions
-    by_doc = X.assign(r=relevance.ravel()).groupby("doc")["r"].first()
-    truth = SimpleNamespace(
-        relevance_probability=by_doc, examination=examination, click_probability=probability
-    )
-    return X, clicks, truth
-
-
-@lru_cache(maxsize=4)
-def read_set(folder, n_components):
-    """Documents and grades of the pages of a published set, two arrays (n_pages, 10).
-
-    ``folder`` holds ``K=1``, ..., ``K=4``; each has ``train/train.init_list`` (the number of the
-    page, then its ten documents by position) and ``train/train.labels`` (then their grades).
-    """
-    part = Path(folder) / f"K={n_components}" / "train"
-    files = [part / "train.init_list", part / "train.labels"]
-    for path in files:
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"there is no {path}. --sets expects the folder of the published sets, "
-                "dataset_fully_simulation, which holds K=1, K=2, K=3 and K=4."
-            )
-    doc, grade = (np.loadtxt(path, dtype=np.int64, ndmin=2) for path in files)
-    if doc.shape != grade.shape or doc.shape[1] != 1 + N_POSITIONS:
-        raise ValueError(
-            f"{part}: train.init_list has shape {doc.shape} and train.labels {grade.shape}; "
-            f"expected the same number of lines, each with {1 + N_POSITIONS} numbers."
+    part = folder / f"K={n_components}" / "train"
+    if not part.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {part}. --sets expects the folder of the published sets, "
+            "dataset_fully_simulation, which holds K=1, K=2, K=3 and K=4."
         )
-    return doc[:, 1:], grade[:, 1:]
+    X = load_result_lists(part)
+    relevance = relevance_probability(X["relevance"], max_grade=MAX_GRADE)
+    examination = PositionBasedUser().examination_at(N_POSITIONS)
+    probability = relevance * examination[X["position"] - 1]
+    clicks = np.random.default_rng(seed).binomial(n_impressions, probability) / n_impressions
+    truth = SimpleNamespace(
+        relevance_probability=pd.Series(relevance).groupby(X["doc"]).first(),
+        examination=examination,
+        click_probability=probability,
+    )
+    return X.assign(session=0, impressions=n_impressions), clicks, truth
 
 
 # --------------------------------------------------------------------------------------
