@@ -166,7 +166,9 @@ def contextual_log(documents, n_contexts, n_impressions, seed):
     shown = shown_lists(documents, seed)
     context = rng.integers(n_contexts, size=len(shown))
     position = shown["position"].to_numpy()
-    relevance = relevance_probability(shown["relevance"], max_grade=4)
+    relevance = relevance_probability(
+        shown["relevance"], max_grade=max(4, documents["relevance"].max())
+    )
     probability = relevance * user.examination_table(N_POSITIONS)[context, position - 1]
     log = shown.assign(
         # A document is what its features say, as in the paper.

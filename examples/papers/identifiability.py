@@ -232,7 +232,7 @@ EXHIBITS = (
     ),
     _chance(
         "figure 4c",
-        "Chance of a connected log by contexts (Yahoo!)",
+        "Chance of a connected log by contexts (paper: Yahoo!)",
         studies.BY_CONTEXTS,
         "contexts",
         0,
@@ -240,7 +240,7 @@ EXHIBITS = (
     ),
     _chance(
         "figure 4d",
-        "Chance of a connected log by contexts (Istella-S)",
+        "Chance of a connected log by contexts (paper: Istella-S)",
         studies.BY_CONTEXTS,
         "contexts",
         1,
@@ -321,7 +321,7 @@ EXHIBITS = (
     ),
     _chance(
         "figure 7a",
-        "Chance of a connected log by its size (Yahoo!)",
+        "Chance of a connected log by its size (paper: Yahoo!)",
         studies.BY_SIZE,
         "sampling ratio",
         0,
@@ -329,7 +329,7 @@ EXHIBITS = (
     ),
     _chance(
         "figure 7b",
-        "Chance of a connected log by its size (Istella-S)",
+        "Chance of a connected log by its size (paper: Istella-S)",
         studies.BY_SIZE,
         "sampling ratio",
         1,
@@ -337,7 +337,7 @@ EXHIBITS = (
     ),
     _chance(
         "figure 7c",
-        "Chance of a connected log by features (Yahoo!)",
+        "Chance of a connected log by features (paper: Yahoo!)",
         studies.BY_FEATURES,
         "features",
         0,
@@ -345,7 +345,7 @@ EXHIBITS = (
     ),
     _chance(
         "figure 7d",
-        "Chance of a connected log by features (Istella-S)",
+        "Chance of a connected log by features (paper: Istella-S)",
         studies.BY_FEATURES,
         "features",
         1,
