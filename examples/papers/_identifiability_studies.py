@@ -249,7 +249,7 @@ def _run_by_contexts(cell, settings, seed):
     return _rows("contexts", N_CONTEXTS, found)
 
 
-N_CONTEXTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
+N_CONTEXTS = (1, 2, 5, 10, 15, 20, 30, 50, 70, 100, 200, 500, 1_000)
 
 
 def _of_documents(settings):
