@@ -275,8 +275,8 @@ def _warn_about_whole_numbers(categories):
     about = _about_whole_numbers(categories)
     if about:
         warn_user(
-            "Merging ids joins factors that need not be similar, which can be worse than no repair."
-            f"{about} Else describe which are similar with bias_features= (a mapping or a callable).",
+            "Merging ids joins factors that need not be similar, which can be worse than no "
+            f"repair.{about} Else say which are similar: bias_features= (a mapping or a callable).",
             ClickDataWarning,
         )
 
