@@ -276,7 +276,7 @@ def _warn_about_whole_numbers(categories):
     if about:
         warn_user(
             "Merging ids joins factors that need not be similar, which can be worse than no "
-            f"repair.{about} Else say which are similar: bias_features= (a mapping or a callable).",
+            f"repair.{about} Else say which are similar: bias_features= (mapping or callable).",
             ClickDataWarning,
         )
 
