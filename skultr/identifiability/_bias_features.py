@@ -274,7 +274,11 @@ def _too_many(categories):
 def _warn_about_whole_numbers(categories):
     about = _about_whole_numbers(categories)
     if about:
-        warn_user(f"Merging takes numbers for ids.{about}", ClickDataWarning)
+        warn_user(
+            "Merging ids joins factors that need not be similar, which can be worse than no "
+            f"repair.{about} Else say which are similar: bias_features= (mapping or callable).",
+            ClickDataWarning,
+        )
 
 
 def _about_whole_numbers(categories):
