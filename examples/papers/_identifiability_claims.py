@@ -268,33 +268,40 @@ def _merging_leads(metric):
     return holds
 
 
-def _clicks_fitted_in_contexts(means, rows):
-    """DLA, with and without merging, fits the clicks far better than no debias."""
-    return all(
-        part.xs(name, level="method")["click MSE"].iloc[0]
-        < 0.5 * part.xs("No debias", level="method")["click MSE"].iloc[0]
-        for _, part in means.groupby(level="documents")
-        for name in ("DLA", "DLA + merging")
-    )
+def _error_is_below(first, share, second):
+    """Click error of the first method below a share of that of the second, on each set."""
+
+    def holds(means, rows):
+        error = means["click MSE"].unstack("method")
+        return bool((error[first] < share * error[second]).all())
+
+    return holds
 
 
 FEW_COPIES = (
-    "where nearly every factor is a component of its own, merging leaves hardly more factors than "
-    "positions; it gains where documents are shared"
+    "where nearly every factor is a component of its own, merging leaves little more than no "
+    "debiasing"
 )
+WITHIN_LISTS = "started at 1, unrepaired factors rank about as well within a list"
 TABLE_2 = (
     Claim("merging surpasses the baselines in MCC", _merging_leads("MCC"), FEW_COPIES),
     Claim(
         "merging surpasses the baselines in nDCG@10 of the training lists",
         _merging_leads("train nDCG@10"),
-        "started at 1, unrepaired factors rank about as well within a list",
+        WITHIN_LISTS,
     ),
     Claim(
         "merging surpasses the baselines in nDCG@10 of the test queries",
         _merging_leads("test nDCG@10"),
-        FEW_COPIES,
+        WITHIN_LISTS,
     ),
-    Claim("both fit the clicks", _clicks_fitted_in_contexts),
+    Claim("DLA fits the clicks", _error_is_below("DLA", 0.1, "No debias")),
+    Claim(
+        "merged, it still does",
+        _error_is_below("DLA + merging", 2, "DLA"),
+        "relevance and examination are at most 1, which the proof of Proposition 3 leaves out: "
+        "a good part of the merged factors ends at that bound",
+    ),
 )
 
 
