@@ -379,7 +379,7 @@ CONTEXTS = Study(
         for name in document_sets(settings)
         for method in CONTEXTUAL_METHODS
     ],
-    quick_runs=2,
+    quick_runs=4,
     full_runs=10,
     hours=5.0,
 )
