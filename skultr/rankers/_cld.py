@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Literal
 
@@ -316,7 +316,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     def _fit(self, log, task):
         clicks = self._debiased_clicks(log)
         self.labels_ = label_table(log, clicks)
-        rows = find_candidates(log, clicks, self.traffic_exponent)
+        rows = find_candidates(log, clicks, self.traffic_exponent, self._divisors(log))
         self._selects = not rows.shown.all()
         if not self._selects:
             warn_user(
@@ -358,7 +358,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self.gamma_ = self._gamma()
         fit = None
         if self.gamma_ == "estimate" or self._is_newton():
-            fit = self._fit_linear(self._selected_rows(log, rows, network[0]), scale)
+            fit = self._fit_linear(log, rows, network[0], scale)
         if self._is_newton():
             self._units = 0.0, 1.0
             self.scale_, self.n_iter_ = fit.scale, fit.n_iter
@@ -371,10 +371,15 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         center = float(np.average(label, weights=weight))
         spread = float(np.sqrt(np.average((label - center) ** 2, weights=weight))) or 1.0
         self._units = center, spread
-        batches = rows.as_log(log)
-        fixed = None if scale == "estimate" else scale
+        # Rows have a code of their own in place of a bias factor, by which they find their noise.
+        batches = replace(rows.as_log(log), bias=np.arange(len(rows.label)))
         criterion = TobitLoss(
-            loss_scale(batches, batches.weight), self.gamma_, fixed, center, spread
+            loss_scale(batches, batches.weight),
+            self.gamma_,
+            None if scale == "estimate" else scale,
+            center,
+            spread,
+            rows.chance.variance if scale == "estimate" else None,
         )
         module = SelectionModule(network, selection)
         self._train_by_gradient(module, criterion, batches, task)
@@ -392,21 +397,23 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         varies = np.ptp(rows.label[rows.shown]) > 0
         return self.scale if varies or self.scale != "estimate" else 1.0
 
-    def _selected_rows(self, log, rows, scaling):
+    def _fit_linear(self, log, rows, scaling, scale):
         features = self._scaled_inputs(scaling.to(self.device), log.features).cpu().numpy()
-        return SelectedRows(
+        # A scale that is given is that of whole labels, with the part of chance.
+        chance = rows.chance if scale == "estimate" else None
+        selected = SelectedRows(
             features[rows.doc].astype(float),
             rows.label,
             rows.shown,
             rows.weight / rows.weight.mean(),
+            None if chance is None else chance.variance,
+            rows.query,
         )
-
-    def _fit_linear(self, rows, scale):
         model = TobitModel(0.0, scale, self.alpha)
         if self.gamma_ == "estimate":
-            fit = self._estimate_gamma(rows, model)
+            fit = self._estimate_gamma(selected, model, chance)
         else:
-            fit = fit_tobit(rows, TobitModel(self.gamma_, scale, self.alpha))
+            fit = fit_tobit(selected, replace(model, gamma=self.gamma_))
         if not fit.converged:
             warn_user(
                 f"Newton's method stopped after {fit.n_iter} steps, before the maximum. This "
@@ -417,23 +424,26 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             )
         return fit
 
-    def _estimate_gamma(self, rows, model):
-        profile = profile_gamma(rows, model)
-        self.gamma_, self.gamma_interval_ = profile.gamma, profile.interval
+    def _estimate_gamma(self, rows, model, chance):
+        profile = profile_gamma(rows, model, chance)
+        self.gamma_interval_ = profile.interval
         self.gamma_profile_ = pd.DataFrame(
             {"log_likelihood": profile.curve[:, 1]}, pd.Index(profile.curve[:, 0], name="gamma")
         )
         low, high = profile.interval
-        if low <= -GAMMA_BOUND or high >= GAMMA_BOUND or high - low > _WIDE_INTERVAL:
+        if low > -GAMMA_BOUND and high < GAMMA_BOUND and high - low <= _WIDE_INTERVAL:
+            self.gamma_ = profile.gamma
+        else:
+            self.gamma_ = CLDRanker.gamma
             warn_user(
-                "The log does not determine gamma: its maximum-likelihood estimate is "
-                f"{profile.gamma:.2f}, with a 95 % interval from {low:.2f} to {high:.2f}. In the "
-                "model each document passes a threshold of its own, which differs from selecting "
-                "the top documents of a query. Set gamma to what the old ranker may have known "
-                "about relevance beyond the features, such as 0.1 to 0.5, and compare results.",
+                "The log does not determine gamma: its estimate is "
+                f"{profile.gamma:.2f}, with a 95 % interval from {low:.2f} to {high:.2f}. The "
+                f"default of {self.gamma_} is used. Set gamma to what the old ranker may have "
+                "known about relevance beyond the features, such as 0.1 to 0.5, or to 0 if it "
+                "knew nothing else, and compare results.",
                 NotIdentifiableWarning,
             )
-        return profile.fit
+        return fit_tobit(rows, replace(model, gamma=self.gamma_), profile.fit)
 
     # Listwise and pairwise ----------------------------------------------------------------
     def _fit_ranking(self, log, rows, network, selection, task):
@@ -441,7 +451,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         batches = rows.as_log(log)
         self.gamma_ = self._gamma()
         if self.gamma_ == "estimate":
-            self._fit_linear(self._selected_rows(log, rows, network[0]), self._scale(rows))
+            self._fit_linear(log, rows, network[0], self._scale(rows))
         unit = loss_scale(batches, batches.weight)
         if self.loss == "listwise":
             criterion = ListwiseLoss(unit, self._selects, self.gamma_)

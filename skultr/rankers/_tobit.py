@@ -4,14 +4,15 @@ r"""The Type-II Tobit likelihood: a label is observed only if a second variable 
     y = x\beta + e + c, \qquad s = [x\omega + \epsilon > 0], \qquad
     (e / \tau, \epsilon) \text{ normal, of unit variances and correlation } \gamma,
 
-with :math:`c` a chance error of the label of row *i*, of known variance :math:`v_i`, that selection
-cannot know of, such as that of a click rate over few impressions. With
-:math:`\tau_i^2 = \tau^2 + v_i` and :math:`\gamma_i = \gamma \tau / \tau_i`, a row with
-:math:`s = 1` contributes :math:`\log \frac1{\tau_i} \varphi(e_i) + \log\Phi((x\omega + \gamma_i e_i)
-/ \sqrt{1 - \gamma_i^2})` to the log-likelihood, where :math:`e_i = (y - x\beta) / \tau_i`, and a
-row with :math:`s = 0` contributes :math:`\log\Phi(-x\omega)`. For given :math:`\gamma` and
-:math:`\tau` the sum is concave; without :math:`v` it has one maximum for a given :math:`\gamma`
-(Olsen 1978). Newton's method finds it.
+with :math:`c` an error of chance in the label of row *i*, of known variance :math:`v_i`, such as
+that of a click rate over few impressions: selection cannot know of it. With
+:math:`\tau_i^2 = \tau^2 + v_i`, :math:`\gamma_i = \gamma \tau / \tau_i` and
+:math:`e_i = (y - x\beta) / \tau_i`, a row with :math:`s = 1` contributes
+:math:`\log \frac1{\tau_i} \varphi(e_i) + \log\Phi((x\omega + \gamma_i e_i) /
+\sqrt{1 - \gamma_i^2})` to the log-likelihood, a row with :math:`s = 0` contributes
+:math:`\log\Phi(-x\omega)`. For given :math:`\gamma` and :math:`\tau` the sum is concave, and
+without :math:`v` it has one maximum for a given :math:`\gamma` (Olsen 1978): Newton's method finds
+it from any start. :math:`\gamma` has a profile likelihood, see ``_tobit_gamma.py``.
 
 Olsen (1978). Note on the uniqueness of the maximum likelihood estimator for the Tobit model.
 Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics.
@@ -248,9 +249,12 @@ class TobitTerms(NamedTuple):
     square: float
 
     @classmethod
-    def of(cls, rows: SelectedRows, model: TobitModel, at: Floats) -> TobitTerms:
-        """The terms at (beta, omega, log tau)."""
-        chosen, (label, noise) = rows.parts[0], rows.known
+    def of(
+        cls, rows: SelectedRows, model: TobitModel, at: Floats, label: Floats | None = None
+    ) -> TobitTerms:
+        """The terms at (beta, omega, log tau), of the labels of the rows or of others."""
+        chosen, (known, noise) = rows.parts[0], rows.known
+        label = known if label is None else label
         n_columns = chosen.shape[1]
         variance = np.exp(2 * at[-1])
         spread = np.sqrt(variance + noise)
@@ -328,9 +332,7 @@ def _with_scale(rows, model, log_scale):
     """The likelihood as a function of (beta, omega)."""
 
     def objective(at):
-        value, gradient, curvature, terms = tobit_likelihood(
-            rows, model, np.append(at, log_scale)
-        )
+        value, gradient, curvature, terms = tobit_likelihood(rows, model, np.append(at, log_scale))
         return value, gradient[:-1], curvature[:-1, :-1], terms
 
     return objective
