@@ -61,13 +61,14 @@ def profile_gamma(
 
     .. math::
         \ell(\gamma) = \frac1d \Bigl[L(\gamma) - \int_0^\gamma b\Bigr], \qquad
-        d = \frac{\sum_q u_q^2}{I}, \qquad
+        d = \max\Bigl(\frac{\sum_q u_q^2}{I}, \frac{\sum w^2}{\sum w}\Bigr), \qquad
         \{\gamma : \ell(\gamma) \ge \max \ell - \tfrac12 \chi^2_{1;\,0.95}\},
 
     where :math:`u_q` is the sum over the rows of a query of the derivatives with respect to
     :math:`\gamma` that the other parameters do not explain, and :math:`I` their information. The
     divisor is the variance by the differences between queries (sandwich) over that by the model.
-    It is 1 if rows have weight 1 and the model is correct (Chandler and Bate 2007).
+    It is 1 if rows have weight 1 and the model is correct (Chandler and Bate 2007), and at least
+    what weights :math:`w` do to independent rows (Kish 1965).
 
     The correlation shows in how skew the labels of selected rows are, and clicks are skew too:
     :math:`b` is the mean of :math:`\sum_q u_q` if the errors of chance are those of binomial
@@ -165,20 +166,22 @@ def _skew(rows, model, chance, fit):
 def _overdispersion(rows, model, fits):
     """Variance of the score of gamma by the differences between queries, over that by the model.
 
-    At the maximum of the likelihood, where the curvature is that of the model. Where it does not
-    show what gamma is, the mean weight of a row.
+    At the maximum of the likelihood, where the curvature is that of the model. At least what
+    weights that have nothing to do with the errors would do (Kish 1965): a few heavy rows show
+    little of their own differences.
     """
     gamma = max(fits, key=lambda gamma: fits[gamma].value)
     score = _GammaScore.of(rows, replace(model, gamma=gamma), fits[gamma])
     weight = rows.weight
+    least = float(weight @ weight / weight.sum())
     if score.information <= 0:
-        return (weight @ weight) / weight.sum()
+        return least
     of_rows = np.empty(len(weight))
     of_rows[rows.selected] = score.of_selected()
     of_rows[~rows.selected] = score.of_others()
     query = np.arange(len(weight)) if rows.query is None else rows.query
     of_query = np.bincount(query, weight * of_rows)
-    return float(of_query @ of_query / (score.information * weight.sum()))
+    return max(least, float(of_query @ of_query / (score.information * weight.sum())))
 
 
 class _GammaScore(NamedTuple):
