@@ -10,7 +10,6 @@ from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from skultr.rankers import _newton
-from skultr.rankers._candidates import ClickChance
 from skultr.rankers._probit import fit_probit, mills_ratio
 from skultr.rankers._selected_rows import SelectedRows
 from skultr.rankers._tobit import TobitModel, fit_tobit, tobit_likelihood
