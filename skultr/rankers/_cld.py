@@ -139,8 +139,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         95 % confidence interval of the correlation, with ``gamma="estimate"``: where the profile
         log-likelihood is within 1.92 of its maximum.
     gamma_profile_ : DataFrame indexed by ``gamma``
-        Profile ``log_likelihood`` of the correlation, with ``gamma="estimate"``; its maximum is the
-        estimate. It is divided by how much more the queries differ than the model has it
+        Profile ``log_likelihood`` of the correlation, with ``gamma="estimate"``; its maximum is
+        the estimate. It is divided by how much more the queries differ than the model has it
         (Chandler and Bate 2007), and corrected for the skewness of clicks.
     likelihood_ : DataFrame indexed by ``epoch``
         Mean log-likelihood per row, as the sum of three columns: the labels of the rows shown

@@ -46,11 +46,20 @@ ROWS = {"loss": "pointwise", "hidden_layer_sizes": ()}
 HECKMAN = {"hidden_layer_sizes": ()}
 
 
-def world(seed, strength=0.0, k=5, eta=1.0, n_sessions=100_000, noise=0.1, source=None):
+def world(
+    seed,
+    strength=0.0,
+    k=5,
+    eta=1.0,
+    n_sessions=100_000,
+    noise=0.1,
+    source=None,
+    n_queries=N_QUERIES,
+):
     """An aggregated log with its candidates, click rates, the test documents, the curve."""
     if source is None:
-        documents, fraction = make_ltr(2 * N_QUERIES, random_state=seed), 0.01
-        asked = documents["qid"] < N_QUERIES
+        documents, fraction = make_ltr(2 * n_queries, random_state=seed), 0.01
+        asked = documents["qid"] < n_queries
     else:
         documents, fraction = source, 0.05
         asked = np.random.default_rng(seed).permutation(source["qid"].max() + 1) % 2 == 0
@@ -307,7 +316,7 @@ def selection_world(impressions, rho, seed, n_queries=500, n_documents=20):
 def click_noise(args):
     """RMSE of the coefficients, and whether the interval of gamma covers or a warning says no.
 
-    "one tau" is the likelihood with one scale for all rows, that of the residuals of least squares.
+    "one tau" is the likelihood with one scale for all rows, that of what least squares leaves.
     """
     for impressions in args.impressions:
         for rho in (0.0, 0.5):
@@ -349,12 +358,12 @@ def _one_log(impressions, rho, seed):
 
 def ensembles(args):
     """nDCG@3 of networks, and of the mean of the standardised scores of three."""
-    global N_QUERIES
-    N_QUERIES = args.queries
     rows = []
     for strength in args.strengths:
         for seed in _seeds(args):
-            log, rate, test, curve = world(seed, strength, n_sessions=100 * N_QUERIES)
+            log, rate, test, curve = world(
+                seed, strength, n_sessions=100 * args.queries, n_queries=args.queries
+            )
             scores = {}
             for name, ranker in _members_of_ensembles(curve):
                 values = pd.Series(ranker.fit(log, rate).predict(test)).groupby(test["qid"])
@@ -373,7 +382,7 @@ def ensembles(args):
         gap = part.sub(part["CLD"], axis=0)
         table = pd.DataFrame({"nDCG@3": part.mean(), "over CLD": gap.mean()})
         table["p"] = {name: paired_p(gap[name]) for name in gap}
-        print(f"\nstrength {strength}, {N_QUERIES} queries\n{table.round(3).to_string()}")
+        print(f"\nstrength {strength}, {args.queries} queries\n{table.round(3).to_string()}")
 
 
 #: Networks whose scores ``ensembles`` averages; the first two repeat one ranker.
