@@ -74,6 +74,11 @@ class CascadeModel(ChainMixin, TableClickModel):
     Relevance is clicks over impressions, counted down to the first click, so that no EM is
     needed. The model has at most one click per list: a second one has probability 0.
 
+    Use it only for logs of at most one click per list. Elsewhere its perplexity, conditional on
+    the clicks above, is not comparable with that of other models: each second click counts as 33
+    bits, with a warning from :func:`~skultr.metrics.perplexity_score`, so that a single one in a
+    thousand rows can decide a search.
+
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
