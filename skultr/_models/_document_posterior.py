@@ -130,11 +130,11 @@ def document_posterior(
     .. math:: r_d \sim \text{Gamma}(\text{mean } u_q f(x_d), \text{ shape } a), \qquad
               u_q \sim \text{Gamma}(\text{mean } 1, \text{ shape } k)
 
-    The posterior is cut at 1. The prior has a function f that falls with the place, by isotonic regression over levels of 100 clicks,
-    and a, a power of the mean, and k by marginal likelihood. What is known of :math:`u_q` before
-    the clicks of d are read comes from the *other* documents of the query. Clicks and
-    examinations are both divided by the mean probability of a skip, so that the variance is the
-    binomial one.
+    The posterior is cut at :math:`r_d = 1`. The function f falls with the place, by isotonic
+    regression over levels of 100 clicks; it, a, a power of the mean, and k are of maximum marginal
+    likelihood. What is known of :math:`u_q` before the clicks of d are read comes from the *other*
+    documents of the query. Clicks and examinations are both divided by the mean probability of a
+    skip, so that the variance is the binomial one.
 
     Parameters
     ----------

@@ -191,9 +191,10 @@ class DCMModel(ChainMixin, EMClickModel):
 
     Parameters
     ----------
-    prior : "empirical" or (float, float), default="empirical"
+    prior : "empirical", (float, float) or None, default="empirical"
         Pseudo-counts of clicks and of skips of an examined document; by default those of their
-        Beta distribution over documents, by maximum likelihood (empirical Bayes).
+        Beta distribution over documents, by maximum likelihood (empirical Bayes). None: maximum
+        likelihood of the documents too, as in :class:`PBMModel`.
     tol : float, default=1e-8
         Least gain of the log posterior in a round, divided by the number of impressions; EM stops
         below it.
@@ -300,9 +301,10 @@ class CCMModel(ChainMixin, EMClickModel):
 
     Parameters
     ----------
-    prior : "empirical" or (float, float), default="empirical"
+    prior : "empirical", (float, float) or None, default="empirical"
         Pseudo-counts of clicks and of skips of an examined document; by default those of their
-        Beta distribution over documents, by maximum likelihood (empirical Bayes).
+        Beta distribution over documents, by maximum likelihood (empirical Bayes). None: maximum
+        likelihood of the documents too, as in :class:`PBMModel`.
     tol : float, default=1e-8
         Least gain of the log posterior in a round, divided by the number of impressions; EM stops
         below it.

@@ -40,7 +40,7 @@ class PBMModel(ProductModel):
 
     Parameters
     ----------
-    prior : {"logged", "empirical"} or (float, float), default="logged"
+    prior : {"logged", "empirical"}, (float, float) or None, default="logged"
         What is known of a document before its clicks are counted.
 
         - ``"logged"``: a gamma distribution whose mean falls with the place that production gave
@@ -53,6 +53,10 @@ class PBMModel(ProductModel):
           impressions is pulled, with the weight of 20 impressions, toward that of its group:
           neighbouring positions with 100 impressions together.
         - (float, float): pseudo-counts of clicks and of skips of an examined document.
+        - None: maximum likelihood. It is the optimum that gradient descent on one free number per
+          document approaches, as in studies of click models without priors. Documents without
+          clicks then have relevance near 0, which new clicks contradict: perplexity suffers on
+          small logs.
 
         With ``solver="gradient"`` only examination has a prior, that of ``"empirical"``.
     tol : float, default=1e-8

@@ -78,20 +78,23 @@ class UBMModel(ProductModel):
     ----------
     documents_ : DataFrame
         ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
-        first rank.
+        first rank; with ``prior="logged"`` also ``lower``, ``upper``, ``effective_sample`` and
+        ``prior_mean``, as in :class:`PBMModel`.
     examination_ : DataFrame
         One row per ``rank`` and ``last_click`` (index): ``examination`` relative to the first
         rank, ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
         Log likelihood plus log prior after each round of EM; it never falls. With
-        ``solver="gradient"``, of the EM over the parameters that all documents share.
+        ``solver="gradient"``, of the EM over the parameters that all documents share. Not with
+        ``prior="logged"``, which needs no EM.
     n_iter_ : int
-        Number of EM steps; with ``solver="gradient"``, of epochs.
+        Number of EM steps; with ``prior="logged"``, of Newton steps for examination; with ``solver="gradient"``, of epochs.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
         the learning curves by epoch.
     prior_ : dict of str to (float, float)
-        Pseudo-counts of each parameter of documents; empty with ``solver="gradient"``.
+        Pseudo-counts of each parameter of documents; empty with ``prior="logged"`` and with
+        ``solver="gradient"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
