@@ -88,7 +88,8 @@ class UBMModel(ProductModel):
         ``solver="gradient"``, of the EM over the parameters that all documents share. Not with
         ``prior="logged"``, which needs no EM.
     n_iter_ : int
-        Number of EM steps; with ``prior="logged"``, of Newton steps for examination; with ``solver="gradient"``, of epochs.
+        Number of EM steps; with ``prior="logged"``, of Newton steps for examination; with
+        ``solver="gradient"``, of epochs.
     network_, net_, history_
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
         the learning curves by epoch.
