@@ -3,7 +3,8 @@
 The study of Deffayet et al. (SIGIR 2023) in its shape and at a fraction of its size. By hand:
 
 ``python tests/benchmarks/bench_off_policy.py [--runs 0 1 2] [--sessions 30000]
-[--models PBM UBM ...] [--configurations PBM/NoisyOracle ...] [--save results.csv] [--load results.csv ...]``
+[--models PBM UBM ...] [--configurations PBM/NoisyOracle ...] [--save results.csv]
+[--load results.csv ...]``
 
 Sixteen configurations, as in the paper: four users, clicks logged under NoisyOracle or
 LambdaMART, and tested under the other one or under Uniform. Seven click models are trained on
