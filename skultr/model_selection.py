@@ -261,8 +261,8 @@ class OffPolicySelection:
     be best by every usual metric and fail as soon as its own ranking is served. The default, the
     best four by CMIP and of these the best by perplexity, lost least in our simulations. The rule
     that lost least in the paper, "top-4 CMIP, top-4 PPL: nDCG↑", is
-    ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``; here it lost ten times as
-    much. See :ref:`choosing`.
+    ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``; here it lost more than
+    ten times as much. See :ref:`choosing`.
 
     Parameters
     ----------

@@ -120,7 +120,6 @@ class UBMModel(ProductModel):
     Examples
     --------
     >>> import pandas as pd
-    from scipy.sparse import csr_array
     >>> from skultr.click_models import UBMModel
     >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
     ...                     "position": [1, 2] * 2})
