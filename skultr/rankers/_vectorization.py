@@ -17,14 +17,24 @@ from torch import nn
 from .._log._factors import factor_codes, loss_scale
 from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
-from .._torch._losses import ListLoss, mse_loss, softmax_loss
+from .._torch._fixed_examination import ListTarget, fit_listwise
+from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._hull import Hull
 from ._ranker import BaseRanker
-from ._vectorization_net import BaseModel, FreezeObservation, SideBySide, VectorModule
+from ._vectorization_net import (
+    BaseModel,
+    FreezeObservation,
+    PositiveVectorModule,
+    SideBySide,
+    VectorModule,
+    binomial_loss,
+    merge_networks,
+)
+from ._vectorization_student import doubly_robust_labels, relevance_of, spread_within
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -36,7 +46,18 @@ __all__ = ["VectorizationRanker"]
 #: network.
 _DOCUMENTS_PER_LIST = 32
 #: Both losses are linear in the clicks: merging equal lists does not change their optimum.
-_LOSSES = {"logit": softmax_loss, "probability": mse_loss}
+_LOSSES = {"logit": softmax_loss, "probability": binomial_loss}
+#: What the model of vectors set, which the training of students would replace.
+_VECTOR_ATTRIBUTES = (
+    "network_",
+    "net_",
+    "history_",
+    "n_iter_",
+    "observation_embedding_",
+    "_hull",
+    "_variance_range",
+    "_log_scale",
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -153,18 +174,25 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     n_components: int = 2
     link: Literal["logit", "probability"] = "logit"
+    student: Literal["average", "only"] | None = "average"
+    n_networks: int = 3
     observation_learning_rate: float = 0.02
+    frozen_steps: int | None = None
     bounded_base: bool = True
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "link": [StrOptions(set(_LOSSES))],
+        "student": [StrOptions({"average", "only"}), None],
+        "n_networks": [Interval(Integral, 1, None, closed="left")],
         "observation_learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "frozen_steps": [Interval(Integral, 0, None, closed="left"), None],
         "bounded_base": ["boolean"],
     }
-    #: Number of epochs (at most half of ``max_epochs``) in which only the network is trained; the
-    #: observation embeddings stay at their start, vectors of ones. Early stopping begins after.
+    #: Number of epochs in which only the network is trained, unless ``frozen_steps`` says how long,
+    #: and at most half of ``max_epochs``: the observation embeddings stay at their start, vectors
+    #: of ones. Early stopping begins after.
     _frozen_epochs = 5
     #: Parameters of the network of base vectors. It has neither dropout nor normalisation, trains
     #: on one row per document, and ignores ``net_params``.
@@ -196,6 +224,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             If there are several rows and no query ids.
         """
         check_is_fitted(self)
+        if self.student == "only":
+            return self._student_scores(self._read_features(X, reset=False))
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
     def base_vectors(self, X: Table, *, qid: Column | None = None) -> pd.DataFrame:
@@ -214,7 +244,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         """
         check_is_fitted(self)
         codes, ids = encode(self._known_query_ids(X, qid, "base_vectors"))
-        _, mean, log_variance = self._embeddings(X)
+        _, mean, log_variance = self._embeddings(self._read_features(X, reset=False))
         vectors = self._base_vectors(codes, len(ids), mean, log_variance)
         return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
 
@@ -230,7 +260,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         embedding : ndarray of shape (n_rows, `n_components`)
         """
         check_is_fitted(self)
-        return self._embeddings(X)[0]
+        return self._embeddings(self._read_features(X, reset=False))[0]
 
     def predict_click(
         self, X: Table, *, bias: Column | None = None, position: Column | None = None
@@ -262,33 +292,58 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         codes = factor_codes(observation.index, X, bias, position)
         # The code -1 selects the last row, which is 0.
         vectors = np.vstack([observation.to_numpy(), np.zeros(self.n_components)])[codes]
-        products = np.einsum("ij,ij->i", self._embeddings(X)[0], vectors)
-        rate = products if self.link == "probability" else np.exp(products + self._log_scale)
-        return np.where(codes >= 0, np.clip(rate, 0.0, 1.0), 0.0)
+        products = np.einsum("ij,ij->i", self.relevance_embedding(X), vectors)
+        return np.where(codes >= 0, self._rates(products), 0.0)
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
-        codes, ids = encode(qid)
-        relevance, mean, log_variance = self._embeddings(X)
-        vectors = self._base_vectors(codes, len(ids), mean, log_variance)
-        return np.einsum("ij,ij->i", relevance, vectors[codes])
+        features = self._read_features(X, reset=False)
+        if self.student == "only" and self.student_network_ is not None:
+            return self._student_scores(features)
+        scores = self._base_scores(features, encode(qid)[0])
+        if self.student is None or self.student_network_ is None:
+            return scores
+        spread, spread_of_student = self._spreads
+        return (scores / spread + self._student_scores(features) / spread_of_student) / 2
+
+    def _base_scores(self, features, query):
+        relevance, mean, log_variance = self._embeddings(features)
+        vectors = self._base_vectors(query, query.max(initial=-1) + 1, mean, log_variance)
+        return np.einsum("ij,ij->i", relevance, vectors[query])
+
+    def _student_scores(self, features):
+        return self._outputs(self.student_network_, features).mean(axis=1)
+
+    def _rates(self, products):
+        rate = products if self.link == "probability" else np.exp(products + self._log_scale)
+        return np.clip(rate, 0.0, 1.0)
+
+    def _n_subtasks(self) -> int:
+        stages = 1 if self.student is None else 2
+        return super()._n_subtasks() * self.n_networks * stages
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         self._warn_about_rank(len(log.bias_values))
         self._factors = pd.Index(log.bias_values, name="bias")
-        training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
-            self._fit_vectors(training, task)
-            observation = self.net_.module_.observation.detach().double().cpu().numpy()
+            observation = self._fit_vectors(log, task)
             self._fit_base(log, observation)
-        self.observation_embedding_ = pd.DataFrame(observation, index=self._factors)
-        self._hull = Hull(observation)
-        self._remember_training(log, observation)
+            self.observation_embedding_ = pd.DataFrame(observation, index=self._factors)
+            self._hull = Hull(observation)
+            self._remember_training(log)
+            self.student_network_ = None
+            if self.student is not None:
+                self._fit_students(log, task)
 
     def _attributes_so_far(self, module):
-        """Attributes for predicting before the base is trained: its mean replaces it."""
+        """Attributes for predicting in the middle of training, for scikit-learn's callbacks."""
+        if not isinstance(module, VectorModule):
+            names = (*_VECTOR_ATTRIBUTES, "_spreads")
+            attributes = {name: getattr(self, name) for name in names}
+            return attributes | {"student_network_": copy.deepcopy(module.network)}
+        # Until the network of base vectors is trained, the mean embedding replaces it.
         network = copy.deepcopy(module.network)
-        observation = module.observation.detach().double().cpu().numpy()
+        observation = _table(module)
         mean = nn.Linear(self.n_features_in_, 2 * self.n_components)
         with torch.no_grad():
             mean.weight.zero_()
@@ -301,6 +356,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             "_hull": Hull(observation),
             "_variance_range": (0.0, 0.0),
             "_log_scale": np.nan,
+            "student_network_": None,
         }
 
     def _warn_about_rank(self, n_factors):
@@ -314,11 +370,38 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             )
 
     def _fit_vectors(self, log, task):
+        """Observation embeddings; the network gives relevance embeddings afterwards."""
+        training, _ = log.tempered(self.traffic_exponent)
+        fitted = []
+        for _ in range(self.n_networks):
+            self._fit_one(training, task)
+            fitted.append((self.network_[1], _table(self.net_.module_)))
+        networks, tables = zip(*fitted, strict=True)
+        if self.n_networks == 1:
+            return tables[0]
+        scale = self.network_[0]
+        docs, weight = _impressions_of_documents(log)
+        joined = nn.Sequential(scale, SideBySide(*networks))
+        outputs = self._outputs(joined, log.features[docs])
+        merged, observation = merge_networks(networks, outputs, tables, weight)
+        self.network_ = nn.Sequential(scale, merged.to(self.device))
+        return observation
+
+    def _fit_one(self, log, task):
         click_only = self.link == "logit"
         unit = log.clicks if click_only else log.weight
         network = self._network(log.shown_features(), self.n_components)
+        shape = len(log.bias_values), self.n_components
+        if click_only:
+            module = VectorModule(network, torch.ones(shape))
+        else:
+            rate = log.clicks[log.shown].sum() / log.weight[log.shown].sum()
+            module = PositiveVectorModule(network, rate, shape)
+        n_epochs = NeuralEstimator._n_subtasks(self) // 2
+        if self.frozen_steps is None:
+            n_epochs = min(self._frozen_epochs, n_epochs)
         self._train(
-            VectorModule(network, torch.ones(len(log.bias_values), self.n_components)),
+            module,
             ListLoss(_LOSSES[self.link], loss_scale(log, unit)),
             log,
             log.clicks,
@@ -328,9 +411,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             param_groups=[
                 ("observation", {"lr": self.observation_learning_rate, "weight_decay": 0.0})
             ],
-            callbacks=[
-                ("freeze", FreezeObservation(min(self._frozen_epochs, self._n_subtasks() // 2)))
-            ],
+            callbacks=[("freeze", FreezeObservation(n_epochs, self.frozen_steps))],
         )
 
     def _fit_base(self, log, observation):
@@ -357,21 +438,54 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         self.base_history_ = base.history_
         self.network_ = nn.Sequential(scale, SideBySide(relevance, base.network_))
 
-    def _remember_training(self, log, observation):
+    def _remember_training(self, log):
         """Set the range of the variances, and the log scale of the click rates."""
+        docs, _ = _impressions_of_documents(log)
+        log_variance = self._embeddings(log.features[docs])[2]
+        self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
         rows = log.shown
-        relevance, _, log_variance = self._split(self._outputs(self.network_, log.features))
-        shown = log_variance[np.unique(log.doc[rows])]
-        self._variance_range = shown.min(axis=0), shown.max(axis=0)
-        products = np.einsum("ij,ij->i", relevance[log.doc[rows]], observation[log.bias[rows]])
+        products = self._training_products(log)[rows]
         highest = products.max()
         expected = log.weight[rows] @ np.exp(products - highest)
         with np.errstate(divide="ignore"):  # without clicks the scale is 0, and so is every rate
             self._log_scale = np.log(log.clicks[rows].sum() / expected) - highest
 
-    def _embeddings(self, X):
+    def _training_products(self, log):
+        relevance = self._embeddings(log.features)[0][log.doc]
+        return np.einsum("ij,ij->i", relevance, self.observation_embedding_.to_numpy()[log.bias])
+
+    def _fit_students(self, log, task):
+        """Train scalar networks on doubly robust labels."""
+        of_vectors = {name: getattr(self, name) for name in _VECTOR_ATTRIBUTES}
+        target = ListTarget(self._labels(log))
+        self._spreads = self._spread_of_base(log), 1.0
+        students, histories = [], []
+        for _ in range(self.n_networks):
+            fit_listwise(self, log, task, target)
+            students.append(self.network_[1])
+            histories.append(self.history_)
+            vars(self).update(of_vectors)
+        self.student_network_ = nn.Sequential(self.network_[0], SideBySide(*students))
+        self.student_history_ = histories[-1]
+        rows = log.shown
+        scores = self._student_scores(log.features)[log.doc]
+        self._spreads = self._spreads[0], spread_within(scores[rows], log.list_[rows])
+
+    def _labels(self, log):
+        relevance = self._embeddings(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
+        relevance = relevance[log.doc]
+        if self.link == "logit":
+            relevance = relevance_of(relevance, np.where(log.shown, log.weight, 0.0))
+        return doubly_robust_labels(log, relevance, self._rates(self._training_products(log)))
+
+    def _spread_of_base(self, log):
+        rows = log.shown
+        scores = self._base_scores(log.features[log.doc[rows]], log.query[rows])
+        return spread_within(scores, log.list_[rows])
+
+    def _embeddings(self, features):
         """Relevance embedding, mean and log variance of the base of each row."""
-        return self._split(self._outputs(self.network_, self._read_features(X, reset=False)))
+        return self._split(self._outputs(self.network_, features))
 
     def _split(self, outputs):
         d = self.n_components
@@ -388,3 +502,16 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             weights = np.exp(least[query] - logs)
             vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
         return self._hull.pull_in(vectors) if self.bounded_base else vectors
+
+
+def _table(module):
+    """Observation embeddings of a module, as float64 ndarray."""
+    return module.embedding().detach().double().cpu().numpy()
+
+
+def _impressions_of_documents(log):
+    """The documents that were shown, and their impressions."""
+    rows = log.shown
+    impressions = np.bincount(log.doc[rows], log.weight[rows], minlength=len(log.features))
+    docs = np.unique(log.doc[rows])
+    return docs, impressions[docs]
