@@ -83,8 +83,21 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         \tilde o_q = \frac{\sum_i \mu(x_i) / \sigma^2(x_i)}{\sum_i 1 / \sigma^2(x_i)}, \qquad
         \mathrm{score}(x_i) = r(x_i)^\top \tilde o_q .
 
-    A score therefore depends on the other candidates of the query, through :math:`\tilde o_q`:
-    ``predict`` needs the column ``qid``.
+    These are the published stages, ``student=None``. By default a third one follows. A network
+    with one output, the *student*, learns by the listwise softmax loss from doubly robust labels,
+    which correct modelled relevance by how clicks differ from modelled clicks:
+
+    .. math::
+        \rho(x) + w\,(c - \hat c), \qquad \rho = e^{r(x)^\top \bar o}, \quad
+        \hat c \propto e^{r(x)^\top o(t)}, \quad w = \min(\rho / \hat c,\, 3 m),
+
+    with :math:`\bar o` the mean observation embedding, :math:`\rho` at most 1 and of geometric
+    mean 0.2, and m the median of :math:`\rho / \hat c`. The ranker's score is the mean of both
+    scores, each divided by its standard deviation within the lists of the log.
+
+    The score of the base vector depends on the other candidates of the query, and with it the
+    mean: ``predict`` then needs the column ``qid``. The score of the student depends on the row
+    alone. With ``student="only"`` scores may be stored, and lists may be scored in parts.
 
     Assumes that the more relevant of two documents is clicked more often under every bias factor,
     and that the log showed similar documents under several bias factors.
@@ -98,11 +111,22 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Meaning of the inner product. "logit": the input of the softmax over the list, as
         published. It is the *logarithm* of the click rate, up to a constant per list. Position
         bias then needs d = 2, with r = [log relevance, 1] and o = [1, log examination]; d = 1 is
-        misspecified. "probability": the click rate itself, fitted by least squares. Position bias
-        is d = 1 and trust bias d = 2, but rates of about 0.001, as at low positions, hardly
-        contribute to the loss.
+        misspecified. "probability": the click rate itself, from vectors of positive entries
+        (softplus), fitted by the binomial likelihood. Position bias is d = 1 and trust bias d = 2.
+    student : {"average", "only"} or None, default="average"
+        Whether a student is trained, and ranks together with the base vector or alone. None is
+        the published method, whose base vector ranks.
+    n_networks : int, default=3
+        Networks of vectors from other initial weights and with other held-out queries, and as many
+        students, to reduce the dependence on ``random_state``. The relevance and observation
+        embeddings are the best approximation by d components of the mean product; the scores of
+        the students are averaged. 1 is the published method.
     observation_learning_rate : float, default=0.02
         Step size of the observation embeddings.
+    frozen_steps : int, default=None
+        Number of optimiser steps (batches) before the observation embeddings begin to move, at
+        most half of the epochs; 500 as published. By default 5 epochs, or half of ``max_epochs``
+        if that is less.
     bounded_base : bool, default=True
         Keep the variances within their range over the training documents, and move the base
         vector into the convex hull of the observation embeddings. False is the published eq. 8,
@@ -113,14 +137,14 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-        ``module`` has ``n_components`` outputs per document.
+        The networks and their input; shared by all neural rankers, see :ref:`network_parameters`.
+        ``module`` has ``n_components`` outputs per document; a student adds a linear layer.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training. The network of base vectors has one hidden layer of 32 units and is trained
+        Their training. The network of base vectors has one hidden layer of 32 units and is trained
         afterwards, with the same ``learning_rate``, ``batch_size`` and ``optimizer``.
     traffic_exponent
         A query weighs as much as its number of impressions to this power, in the training of the
-        relevance embeddings.
+        relevance embeddings and of the students.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping by the loss of held-out queries.
     device, random_state, verbose
@@ -135,17 +159,42 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     network_ : torch.nn.Sequential
         Scaling of the features, then the networks of relevance embeddings and of base vectors
         (mean and log variance) side by side.
+    student_network_ : torch.nn.Sequential or None
+        Scaling of the features, then the students side by side, whose mean is the score. None
+        with ``student=None``.
     net_ : skorch.NeuralNet
-        The net that trained the relevance embeddings.
+        The net that trained the relevance embeddings, the last of ``n_networks``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+        Its learning curves: training and, with ``early_stopping``, validation loss by epoch.
     base_history_ : DataFrame
         Learning curves of the network of base vectors.
+    student_history_ : DataFrame
+        Learning curves of the last student; not with ``student=None``.
     n_iter_ : int
-        Number of epochs run.
+        Number of epochs that ``net_`` was trained for.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
+
+    Warns
+    -----
+    NotIdentifiableWarning
+        If the log does not determine relevance, or has fewer bias factors than ``n_components``.
+
+    See Also
+    --------
+    AffineRanker : Trust bias with one number per document.
+
+    Notes
+    -----
+    The method of the paper is ``VectorizationRanker(student=None, n_networks=1,
+    bounded_base=False, optimizer="adagrad", learning_rate=0.05, observation_learning_rate=0.05,
+    batch_size=256, frozen_steps=500, early_stopping=False)``; its 15,000 steps are
+    ``max_epochs = ceil(15_000 / ceil(n_lists / 256))``, with n_lists the number of lists with a
+    click.
+
+    There are more than 23 parameters, because each step beyond the published method can be left
+    out.
 
     References
     ----------
@@ -224,7 +273,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             If there are several rows and no query ids.
         """
         check_is_fitted(self)
-        if self.student == "only":
+        if self.student == "only":  # scores of rows, whatever their queries
             return self._student_scores(self._read_features(X, reset=False))
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
@@ -244,7 +293,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         """
         check_is_fitted(self)
         codes, ids = encode(self._known_query_ids(X, qid, "base_vectors"))
-        _, mean, log_variance = self._embeddings(self._read_features(X, reset=False))
+        _, mean, log_variance = self._embeddings(X)
         vectors = self._base_vectors(codes, len(ids), mean, log_variance)
         return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
 
@@ -260,7 +309,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         embedding : ndarray of shape (n_rows, `n_components`)
         """
         check_is_fitted(self)
-        return self._embeddings(self._read_features(X, reset=False))[0]
+        return self._embeddings(X)[0]
 
     def predict_click(
         self, X: Table, *, bias: Column | None = None, position: Column | None = None
@@ -297,21 +346,32 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         features = self._read_features(X, reset=False)
-        if self.student == "only" and self.student_network_ is not None:
-            return self._student_scores(features)
-        scores = self._base_scores(features, encode(qid)[0])
         if self.student is None or self.student_network_ is None:
-            return scores
-        spread, spread_of_student = self._spreads
-        return (scores / spread + self._student_scores(features) / spread_of_student) / 2
+            return self._base_scores(features, encode(qid)[0])
+        if self.student == "only":
+            return self._student_scores(features)
+        scores = self._base_scores(features, encode(qid)[0]), self._student_scores(features)
+        first, second = (part / spread for part, spread in zip(scores, self._spreads, strict=True))
+        return (first + second) / 2
 
     def _base_scores(self, features, query):
-        relevance, mean, log_variance = self._embeddings(features)
+        """Products with the base vector of the query; queries are codes from 0."""
+        relevance, mean, log_variance = self._parts(features)
         vectors = self._base_vectors(query, query.max(initial=-1) + 1, mean, log_variance)
         return np.einsum("ij,ij->i", relevance, vectors[query])
 
     def _student_scores(self, features):
         return self._outputs(self.student_network_, features).mean(axis=1)
+
+    def _network(self, features, n_out=1, *, constant=True):
+        network = super()._network(features, n_out, constant=constant)
+        if self.module is None or n_out == self.n_components:
+            return network
+        # The module has n_components outputs, of which a student makes one.
+        scale, module = network
+        return nn.Sequential(
+            scale, nn.Sequential(module, nn.Linear(self.n_components, n_out, bias=constant))
+        )
 
     def _rates(self, products):
         rate = products if self.link == "probability" else np.exp(products + self._log_scale)
@@ -441,7 +501,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     def _remember_training(self, log):
         """Set the range of the variances, and the log scale of the click rates."""
         docs, _ = _impressions_of_documents(log)
-        log_variance = self._embeddings(log.features[docs])[2]
+        log_variance = self._parts(log.features[docs])[2]
         self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
         rows = log.shown
         products = self._training_products(log)[rows]
@@ -451,7 +511,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             self._log_scale = np.log(log.clicks[rows].sum() / expected) - highest
 
     def _training_products(self, log):
-        relevance = self._embeddings(log.features)[0][log.doc]
+        relevance = self._parts(log.features)[0][log.doc]
         return np.einsum("ij,ij->i", relevance, self.observation_embedding_.to_numpy()[log.bias])
 
     def _fit_students(self, log, task):
@@ -472,7 +532,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         self._spreads = self._spreads[0], spread_within(scores[rows], log.list_[rows])
 
     def _labels(self, log):
-        relevance = self._embeddings(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
+        relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
         relevance = relevance[log.doc]
         if self.link == "logit":
             relevance = relevance_of(relevance, np.where(log.shown, log.weight, 0.0))
@@ -483,12 +543,13 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         scores = self._base_scores(log.features[log.doc[rows]], log.query[rows])
         return spread_within(scores, log.list_[rows])
 
-    def _embeddings(self, features):
+    def _embeddings(self, X):
         """Relevance embedding, mean and log variance of the base of each row."""
-        return self._split(self._outputs(self.network_, features))
+        return self._parts(self._read_features(X, reset=False))
 
-    def _split(self, outputs):
-        d = self.n_components
+    def _parts(self, features):
+        """The same of features that were read."""
+        outputs, d = self._outputs(self.network_, features), self.n_components
         return outputs[:, :d], outputs[:, d : 2 * d], outputs[:, 2 * d :]
 
     def _base_vectors(self, query, n_queries, mean, log_variance):

@@ -141,9 +141,7 @@ class FreezeObservation(Callback):
     def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         self.n_done_ = 0
         self.is_free_ = False
-        self.frozen_ = [
-            weight for weight in net.module_.frozen_at_first() if weight.requires_grad
-        ]
+        self.frozen_ = [weight for weight in net.module_.frozen_at_first() if weight.requires_grad]
 
     def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         stop = dict(net.callbacks_).get("early_stopping")

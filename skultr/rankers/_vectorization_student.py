@@ -39,9 +39,7 @@ def relevance_of(log_relevance: Floats, weight: Floats) -> Floats:
     return np.exp(np.clip(log_relevance - center + np.log(_MEAN_RELEVANCE), np.log(_LEAST), 0.0))
 
 
-def doubly_robust_labels(
-    log: ClickLog, relevance: Floats, rate: Floats
-) -> Floats:
+def doubly_robust_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floats:
     r"""Modelled relevance, corrected by how clicks differ from modelled clicks.
 
     :math:`\rho + w (c - \hat c)` with :math:`w = \min(\rho / \hat c, 3 m)`, m the median of
