@@ -239,9 +239,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         "frozen_steps": [Interval(Integral, 0, None, closed="left"), None],
         "bounded_base": ["boolean"],
     }
-    #: Number of epochs in which only the network is trained, unless ``frozen_steps`` says how long,
-    #: and at most half of ``max_epochs``: the observation embeddings stay at their start, vectors
-    #: of ones. Early stopping begins after.
+    #: Number of epochs (at most half of ``max_epochs``) in which only the network is trained,
+    #: unless ``frozen_steps`` says how long. The observation embeddings stay at their start, where
+    #: all are equal. Early stopping begins after.
     _frozen_epochs = 5
     #: Parameters of the network of base vectors. It has neither dropout nor normalisation, trains
     #: on one row per document, and ignores ``net_params``.

@@ -467,7 +467,7 @@ def test_observation_embeddings_stay_while_frozen(frozen, max_epochs, expected):
         **PUBLISHED,
         max_epochs=max_epochs,
         frozen_steps=frozen,
-        batch_size=1,
+        batch_size=40,  # of 67 lists with a click
         early_stopping=False,
         net_params={"callbacks": [("record", Record(still))]},
         random_state=0,
