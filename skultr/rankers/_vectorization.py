@@ -21,10 +21,17 @@ from .._torch._fixed_examination import ListTarget, fit_listwise
 from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
-from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._hull import Hull
 from ._ranker import BaseRanker
+from ._vectorization_formulas import (
+    doubly_robust_labels,
+    impressions_of_documents,
+    most_likely_vectors,
+    relevance_of,
+    spread_within,
+    warn_about_rank,
+)
 from ._vectorization_net import (
     BaseModel,
     FreezeObservation,
@@ -32,9 +39,9 @@ from ._vectorization_net import (
     SideBySide,
     VectorModule,
     binomial_loss,
+    constant_base,
     merge_networks,
 )
-from ._vectorization_student import doubly_robust_labels, relevance_of, spread_within
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -383,7 +390,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
-        self._warn_about_rank(len(log.bias_values))
+        warn_about_rank(self.n_components, len(log.bias_values))
         self._factors = pd.Index(log.bias_values, name="bias")
         with self._seeded():
             observation = self._fit_vectors(log, task)
@@ -403,13 +410,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             return attributes | {"student_network_": copy.deepcopy(module.network)}
         # Until the network of base vectors is trained, the mean embedding replaces it.
         network = copy.deepcopy(module.network)
-        observation = _table(module)
-        mean = nn.Linear(self.n_features_in_, 2 * self.n_components)
-        with torch.no_grad():
-            mean.weight.zero_()
-            mean.bias.zero_()
-            mean.bias[: self.n_components] = torch.from_numpy(observation.mean(axis=0))
-        joined = SideBySide(network[1], mean.to(self.device))
+        observation = module.table()
+        base = constant_base(self.n_features_in_, observation)
+        joined = SideBySide(network[1], base.to(self.device))
         return {
             "network_": nn.Sequential(network[0], joined),
             "observation_embedding_": pd.DataFrame(observation, index=self._factors),
@@ -419,28 +422,18 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             "student_network_": None,
         }
 
-    def _warn_about_rank(self, n_factors):
-        if self.n_components > n_factors:
-            warn_user(
-                f"n_components={self.n_components}, but the log has {n_factors} bias "
-                f"factor{'' if n_factors == 1 else 's'}: its clicks determine products of rank "
-                f"{n_factors} at most, and further components are arbitrary. Use "
-                f"n_components={n_factors} or less.",
-                NotIdentifiableWarning,
-            )
-
     def _fit_vectors(self, log, task):
         """Observation embeddings; the network gives relevance embeddings afterwards."""
         training, _ = log.tempered(self.traffic_exponent)
         fitted = []
         for _ in range(self.n_networks):
             self._fit_one(training, task)
-            fitted.append((self.network_[1], _table(self.net_.module_)))
+            fitted.append((self.network_[1], self.net_.module_.table()))
         networks, tables = zip(*fitted, strict=True)
         if self.n_networks == 1:
             return tables[0]
         scale = self.network_[0]
-        docs, weight = _impressions_of_documents(log)
+        docs, weight = impressions_of_documents(log)
         joined = nn.Sequential(scale, SideBySide(*networks))
         outputs = self._outputs(joined, log.features[docs])
         merged, observation = merge_networks(networks, outputs, tables, weight)
@@ -500,7 +493,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _remember_training(self, log):
         """Set the range of the variances, and the log scale of the click rates."""
-        docs, _ = _impressions_of_documents(log)
+        docs, _ = impressions_of_documents(log)
         log_variance = self._parts(log.features[docs])[2]
         self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
         rows = log.shown
@@ -555,24 +548,5 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     def _base_vectors(self, query, n_queries, mean, log_variance):
         if self.bounded_base:
             log_variance = np.clip(log_variance, *self._variance_range)
-        vectors = np.empty((n_queries, self.n_components))
-        for place, (means, logs) in enumerate(zip(mean.T, log_variance.T, strict=True)):
-            # Relative to the least variance of the query, so that no weight overflows.
-            least = np.full(n_queries, np.inf)
-            np.minimum.at(least, query, logs)
-            weights = np.exp(least[query] - logs)
-            vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
+        vectors = most_likely_vectors(query, n_queries, mean, log_variance)
         return self._hull.pull_in(vectors) if self.bounded_base else vectors
-
-
-def _table(module):
-    """Observation embeddings of a module, as float64 ndarray."""
-    return module.embedding().detach().double().cpu().numpy()
-
-
-def _impressions_of_documents(log):
-    """The documents that were shown, and their impressions."""
-    rows = log.shown
-    impressions = np.bincount(log.doc[rows], log.weight[rows], minlength=len(log.features))
-    docs = np.unique(log.doc[rows])
-    return docs, impressions[docs]

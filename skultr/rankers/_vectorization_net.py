@@ -30,6 +30,7 @@ __all__ = [
     "SideBySide",
     "VectorModule",
     "binomial_loss",
+    "constant_base",
     "merge_networks",
 ]
 
@@ -54,6 +55,10 @@ class VectorModule(ListScores):
     def embedding(self) -> torch.Tensor:
         """Observation embeddings, shape (n_factors, n_components)."""
         return self.observation
+
+    def table(self) -> Floats:
+        """The same as an ndarray of float64."""
+        return self.embedding().detach().double().cpu().numpy()
 
     def forward(self, batch: ListBatch) -> torch.Tensor:
         """Products of shape (n_lists, width); 0 at padding."""
@@ -169,7 +174,8 @@ def merge_networks(
 
     The mean of m products of d components has rank m d at most. The best approximation of rank d
     over weighted documents and all bias factors is its projection onto the first d right singular
-    vectors: one linear map of the embeddings of all networks, beside one table.
+    vectors: one linear map of the embeddings of all networks, beside one table. The vectors are
+    rotated toward the first table, because singular vectors have no sign.
 
     Parameters
     ----------
@@ -183,16 +189,29 @@ def merge_networks(
     -------
     network : torch.nn.Sequential of the networks side by side and a linear map
     observation : ndarray of shape (n_factors, d)
-        Of mean square 1.
+        Of mean square 1, unless there are more components than bias factors.
     """
     table = np.concatenate(observations, axis=1) / len(networks)
     n_factors, d = observations[0].shape
     triangle = np.linalg.qr(outputs * np.sqrt(weight)[:, None], mode="r")
     axes = np.linalg.svd(triangle @ table.T)[2][:d].T
-    axes = np.pad(axes, ((0, 0), (0, d - axes.shape[1])))  # more components than bias factors
+    axes = np.pad(axes, ((0, 0), (0, d - axes.shape[1])))
+    left, _, right = np.linalg.svd(axes.T @ observations[0])
+    axes = axes @ left @ right
     linear = nn.Linear(table.shape[1], d, bias=False).requires_grad_(False)
     linear.weight.copy_(torch.from_numpy(axes.T @ table / np.sqrt(n_factors)))
     return nn.Sequential(SideBySide(*networks), linear), axes * np.sqrt(n_factors)
+
+
+def constant_base(n_features: int, observation: Floats) -> nn.Linear:
+    """A network that gives every document the mean embedding, with variance 1."""
+    n_components = observation.shape[1]
+    base = nn.Linear(n_features, 2 * n_components)
+    with torch.no_grad():
+        base.weight.zero_()
+        base.bias.zero_()
+        base.bias[:n_components] = torch.from_numpy(observation.mean(axis=0))
+    return base
 
 
 class SideBySide(nn.Module):

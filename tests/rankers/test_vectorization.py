@@ -24,6 +24,7 @@ from skultr.datasets import make_ltr
 from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
 from skultr.metrics import RankingScorer
 from skultr.rankers import DistilledRanker
+from skultr.rankers._vectorization_formulas import doubly_robust_labels, spread_within
 from skultr.rankers._vectorization_net import (
     BaseModel,
     PositiveVectorModule,
@@ -34,7 +35,6 @@ from skultr.rankers._vectorization_net import (
     binomial_loss,
     merge_networks,
 )
-from skultr.rankers._vectorization_student import doubly_robust_labels, spread_within
 from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
 from tests._worlds import FEATURES, random_lists
 

@@ -1,4 +1,4 @@
-"""A scalar ranker trained on the labels that a model of vectors makes of the clicks."""
+"""Formulas of vectorization: base vectors, and the labels of its student."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ import numpy as np
 
 from .._log._segments import TINY
 from .._typing import Floats, Ints
+from ..exceptions import NotIdentifiableWarning, warn_user
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["doubly_robust_labels", "relevance_of", "spread_within"]
+__all__ = [
+    "doubly_robust_labels",
+    "impressions_of_documents",
+    "most_likely_vectors",
+    "relevance_of",
+    "spread_within",
+    "warn_about_rank",
+]
 
 #: Mean of modelled relevance. Its level is not identified; it sets the size of the correction.
 _MEAN_RELEVANCE = 0.2
@@ -81,3 +89,46 @@ def spread_within(scores: Floats, segment: Ints) -> float:
     mean = np.bincount(segment, scores) / counts
     spread = float(np.sqrt(np.mean((scores - mean[segment]) ** 2)))
     return spread if spread > TINY else 1.0
+
+
+def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance: Floats) -> Floats:
+    """Base vector of each query (eq. 8): means of its rows, weighted by 1 / variance.
+
+    Parameters
+    ----------
+    query : ndarray of shape (n_rows,), int
+    n_queries : int
+    mean, log_variance : ndarray of shape (n_rows, n_components)
+
+    Returns
+    -------
+    vectors : ndarray of shape (n_queries, n_components)
+    """
+    vectors = np.empty((n_queries, mean.shape[1]))
+    for place, (means, logs) in enumerate(zip(mean.T, log_variance.T, strict=True)):
+        # Relative to the least variance of the query, so that no weight overflows.
+        least = np.full(n_queries, np.inf)
+        np.minimum.at(least, query, logs)
+        weights = np.exp(least[query] - logs)
+        vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
+    return vectors
+
+
+def impressions_of_documents(log: ClickLog) -> tuple[Ints, Floats]:
+    """The documents that were shown, and the impressions of each."""
+    rows = log.shown
+    impressions = np.bincount(log.doc[rows], log.weight[rows], minlength=len(log.features))
+    docs = np.unique(log.doc[rows])
+    return docs, impressions[docs]
+
+
+def warn_about_rank(n_components: int, n_factors: int) -> None:
+    """Warn if vectors are longer than the clicks can determine."""
+    if n_components > n_factors:
+        warn_user(
+            f"n_components={n_components}, but the log has {n_factors} bias "
+            f"factor{'' if n_factors == 1 else 's'}: its clicks determine products of rank "
+            f"{n_factors} at most, and further components are arbitrary. Use "
+            f"n_components={n_factors} or less.",
+            NotIdentifiableWarning,
+        )
