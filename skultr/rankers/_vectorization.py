@@ -54,16 +54,15 @@ __all__ = ["VectorizationRanker"]
 _DOCUMENTS_PER_LIST = 32
 #: Both losses are linear in the clicks: merging equal lists does not change their optimum.
 _LOSSES = {"logit": softmax_loss, "probability": binomial_loss}
+#: Parameters of the network of base vectors that are those of the ranker.
+_SHARED = (
+    *("learning_rate", "optimizer", "validation_fraction"),
+    *("n_iter_no_change", "device", "verbose"),
+)
 #: What the model of vectors set, which the training of students would replace.
 _VECTOR_ATTRIBUTES = (
-    "network_",
-    "net_",
-    "history_",
-    "n_iter_",
-    "observation_embedding_",
-    "_hull",
-    "_variance_range",
-    "_log_scale",
+    *("network_", "net_", "history_", "n_iter_"),
+    *("observation_embedding_", "_hull", "_variance_range", "_log_scale"),
 )
 
 
@@ -187,10 +186,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     -----
     NotIdentifiableWarning
         If the log does not determine relevance, or has fewer bias factors than ``n_components``.
-
-    See Also
-    --------
-    AffineRanker : Trust bias with one number per document.
 
     Notes
     -----
@@ -474,17 +469,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             batch_size=_DOCUMENTS_PER_LIST * self.batch_size,
             # Without validation queries for the first network there are none for this one.
             early_stopping="valid_loss" in self.history_,
-            **{
-                name: getattr(self, name)
-                for name in (
-                    "learning_rate",
-                    "optimizer",
-                    "validation_fraction",
-                    "n_iter_no_change",
-                    "device",
-                    "verbose",
-                )
-            },
+            **{name: getattr(self, name) for name in _SHARED},
         )
         scale, relevance = self.network_
         base.fit_documents(scale, log, observation)

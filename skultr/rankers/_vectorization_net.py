@@ -158,9 +158,11 @@ class FreezeObservation(Callback):
             return
         epoch = len(net.history) - 1  # skorch has opened the record of this epoch already
         done = self.n_steps is not None and self.n_done_ >= self.n_steps
+        embeddings, *constants = self.frozen_
+        for bias in constants:  # one step later, when the embeddings are no longer equal
+            bias.requires_grad_(self.is_free_)
         self.is_free_ = done or epoch >= self.n_epochs
-        for weight in self.frozen_:
-            weight.requires_grad_(self.is_free_)
+        embeddings.requires_grad_(self.is_free_)
         self.n_done_ += 1
 
 
