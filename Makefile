@@ -7,11 +7,18 @@ BIN := $(VENV)/bin
 TORCH ?= torch --constraint constraints.txt
 TORCH_INDEX ?=
 
-.PHONY: quickstart test test-minimum test-scale lint docs wheel clean
+.PHONY: quickstart papers test test-minimum test-scale lint docs wheel clean
 
 # Your own documents: make quickstart ARGS="--data my_letor_file.txt"
 quickstart: $(VENV)/.quickstart
 	$(BIN)/python examples/quickstart.py $(ARGS)
+
+# One paper's tables and figures: make papers PAPER=cld ARGS="--table 2 --letor my_folder"
+# All five, small: make papers ARGS=--quick
+PAPER ?= identifiability user-aware vectorization cld cmip
+papers: $(VENV)/.papers
+	set -e; for paper in $(subst -,_,$(PAPER)); do \
+		$(BIN)/python examples/papers/$$paper.py $(ARGS); done
 
 # A part of it: make test ARGS=tests/metrics
 test: $(VENV)/.test

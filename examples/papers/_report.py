@@ -1,0 +1,273 @@
+"""Tables and figures from the rows of studies, with the published figures and a verdict beside.
+
+A verdict is computed. *Reproduced*: every claim holds, and every published figure lies within the
+exhibit's tolerance of ours, or within our interval if that is no wider than three of it.
+*In shape*: every claim holds. *Not reproduced*: some claim does not, and the verdict names it and
+the reason, where one is known.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+__all__ = ["Claim", "Exhibit", "report"]
+
+OURS, PUBLISHED = "#1f77b4", "#d62728"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, and how our rows decide it.
+
+    ``holds(means, rows)`` gets the mean of each metric (a frame with the metrics as columns and
+    the ``by`` columns as index) and all rows. ``why`` says why it fails here, if that is known.
+    """
+
+    says: str
+    holds: Callable
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure of a paper.
+
+    ``by`` are the columns that name a row (the rows stand in the order in which the study gives
+    them), ``metrics`` the columns with numbers. ``published`` maps a row (text, or a tuple where
+    ``by`` has several columns) to its published figures, in the order of the metrics (None: not
+    published). ``keep(rows)`` selects or reshapes the study's rows. ``x`` draws lines over that
+    column of ``by`` instead of dots, ``panel`` one panel for each of its values; ``draw(rows,
+    table)`` draws something else and returns the figure. ``reference`` is the row that all others
+    are tested against (paired t test over runs). ``note`` says what differs from the paper.
+    """
+
+    name: str
+    title: str
+    study: object
+    by: tuple
+    metrics: tuple
+    published: dict | None = None
+    claims: tuple = ()
+    keep: Callable | None = None
+    x: str | None = None
+    log_x: bool = False
+    panel: str | None = None
+    draw: Callable | None = None
+    reference: object = None
+    level: float = 0.95
+    tolerance: float = 0.01
+    note: str = ""
+
+    @property
+    def file(self):
+        """``table 1`` -> ``table_1``."""
+        return self.name.replace(" ", "_")
+
+
+def report(paper, exhibits, rows, out, options):
+    """Write ``EXHIBIT.csv`` and ``EXHIBIT.png`` for each, and ``verdicts.csv``; print them all."""
+    verdicts = []
+    for exhibit in exhibits:
+        found = rows[exhibit.study.name]
+        if found.empty:
+            print(f"\n{exhibit.name}: no run ended, see the errors above")
+            continue
+        found = found if exhibit.keep is None else exhibit.keep(found)
+        table = summarize(exhibit, found)
+        table.to_csv(out / f"{exhibit.file}.csv", index=False)
+        figure = _draw(exhibit, found, table)
+        figure.savefig(out / f"{exhibit.file}.png", dpi=120, bbox_inches="tight")
+        plt.close(figure)
+        verdict = judge(exhibit, found, table)
+        number = exhibit.name.replace("table ", "--table ").replace("figure ", "--figure ")
+        command = f'make papers PAPER={paper.name} ARGS="{f"{number} {options}".strip()}"'
+        runs = int(found["seed"].nunique())
+        verdicts.append({**verdict, "runs": runs, "command": command})
+        _print(exhibit, table, verdict)
+    _write_verdicts(verdicts, out / "verdicts.csv", [exhibit.name for exhibit in paper.exhibits])
+    print(f"\nTables, figures and verdicts: {out}")
+
+
+# --------------------------------------------------------------------------------------
+# Numbers
+# --------------------------------------------------------------------------------------
+def summarize(exhibit, rows):
+    """Our mean, its interval and the published figure for each row and metric of the exhibit."""
+    by, metrics = list(exhibit.by), list(exhibit.metrics)
+    long = rows.melt([*by, "seed"], metrics, "metric", "value").dropna(subset="value")
+    long["metric"] = pd.Categorical(long["metric"], metrics)
+    order = {key: i for i, key in enumerate(rows[by].drop_duplicates().itertuples(index=False))}
+    groups = long.groupby([*by, "metric"], observed=True)["value"]
+    table = groups.agg(ours="mean", sd="std", runs="count").reset_index()
+    half = stats.t.ppf((1 + exhibit.level) / 2, np.maximum(table["runs"] - 1, 1))
+    table["interval"] = half * table.pop("sd") / np.sqrt(table["runs"])
+    keys = list(table[by].itertuples(index=False))
+    table["published"] = [
+        _published(exhibit, key, metric) for key, metric in zip(keys, table["metric"], strict=True)
+    ]
+    if exhibit.reference is not None:
+        table["mark"] = _marks(exhibit, long, table)
+    place = [(order[key], metrics.index(m)) for key, m in zip(keys, table["metric"], strict=True)]
+    return table.iloc[sorted(range(len(place)), key=place.__getitem__)].reset_index(drop=True)
+
+
+def _published(exhibit, key, metric):
+    figures = (exhibit.published or {}).get(_short(key))
+    value = None if figures is None else figures[exhibit.metrics.index(metric)]
+    return np.nan if value is None else value
+
+
+def _short(key):
+    """The key as an exhibit writes it: text for one column, else a tuple."""
+    key = tuple(key)
+    return key[0] if len(key) == 1 else key
+
+
+def _marks(exhibit, long, table):
+    """``+`` or ``-`` where a row is significantly above or below the reference row (5 %)."""
+    by = list(exhibit.by)
+    values = long.pivot_table("value", [*by, "seed"], "metric", observed=True)
+    reference = values.loc[exhibit.reference]
+    marks = []
+    for key, metric in zip(table[by].itertuples(index=False), table["metric"], strict=True):
+        pair = pd.concat([values.loc[_short(key), metric], reference[metric]], axis=1).dropna()
+        gap = pair.iloc[:, 0] - pair.iloc[:, 1]
+        sure = len(gap) > 1 and gap.std() > 0 and stats.ttest_1samp(gap, 0).pvalue < 0.05
+        marks.append(("+" if gap.mean() > 0 else "-") if sure else "")
+    return marks
+
+
+# --------------------------------------------------------------------------------------
+# Verdicts
+# --------------------------------------------------------------------------------------
+def judge(exhibit, rows, table):
+    """Exhibit, title, verdict and its reason."""
+    means = table.pivot_table("ours", list(exhibit.by), "metric", observed=True, sort=False)
+    failed = [claim for claim in exhibit.claims if not claim.holds(means, rows)]
+    said = {"exhibit": exhibit.name, "title": exhibit.title}
+    if failed:
+        reasons = [claim.says + (f" ({claim.why})" if claim.why else "") for claim in failed]
+        verdict = {"verdict": "not reproduced", "why": "Does not hold: " + "; ".join(reasons)}
+    elif _agrees(exhibit, table):
+        verdict = {"verdict": "reproduced", "why": exhibit.note}
+    else:
+        verdict = {"verdict": "in shape", "why": exhibit.note}
+    held = [claim.says for claim in exhibit.claims if claim not in failed]
+    return {**said, **verdict, "holds": "; ".join(held)}
+
+
+def _agrees(exhibit, table):
+    """Whether there are published figures, and all of them lie near enough to ours."""
+    both = table.dropna(subset="published")
+    gap = (both["ours"] - both["published"]).abs()
+    # An interval from two runs can hold any figure: it agrees with nothing.
+    narrow = both["interval"].where(both["interval"] <= 3 * exhibit.tolerance, 0)
+    near = gap <= np.fmax(narrow, exhibit.tolerance)
+    return bool(len(both)) and bool(near.all())
+
+
+def _write_verdicts(verdicts, path, order):
+    """Verdicts of this call replace those of the same exhibits; the others stay."""
+    new = pd.DataFrame(verdicts)
+    if path.exists():
+        old = pd.read_csv(path).fillna("")
+        new = pd.concat([old[~old["exhibit"].isin(new.get("exhibit", []))], new])
+    if len(new):
+        place = new["exhibit"].map({name: i for i, name in enumerate(order)})
+        new.iloc[place.argsort(kind="stable")].to_csv(path, index=False)
+
+
+def _print(exhibit, table, verdict):
+    print(f"\n{exhibit.name.capitalize()}. {exhibit.title}")
+    wide = table.assign(text=[_text(row) for row in table.itertuples()])
+    wide = wide.pivot_table(
+        "text", list(exhibit.by), "metric", aggfunc="first", observed=True, sort=False
+    )
+    print(wide.to_string())
+    print(f"{verdict['verdict']}. {verdict['why']}")
+
+
+def _text(row):
+    """``.712 ±.004 [.706]``: ours, its interval, the published figure."""
+    text = f"{row.ours:.4g}" + getattr(row, "mark", "")
+    text += f" ±{row.interval:.2g}" if np.isfinite(row.interval) else ""
+    return text + (f" [{row.published:.4g}]" if np.isfinite(row.published) else "")
+
+
+# --------------------------------------------------------------------------------------
+# Figures
+# --------------------------------------------------------------------------------------
+def _draw(exhibit, rows, table):
+    if exhibit.draw is not None:
+        return exhibit.draw(rows, table)
+    panels = _panels(exhibit, table)
+    n_columns = min(len(panels), 4)
+    n_rows = -(-len(panels) // n_columns)
+    height = 3.2 if exhibit.x else 1.2 + 0.27 * panels[0][1].groupby(list(exhibit.by)).ngroups
+    figure, axes = plt.subplots(
+        n_rows,
+        n_columns,
+        figsize=(3.4 * n_columns + 1, height * n_rows),
+        squeeze=False,
+        sharey=not exhibit.x,
+        layout="constrained",
+    )
+    for (title, part), axis in zip(panels, axes.flat, strict=False):
+        (_lines if exhibit.x else _dots)(exhibit, part, axis)
+        axis.set_title(title, fontsize=10)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
+    figure.suptitle(f"{exhibit.name.capitalize()}. {exhibit.title}", fontsize=11)
+    return figure
+
+
+def _panels(exhibit, table):
+    """Title and part of the table for each panel: a metric, perhaps at a value of ``panel``."""
+    if exhibit.panel is None:
+        return [(name, part) for name, part in table.groupby("metric", observed=True)]
+    groups = table.groupby([exhibit.panel, "metric"], observed=True, sort=False)
+    several = len(exhibit.metrics) > 1
+    return [
+        (f"{value}, {name}" if several else str(value), part) for (value, name), part in groups
+    ]
+
+
+def _dots(exhibit, part, axis):
+    names = [name for name in exhibit.by if name != exhibit.panel]
+    labels = [", ".join(map(str, key)) for key in part[names].itertuples(index=False)]
+    place = np.arange(len(labels))[::-1]
+    axis.set_ylim(-0.6, len(labels) - 0.4)
+    axis.errorbar(part["ours"], place, xerr=part["interval"], fmt="o", color=OURS, label="ours")
+    if part["published"].notna().any():
+        axis.plot(part["published"], place, "D", mfc="none", mec=PUBLISHED, label="published")
+    axis.set_yticks(place, labels)
+    axis.grid(axis="x", alpha=0.3)
+
+
+def _lines(exhibit, part, axis):
+    names = [name for name in exhibit.by if name not in (exhibit.x, exhibit.panel)]
+    groups = part.groupby(names, sort=False) if names else [(("ours",), part)]
+    for i, (key, line) in enumerate(groups):
+        line = line.sort_values(exhibit.x)
+        color = f"C{i % 10}"
+        low, high = line["ours"] - line["interval"], line["ours"] + line["interval"]
+        label = ", ".join(map(str, key if isinstance(key, tuple) else (key,)))
+        axis.plot(line[exhibit.x], line["ours"], "o-", ms=4, color=color, label=label)
+        axis.fill_between(line[exhibit.x], low, high, color=color, alpha=0.15, linewidth=0)
+        if line["published"].notna().any():
+            axis.plot(line[exhibit.x], line["published"], "D", mfc="none", mec=color)
+    axis.set_xlabel(exhibit.x)
+    if exhibit.log_x:
+        axis.set_xscale("log")
+    axis.grid(alpha=0.3)

@@ -1,0 +1,139 @@
+"""The core of the paper scripts, on a study whose rows are arithmetic."""
+
+import json
+
+import pandas as pd
+import pytest
+
+CALLS = []
+
+
+def run(cell, settings, seed):
+    CALLS.append((cell["k"], seed))
+    if cell["k"] == 13:
+        raise ValueError("a bad cell")
+    return [{"method": name, "score": cell["k"] + gain + 0.001 * seed} for name, gain in GAINS]
+
+
+GAINS = (("A", 0.0), ("B", 0.1))
+
+
+def paper(holds=lambda means, rows: True, cells=(1, 2), **exhibit):
+    from _redraw import Claim, Exhibit, Paper, Study
+
+    CALLS.clear()
+    study = Study("study", run, cells=lambda settings: [{"k": k} for k in cells])
+    exhibits = (
+        Exhibit(
+            "table 1",
+            "A table",
+            study,
+            ("k", "method"),
+            ("score",),
+            claims=(Claim("B is ahead", holds, why="of the weather"),),
+            **exhibit,
+        ),
+        Exhibit("figure 2a", "A figure", study, ("k", "method"), ("score",), x="k"),
+    )
+    return Paper("demo", "A paper", exhibits)
+
+
+def call(out, *options, **keywords):
+    from _redraw import main
+
+    return main(paper(**keywords), ["--quick", "--jobs", "1", "--out", str(out), *options])
+
+
+def verdict(out):
+    table = pd.read_csv(out / "demo" / "verdicts.csv").set_index("exhibit")
+    return table.loc["table 1", "verdict"], str(table.loc["table 1", "why"])
+
+
+def test_tables_figures_and_verdicts_are_written(tmp_path):
+    assert call(tmp_path) == 0
+    table = pd.read_csv(tmp_path / "demo" / "table_1.csv")
+    # Seeds 0, 1, 2 add 0, .001, .002.
+    assert table["ours"].tolist() == pytest.approx([1.001, 1.101, 2.001, 2.101])
+    assert table["interval"].iloc[0] == pytest.approx(4.302653 * 0.001 / 3**0.5)
+    assert (tmp_path / "demo" / "figure_2a.png").stat().st_size > 1_000
+    assert verdict(tmp_path)[0] == "in shape"
+
+
+def test_a_stopped_study_goes_on_where_it_was(tmp_path):
+    call(tmp_path, "--runs", "2")
+    assert len(CALLS) == 4
+    file = tmp_path / "demo" / "study.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:3]) + lines[3][:20])
+    call(tmp_path, "--runs", "3")
+    # One run was cut off, and two are new.
+    assert len(CALLS) == 3
+    assert pd.read_csv(tmp_path / "demo" / "table_1.csv")["runs"].eq(3).all()
+
+
+def test_rows_of_another_size_are_not_taken(tmp_path):
+    call(tmp_path, "--runs", "1")
+    call(tmp_path, "--runs", "1", "--sessions", "500")
+    assert len(CALLS) == 2
+    sizes = [json.loads(line)["job"]["settings"]["sessions"] for line in _lines(tmp_path)]
+    assert sizes == [None, None, 500, 500]
+
+
+def _lines(out):
+    return (out / "demo" / "study.jsonl").read_text().splitlines()
+
+
+def test_a_claim_that_fails_is_named_with_its_reason(tmp_path):
+    call(tmp_path, holds=lambda means, rows: False)
+    assert verdict(tmp_path) == ("not reproduced", "Does not hold: B is ahead (of the weather)")
+
+
+@pytest.mark.parametrize(
+    ("published", "expected"), [(1.003, "reproduced"), (1.2, "in shape"), (None, "in shape")]
+)
+def test_published_figures_decide_between_reproduced_and_in_shape(tmp_path, published, expected):
+    call(tmp_path, published={(1, "A"): (published,)})
+    assert verdict(tmp_path)[0] == expected
+
+
+def test_rows_are_marked_against_the_reference(tmp_path):
+    # B is ahead of A by .1 in each run: the same gap has no spread, so no test is made.
+    from _report import summarize
+
+    rows = pd.DataFrame(
+        {"method": list("ABC") * 3, "seed": [0] * 3 + [1] * 3 + [2] * 3}
+        | {"score": [0.5, 0.7, 0.51, 0.6, 0.81, 0.58, 0.4, 0.59, 0.42]}
+    )
+    exhibit = paper().exhibits[0]
+    from dataclasses import replace
+
+    table = summarize(replace(exhibit, by=("method",), reference="A"), rows)
+    assert table["mark"].tolist() == ["", "+", ""]
+
+
+def test_a_failed_run_leaves_the_others(tmp_path, capsys):
+    assert call(tmp_path, cells=(1, 13)) == 1
+    assert "a bad cell" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "demo" / "table_1.csv")["k"].eq(1).all()
+
+
+def test_one_exhibit_is_asked_for_and_others_keep_their_verdicts(tmp_path):
+    call(tmp_path)
+    call(tmp_path, "--table", "1", "--runs", "1")
+    table = pd.read_csv(tmp_path / "demo" / "verdicts.csv")
+    assert table["exhibit"].tolist() == ["table 1", "figure 2a"]
+    assert table["runs"].tolist() == [1, 3]
+    assert table["command"][0] == 'make papers PAPER=demo ARGS="--table 1 --quick --runs 1"'
+
+
+def test_an_unknown_exhibit_names_those_that_exist(tmp_path):
+    with pytest.raises(SystemExit, match="there is no table 9; there are table 1, figure 2a"):
+        call(tmp_path, "--table", "9")
+
+
+@pytest.mark.parametrize("option", ["--letor", "--sets"])
+def test_an_absent_path_is_refused_before_anything_runs(tmp_path, option, capsys):
+    with pytest.raises(SystemExit):
+        call(tmp_path, option, str(tmp_path / "nowhere"))
+    assert "there is no file or folder" in capsys.readouterr().err
+    assert not CALLS
