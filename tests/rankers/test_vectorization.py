@@ -36,6 +36,7 @@ from skultr.rankers._vectorization_net import (
     merge_networks,
 )
 from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
+from skultr.testing._ranker_checks import _check_relabelled_ids
 from tests._worlds import FEATURES, random_lists
 
 QUICK = {"max_epochs": 6, "random_state": 0, "n_components": 3, "n_networks": 2}
@@ -582,3 +583,13 @@ def test_base_model_begins_at_the_marginal():
     base.fit_documents(torch.nn.Identity(), log, observation)
     expected = np.average(observation[log.bias[log.shown]], axis=0, weights=log.weight[log.shown])
     np.testing.assert_allclose(base.network_[-1].bias.detach()[:2], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("random_state", [0, 1])
+def test_rounding_does_not_decide_the_first_free_step(random_state):
+    """The gradient of a bias is rounding error while all embeddings are equal."""
+    settings = {"max_epochs": 10, "early_stopping": False, "batch_size": 4096}
+    ranker = VectorizationRanker(
+        **PUBLISHED, **settings, learning_rate=0.05, random_state=random_state
+    )
+    _check_relabelled_ids(ranker)
