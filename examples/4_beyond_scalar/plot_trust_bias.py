@@ -8,7 +8,8 @@ come nearest to the labels. The coefficients that the affine one learns lie clos
 to the affine map that no log determines. The naive ranker is behind all others.
 
 **Limit.** Three worlds of 1,200 queries, in which differences of 0.01 are noise: two-dimensional
-vectors and the affine ranker differ by no more than that. The log is deterministic, so that features alone link the positions.
+vectors and the affine ranker differ by little more. The log is deterministic, so that features
+alone link the positions.
 """
 
 # %%

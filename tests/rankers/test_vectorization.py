@@ -585,6 +585,7 @@ def test_base_model_begins_at_the_marginal():
     np.testing.assert_allclose(base.network_[-1].bias.detach()[:2], expected, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("random_state", [0, 1])
 def test_rounding_does_not_decide_the_first_free_step(random_state):
     """The gradient of a bias is rounding error while all embeddings are equal."""
