@@ -280,7 +280,7 @@ def _error_is_below(first, share, second):
 
 FEW_COPIES = (
     "where nearly every factor is a component of its own, merging leaves little more than no "
-    "debiasing"
+    "debiasing, or does worse"
 )
 WITHIN_LISTS = "started at 1, unrepaired factors rank about as well within a list"
 TABLE_2 = (
