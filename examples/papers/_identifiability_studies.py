@@ -381,7 +381,7 @@ CONTEXTS = Study(
     ],
     quick_runs=4,
     full_runs=10,
-    hours=5.0,
+    hours=4.0,
 )
 
 

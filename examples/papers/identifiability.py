@@ -148,7 +148,7 @@ def _draw_graphs(rows, table):
             axis.text(x, y, number, ha="center", va="center", fontsize=9)
         axis.set(title=f"K = {K}", xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
         axis.axis("off")
-    figure.suptitle("Figure 5. Graphs of the made logs: positions that share documents")
+    figure.suptitle("Figure 5. Graphs of the logs: positions that share documents")
     return figure
 
 
@@ -292,7 +292,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "figure 5",
-        "Graphs of the made logs",
+        "Graphs of the logs of K components",
         studies.LINKS,
         ("K", "edge"),
         ("components", "documents"),
