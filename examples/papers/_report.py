@@ -261,6 +261,8 @@ def _dots(exhibit, part, axis):
     axis.set_yticks(place, labels)
     if exhibit.log_x:
         axis.set_xscale("log")
+    else:
+        axis.locator_params(axis="x", nbins=4)
     axis.grid(axis="x", alpha=0.3)
 
 
