@@ -1,12 +1,17 @@
 """Sphinx configuration: ``make docs``; needs no network."""
 
 import os
+import sys
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx_gallery.sorting import ExplicitOrder
 
 import skultr
+
+# The directives of docs/papers.
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "skultr"
 copyright = "The skultr developers"
@@ -21,6 +26,8 @@ extensions = [
     "myst_parser",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "paper_links",
+    "paper_results",
 ]
 exclude_patterns = ["_build", "**/README.txt"]
 templates_path = ["_templates"]
