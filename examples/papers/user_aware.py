@@ -39,9 +39,7 @@ from _user_aware_worlds import (
 METRICS = tuple(f"{name}@{k}" for name in ("nDCG", "ERR") for k in CUTOFFS)
 #: The estimators of Table 1 that learn from clicks, without the proposed one.
 RIVALS = ("naive", "IPS-PBM", "PRS", "straightforward")
-#: What skultr adds.
-OURS = ("user-aware, offset", "user-aware, defaults")
-ALL = ("ideal", *RIVALS, "user-aware", *OURS)
+ALL = ("ideal", *RIVALS, "user-aware", "user-aware, offset", "user-aware, defaults")
 USERS = (5, 10, 20)
 MODELS = ("MLP", "linear")
 #: Sizes of the logs of figure 4, relative to those of the tables.
@@ -91,9 +89,10 @@ def run_sessions(cell, settings, seed):
     world = make_world(settings, cell["sessions"], seed)
     per_query = round(cell["sessions"] / world.train["qid"].nunique(), 1)
     hidden = network(settings, cell["model"])
+    methods = ("ideal", *RIVALS, "user-aware", "user-aware, defaults")
     return [
         {"method": name, "sessions per query": per_query, "nDCG@5": _ndcg5(world, ranker)}
-        for name, ranker in fitted(world, known(world), hidden, ALL)
+        for name, ranker in fitted(world, known(world), hidden, methods)
     ]
 
 
@@ -119,7 +118,7 @@ def run_estimated(cell, settings, seed):
     """Table 3: nDCG@5 with examination estimated from the log, for both models."""
     world = make_world(settings, n_sessions(settings), seed)
     propensities = estimated(world, n_interventions=n_sessions(settings))
-    methods = ("ideal", *RIVALS[:3], "CPBM", "straightforward", "user-aware", OURS[0])
+    methods = ("ideal", *RIVALS[:3], "CPBM", "straightforward", "user-aware", "user-aware, offset")
     return [
         {"method": name, "model": model, "nDCG@5": _ndcg5(world, ranker)}
         for model in MODELS
@@ -318,10 +317,11 @@ CLAIMS_1 = (
         "PRS is behind naive in nDCG@5",
         lambda means, rows: is_ahead(means, "naive", ("PRS",)),
     ),
-    Claim(
-        "only the ideal ranker is ahead of user-aware in nDCG@5",
-        lambda means, rows: is_ahead(means, "ideal", ("user-aware", *RIVALS)),
-    ),
+)
+#: Of Yahoo! only: with Baidu's documents the paper's user-aware ranker is ahead of the ideal one.
+CLAIM_OF_YAHOO = Claim(
+    "the ideal ranker is ahead of all others in nDCG@5",
+    lambda means, rows: is_ahead(means, "ideal", ("user-aware", *RIVALS)),
 )
 
 TABLE_1 = Exhibit(
@@ -331,7 +331,7 @@ TABLE_1 = Exhibit(
     ("method",),
     (*METRICS, "MSE"),
     published=TABLE_1_YAHOO,
-    claims=CLAIMS_1,
+    claims=(*CLAIMS_1, CLAIM_OF_YAHOO),
     keep=of_methods,
     reference="user-aware",
     tolerance=0.01,
