@@ -16,10 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Runs are done side by side: each of them takes one core. joblib gives its workers more threads of
-# MKL than that, and torch asks MKL, unless both are set.
-for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+# Runs are done side by side: each of them takes one core.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pandas as pd
 from _report import Claim, Exhibit, report

@@ -136,10 +136,10 @@ def _ndcg5(world, ranker):
     return quality(world, ranker.predict(world.test))["nDCG@5"]
 
 
-ESTIMATORS = Study("estimators", run_estimators, hours=1)
-SESSIONS = Study("sessions", run_sessions, cells_of_sessions, hours=1)
-CLUSTERS = Study("users", run_users, lambda settings: [{"users": n} for n in USERS], hours=1)
-ESTIMATED = Study("estimated examination", run_estimated, hours=1)
+ESTIMATORS = Study("estimators", run_estimators, hours=0.8)
+SESSIONS = Study("sessions", run_sessions, cells_of_sessions, hours=5)
+CLUSTERS = Study("users", run_users, lambda settings: [{"users": n} for n in USERS], hours=1.2)
+ESTIMATED = Study("estimated examination", run_estimated, hours=1.2)
 HABITS = Study("habits", run_habits, hours=0.02)
 
 
