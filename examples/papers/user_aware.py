@@ -316,7 +316,7 @@ def draw_sessions(rows, table):
         axis.grid(alpha=0.3)
     handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4)
-    figure.suptitle("Figure 4. nDCG@5 by sessions per query", fontsize=11)
+    figure.suptitle("Figure 4. nDCG@5 by sessions per query (PRS is below the axes)", fontsize=11)
     return figure
 
 
@@ -422,7 +422,6 @@ FIGURE_4 = Exhibit(
         ),
     ),
     draw=draw_sessions,
-    note="PRS lies below the axis of the figure",
 )
 NAMES_OF_USERS = {n: f"{n} users" for n in USERS}
 TABLE_2 = Exhibit(
