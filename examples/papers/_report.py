@@ -211,7 +211,8 @@ def _draw(exhibit, rows, table):
     panels = _panels(exhibit, table)
     n_columns = min(len(panels), 4)
     n_rows = -(-len(panels) // n_columns)
-    height = 3.2 if exhibit.x else 1.2 + 0.27 * panels[0][1].groupby(list(exhibit.by)).ngroups
+    labels = list(dict.fromkeys(_labels(exhibit, table)))
+    height = 3.2 if exhibit.x else 1.2 + 0.27 * len(labels)
     figure, axes = plt.subplots(
         n_rows,
         n_columns,
@@ -221,7 +222,10 @@ def _draw(exhibit, rows, table):
         layout="constrained",
     )
     for (title, part), axis in zip(panels, axes.flat, strict=False):
-        (_lines if exhibit.x else _dots)(exhibit, part, axis)
+        if exhibit.x:
+            _lines(exhibit, part, axis)
+        else:
+            _dots(exhibit, part, axis, labels)
         axis.set_title(title, fontsize=10)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
@@ -243,15 +247,20 @@ def _panels(exhibit, table):
     ]
 
 
-def _dots(exhibit, part, axis):
+def _labels(exhibit, table):
     names = [name for name in exhibit.by if name != exhibit.panel]
-    labels = [", ".join(map(str, key)) for key in part[names].itertuples(index=False)]
-    place = np.arange(len(labels))[::-1]
-    axis.set_ylim(-0.6, len(labels) - 0.4)
+    return [", ".join(map(str, key)) for key in table[names].itertuples(index=False)]
+
+
+def _dots(exhibit, part, axis, labels):
+    """Panels share the labels: a row may have no value of some metric."""
+    top = len(labels) - 1
+    place = np.array([top - labels.index(label) for label in _labels(exhibit, part)])
+    axis.set_ylim(-0.6, top + 0.6)
     axis.errorbar(part["ours"], place, xerr=part["interval"], fmt="o", color=OURS, label="ours")
     if part["published"].notna().any():
         axis.plot(part["published"], place, "D", mfc="none", mec=PUBLISHED, label="published")
-    axis.set_yticks(place, labels)
+    axis.set_yticks(range(top, -1, -1), labels)
     axis.grid(axis="x", alpha=0.3)
 
 
