@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pandas as pd
 from _report import Claim, Exhibit, report
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
 __all__ = ["Claim", "Exhibit", "Paper", "Settings", "Study", "main"]
@@ -55,8 +55,8 @@ class Study:
     """Runs whose rows one or more exhibits show.
 
     ``cells(settings)`` gives the settings of the runs: dicts of numbers and text. ``run(cell,
-    settings, seed)`` does one run and returns its rows: dicts of text (what the row is) and
-    numbers (the metrics); ``cell`` itself is added to each row. ``hours`` is how long the full
+    settings, seed)`` does one run and returns or yields its rows: dicts of text (what the row is)
+    and numbers (the metrics); ``cell`` itself is added to each row. ``hours`` is how long the full
     size takes on two cores.
     """
 
@@ -189,9 +189,10 @@ def _rows_of(study, settings, out, n_jobs):
     jobs = study.jobs(settings)
     done = _read(path)
     left = [job for job in jobs if _key(job) not in done]
-    work = Parallel(n_jobs=min(n_jobs, max(1, len(left))), return_as="generator_unordered")(
-        delayed(_run)(study, job) for job in left
-    )
+    # Two threads of a worker that wait for each other on a busy machine cost ten times the time.
+    with parallel_config("loky", inner_max_num_threads=1):
+        pool = Parallel(min(n_jobs, max(1, len(left))), return_as="generator_unordered")
+    work = pool(delayed(_run)(study, job) for job in left)
     failed = 0
     with path.open("a", encoding="utf-8") as file:
         for job, rows, error in tqdm(work, study.name, total=len(left), disable=not left):
@@ -214,7 +215,7 @@ def _run(study, job):
     settings = Settings(**job["settings"])
     start = time.process_time()
     try:
-        rows = study.run(job["cell"], settings, job["seed"])
+        rows = list(study.run(job["cell"], settings, job["seed"]))
     except Exception:
         return job, [], traceback.format_exc()
     seconds = time.process_time() - start
