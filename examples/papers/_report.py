@@ -209,7 +209,9 @@ def _draw(exhibit, rows, table):
     if exhibit.draw is not None:
         return exhibit.draw(rows, table)
     panels = _panels(exhibit, table)
-    n_columns = min(len(panels), 4)
+    # Several metrics of each panel stand side by side.
+    several = exhibit.panel is not None and len(exhibit.metrics) > 1
+    n_columns = min(len(panels), len(exhibit.metrics) if several else 4)
     n_rows = -(-len(panels) // n_columns)
     height = 3.2 if exhibit.x else 1.2 + 0.27 * panels[0][1].groupby(list(exhibit.by)).ngroups
     figure, axes = plt.subplots(

@@ -161,7 +161,7 @@ def oracle_is_the_bound(means, rows):
 
 
 def over(rows, x, method, *, rival=None):
-    """nDCG@3 of a method, or its lead over a rival, by set and world (rows) and ``x`` (columns)."""
+    """nDCG@3 of a method, or its lead over a rival: sets and worlds as rows, ``x`` as columns."""
     table = as_published(rows, by=(x,))
     lead = table[method] - (0 if rival is None else table[rival])
     return lead.droplevel(-1).unstack(x)
@@ -291,7 +291,9 @@ def rows_of_table_2(rows):
 def rows_of_table_3(rows):
     """All forms of CLD, under the paper's names where it has one."""
     names = {**VARIANTS, ("network", "Oracle"): "Oracle", ("linear", "Oracle"): "Oracle, linear"}
-    names |= {(model, form): f"{form}, {model}" for model in ("linear", "network") for form in FORMS}
+    names |= {
+        (model, form): f"{form}, {model}" for model in ("linear", "network") for form in FORMS
+    }
     variant = pd.Series(zip(rows["model"], rows["method"], strict=True), rows.index).map(names)
     rows = rows.assign(variant=variant, log=rows["set"] + ", " + rows["world"])
     order = {name: i for i, name in enumerate(names.values())}
@@ -405,7 +407,9 @@ PAPER = Paper(
             "told",
             (
                 *claims_of_lead(by=("k", "told")),
-                Claim("too small propensities cost more than too large ones", too_small_costs_more),
+                Claim(
+                    "too small propensities cost more than too large ones", too_small_costs_more
+                ),
                 Claim("they cost more at top 5 than at top 3", too_small_costs_more_at_5),
             ),
             keep=by_panel_and_cut_off,
