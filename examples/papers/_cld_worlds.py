@@ -97,10 +97,11 @@ def rankers(model, settings, examination):
         "RankAgg": RankAggRanker([("ips", divide), ("heckman", heckman)]),
         "CLD": CLDRanker(**rows, variant="published", **net),
         "CLD-pair": CLDRanker(**pairs, variant="published", **net),
+        "CLD, gamma 0": CLDRanker(**rows, variant="published", gamma=0.0, **net),
         "CLD by rows, skultr": CLDRanker(**rows, **own),
         "CLD by pairs, skultr": CLDRanker(**pairs, **own),
         "CLD, default": CLDRanker(**ips, **own),
-        "CLD, gamma 0": CLDRanker(**ips, gamma=0.0, **own),
+        "CLD, default, gamma 0": CLDRanker(**ips, gamma=0.0, **own),
     }
 
 

@@ -27,7 +27,13 @@ from _redraw import Claim, Exhibit, Paper, Study, main
 
 BASELINES = ("Naive", "IPS", "Heckman", "RankAgg")
 PUBLISHED = (*BASELINES, "CLD", "CLD-pair")
-FORMS = ("CLD by rows, skultr", "CLD by pairs, skultr", "CLD, default", "CLD, gamma 0")
+FORMS = (
+    "CLD, gamma 0",
+    "CLD by rows, skultr",
+    "CLD by pairs, skultr",
+    "CLD, default",
+    "CLD, default, gamma 0",
+)
 #: The model that the paper gives each method.
 MODEL_OF = dict.fromkeys(("Naive", "IPS", "RankAgg", "CLD-pair", "Oracle"), "network")
 MODEL_OF |= dict.fromkeys(("Heckman", "CLD"), "linear")
