@@ -156,14 +156,23 @@ def judge(exhibit, rows, table):
     failed = [claim for claim in exhibit.claims if not claim.holds(means, rows)]
     said = {"exhibit": exhibit.name, "title": exhibit.title}
     if failed:
-        reasons = [claim.says + (f" ({claim.why})" if claim.why else "") for claim in failed]
-        verdict = {"verdict": "not reproduced", "why": "Does not hold: " + "; ".join(reasons)}
+        verdict = {"verdict": "not reproduced", "why": f"Does not hold: {_reasons(failed)}"}
     elif _agrees(exhibit, table):
         verdict = {"verdict": "reproduced", "why": exhibit.note}
     else:
         verdict = {"verdict": "in shape", "why": exhibit.note}
     held = [claim.says for claim in exhibit.claims if claim not in failed]
     return {**said, **verdict, "holds": "; ".join(held)}
+
+
+def _reasons(failed):
+    """The claims, and after those that fail for one reason the reason."""
+    by_reason = {}
+    for claim in failed:
+        by_reason.setdefault(claim.why, []).append(claim.says)
+    return "; ".join(
+        "; ".join(says) + (f" ({why})" if why else "") for why, says in by_reason.items()
+    )
 
 
 def _agrees(exhibit, table):
@@ -211,7 +220,9 @@ def _draw(exhibit, rows, table):
     if exhibit.draw is not None:
         return exhibit.draw(rows, table)
     panels = _panels(exhibit, table)
-    n_columns = min(len(panels), 4)
+    # Several metrics of each panel stand side by side.
+    several = exhibit.panel is not None and len(exhibit.metrics) > 1
+    n_columns = min(len(panels), len(exhibit.metrics) if several else 4)
     n_rows = -(-len(panels) // n_columns)
     labels = list(dict.fromkeys(_labels(exhibit, table)))
     height = 3.2 if exhibit.x else 1.2 + 0.27 * len(labels)
