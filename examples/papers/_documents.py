@@ -43,7 +43,7 @@ def read_letor(path):
     files beside it count, so that of five folds the first is taken.
     """
     path = Path(path)
-    files = _files_by_part(path)
+    files = letor_files(path)
     parts = _parts_of_parquet(path) if path.suffix in PARQUET else {}
     parts = parts or {part: load_letor([str(name) for name in files[part]]) for part in files}
     # svmlight leaves out zeros: a part need not show all features of the set.
@@ -54,28 +54,28 @@ def read_letor(path):
     }
 
 
-def feature_columns(documents):
-    """Names of the feature columns."""
-    return [name for name in documents if name not in ("qid", "doc", "relevance")]
-
-
-def _files_by_part(path):
+def letor_files(path):
     """Part -> its files. One file, or files whose names tell no part, are all ``train``."""
-    if path.is_file():
-        return {"train": [path]}
-    files = sorted(p for p in path.rglob("*") if p.is_file() and p.suffix in SUFFIXES)
+    path = Path(path)
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    files = [p for p in files if p.suffix in SUFFIXES]
     if not files:
         raise ValueError(
             f"{path} holds no LETOR file; expected svmlight (.txt, .svm, .dat, also "
             ".gz or .bz2) or Parquet, such as train.txt and test.txt"
         )
     trains = [p for p in files if _part_of(p.name) == "train"]
-    if not trains:
+    if path.is_file() or not trains:
         return {"train": files}
     beside = [p for p in files if p.parent == trains[0].parent]
     found = {part: [p for p in beside if _part_of(p.name) == part] for part in PARTS}
     # Yahoo's two sets lie in one folder: set 1 comes first.
     return {part: names[:1] for part, names in found.items() if names}
+
+
+def feature_columns(documents):
+    """Names of the feature columns."""
+    return [name for name in documents if name not in ("qid", "doc", "relevance")]
 
 
 def _parts_of_parquet(path):

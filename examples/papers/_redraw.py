@@ -20,9 +20,12 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pandas as pd
+from _documents import letor_files
 from _report import Claim, Exhibit, report
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
+
+import skultr
 
 __all__ = ["Claim", "Exhibit", "Paper", "Settings", "Study", "main"]
 
@@ -71,10 +74,11 @@ class Study:
     def jobs(self, settings):
         """One dict for each run: what the run is, and so also the key of its line."""
         runs = settings.runs or settings.size(quick=self.quick_runs, full=self.full_runs)
-        # The sizes are part of the key: rows of one size never stand for those of another.
+        # The sizes are part of the key: rows of one size never stand for those of another, nor
+        # rows of one release for those of the next.
         asked = {name: value for name, value in vars(settings).items() if name != "runs"}
         return [
-            {"cell": cell, "seed": seed, "settings": asked}
+            {"cell": cell, "seed": seed, "settings": asked, "skultr": skultr.__version__}
             for seed in range(runs)
             for cell in self.cells(settings)
         ]
@@ -93,6 +97,7 @@ class Paper:
         if not tables and not figures:
             return self.exhibits
         asked = [f"table {n}" for n in tables] + [f"figure {n}" for n in figures]
+        asked = list(dict.fromkeys(asked))
         known = {exhibit.name: exhibit for exhibit in self.exhibits}
         unknown = [name for name in asked if name not in known]
         if unknown:
@@ -108,16 +113,18 @@ def main(paper, argv=None):
         return _list(paper)
     names = Settings.__dataclass_fields__
     settings = Settings(**{name: getattr(args, name) for name in names})
-    out = args.out / paper.name
-    out.mkdir(parents=True, exist_ok=True)
+    out = _folder(args.out / paper.name)
     studies = {exhibit.study.name: exhibit.study for exhibit in exhibits}
     _say_how_long(studies.values(), settings)
-    failed, rows = 0, {}
-    for name, study in studies.items():
-        rows[name], n_failed = _rows_of(study, settings, out, args.jobs)
-        failed += n_failed
-    report(paper, exhibits, rows, out, _options(settings))
-    return 1 if failed else 0
+    rows, failed = {}, {}
+    try:
+        for name, study in studies.items():
+            rows[name], failed[name] = _rows_of(study, settings, out, args.jobs)
+    except KeyboardInterrupt:
+        print("\nStopped. The same command goes on where it was.", file=sys.stderr)
+        return 130
+    report(paper, exhibits, rows, failed, out, _options(settings))
+    return 1 if any(failed.values()) else 0
 
 
 # --------------------------------------------------------------------------------------
@@ -142,7 +149,21 @@ def _arguments(paper, argv):
         path = getattr(args, option)
         if path is not None and not Path(path).exists():
             parser.error(f"--{option}: there is no file or folder {path}")
+    if args.letor is not None:
+        try:
+            letor_files(args.letor)
+        except ValueError as error:
+            parser.error(f"--letor: {error}")
     return args
+
+
+def _folder(path):
+    """The folder, made if it was not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SystemExit(f"--out: {error}; give a folder that can be written to") from None
+    return path
 
 
 def _options(settings):
@@ -160,9 +181,9 @@ def _options(settings):
 
 
 def _positive(text):
-    number = int(text)
+    number = int(text) if text.isdecimal() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text}")
     return number
 
 
@@ -191,6 +212,7 @@ def _rows_of(study, settings, out, n_jobs):
     path = out / f"{study.name.replace(' ', '_')}.jsonl"
     jobs = study.jobs(settings)
     done = _read(path)
+    torn = path.exists() and not path.read_text(encoding="utf-8").endswith("\n")
     left = [job for job in jobs if _key(job) not in done]
     # Two threads of a worker that wait for each other on a busy machine cost ten times the time.
     with parallel_config("loky", inner_max_num_threads=1):
@@ -198,6 +220,8 @@ def _rows_of(study, settings, out, n_jobs):
     work = pool(delayed(_run)(study, job) for job in left)
     failed = 0
     with path.open("a", encoding="utf-8") as file:
+        if torn:
+            file.write("\n")
         for job, rows, error in tqdm(work, study.name, total=len(left), disable=not left):
             if error:
                 failed += 1

@@ -3,7 +3,7 @@
 A verdict is computed. *Reproduced*: every claim holds, and every published figure lies within the
 exhibit's tolerance of ours, or within our interval if that is no wider than three of it.
 *In shape*: every claim holds. *Not reproduced*: some claim does not, and the verdict names it and
-the reason, where one is known.
+the reason, where one is known. *Incomplete*: some runs failed, and the claims wait for them.
 """
 
 from collections.abc import Callable
@@ -74,8 +74,11 @@ class Exhibit:
         return self.name.replace(" ", "_")
 
 
-def report(paper, exhibits, rows, out, options):
-    """Write ``EXHIBIT.csv`` and ``EXHIBIT.png`` for each, and ``verdicts.csv``; print them all."""
+def report(paper, exhibits, rows, failed, out, options):
+    """Write ``EXHIBIT.csv`` and ``EXHIBIT.png`` for each, and ``verdicts.csv``; print them all.
+
+    ``rows`` and ``failed`` hold the rows of each study and how many of its runs failed.
+    """
     verdicts = []
     for exhibit in exhibits:
         found = rows[exhibit.study.name]
@@ -88,7 +91,7 @@ def report(paper, exhibits, rows, out, options):
         figure = _draw(exhibit, found, table)
         figure.savefig(out / f"{exhibit.file}.png", dpi=120, bbox_inches="tight")
         plt.close(figure)
-        verdict = judge(exhibit, found, table)
+        verdict = judge(exhibit, found, table, failed[exhibit.study.name])
         number = exhibit.name.replace("table ", "--table ").replace("figure ", "--figure ")
         command = f'make papers PAPER={paper.name} ARGS="{f"{number} {options}".strip()}"'
         runs = int(found["seed"].nunique())
@@ -115,7 +118,7 @@ def summarize(exhibit, rows):
     table["published"] = [
         _published(exhibit, key, metric) for key, metric in zip(keys, table["metric"], strict=True)
     ]
-    if exhibit.reference is not None:
+    if exhibit.reference in map(_short, keys):
         table["mark"] = _marks(exhibit, long, table)
     place = [(order[key], metrics.index(m)) for key, m in zip(keys, table["metric"], strict=True)]
     return table.iloc[sorted(range(len(place)), key=place.__getitem__)].reset_index(drop=True)
@@ -150,11 +153,15 @@ def _marks(exhibit, long, table):
 # --------------------------------------------------------------------------------------
 # Verdicts
 # --------------------------------------------------------------------------------------
-def judge(exhibit, rows, table):
+def judge(exhibit, rows, table, n_failed=0):
     """Exhibit, title, verdict and its reason."""
+    said = {"exhibit": exhibit.name, "title": exhibit.title}
+    if n_failed:
+        runs = "1 run" if n_failed == 1 else f"{n_failed} runs"
+        why = f"{runs} failed; the same command does them again"
+        return {**said, "verdict": "incomplete", "why": why, "holds": ""}
     means = table.pivot_table("ours", list(exhibit.by), "metric", observed=True, sort=False)
     failed = [claim for claim in exhibit.claims if not claim.holds(means, rows)]
-    said = {"exhibit": exhibit.name, "title": exhibit.title}
     if failed:
         verdict = {"verdict": "not reproduced", "why": f"Does not hold: {_reasons(failed)}"}
     elif _agrees(exhibit, table):

@@ -22,12 +22,12 @@ signal that no feature shows. CLD and CLD-pair are the paper's equations 9 and 1
 
 import sys
 
+import _cld_claims as claims
 import pandas as pd
+from _cld_claims import MODEL_OF, PUBLISHED, VARIANTS
 from _cld_worlds import METRICS, WORLDS, Log, log_rows
-from _redraw import Claim, Exhibit, Paper, Study, main
+from _redraw import Exhibit, Paper, Study, main
 
-BASELINES = ("Naive", "IPS", "Heckman", "RankAgg")
-PUBLISHED = (*BASELINES, "CLD", "CLD-pair")
 FORMS = (
     "CLD, gamma 0",
     "CLD by rows, skultr",
@@ -35,9 +35,6 @@ FORMS = (
     "CLD, default",
     "CLD, default, gamma 0",
 )
-#: The model that the paper gives each method.
-MODEL_OF = dict.fromkeys(("Naive", "IPS", "RankAgg", "CLD-pair", "Oracle"), "network")
-MODEL_OF |= dict.fromkeys(("Heckman", "CLD"), "linear")
 
 
 # --------------------------------------------------------------------------------------
@@ -113,165 +110,8 @@ WRONG = Study("wrong propensities", run_figure_6, wrong_propensities, hours=9.0)
 
 
 # --------------------------------------------------------------------------------------
-# Claims
-# --------------------------------------------------------------------------------------
-NOTHING_HIDDEN = "the true gamma is 0 there: no selection bias to remove"
-BOTH_CORRECTED = "RankAgg corrects selection too, and is a network where CLD is linear"
-SHOWN_FIRST = (
-    "most pairs of equation 12 have a document that was not shown, and it prefers the other: it "
-    "learns the old ranking"
-)
-
-
-def as_published(rows, metrics=("nDCG@3",), *, by=()):
-    """Means of the paper's rows, each method by its own model: methods as columns."""
-    own = rows[rows["model"] == rows["method"].map(MODEL_OF)]
-    means = own.groupby(["set", "world", *by, "method"])[list(metrics)].mean()
-    return means.stack().unstack("method")
-
-
-def ahead(method, world, rivals, metrics=("nDCG@3",), by=()):
-    """Whether a method is above its rivals at every value of ``by``, set and metric."""
-
-    def holds(means, rows):
-        table = as_published(rows[rows["world"] == world], metrics, by=by)
-        here = [name for name in rivals if name in table]
-        return bool((table[method] > table[here].max(axis=1)).all())
-
-    return holds
-
-
-def claims_of_lead(metrics=("nDCG@3",), by=(), *, baselines=(BASELINES[:2], BASELINES[2:])):
-    """CLD and CLD-pair are ahead of the baselines, in each world.
-
-    Naive and IPS ignore selection, and Heckman's method and RankAgg correct it.
-    """
-    return tuple(
-        Claim(
-            f"{world}: {method} is ahead of {' and '.join(rivals)}",
-            ahead(method, world, rivals, metrics, by),
-            why=_why_not_ahead(method, world, rivals),
-        )
-        for world in WORLDS
-        for method in ("CLD", "CLD-pair")
-        for rivals in baselines
-    )
-
-
-def _why_not_ahead(method, world, rivals):
-    if method == "CLD-pair":
-        return SHOWN_FIRST
-    if world == "features":
-        return NOTHING_HIDDEN
-    return BOTH_CORRECTED if "RankAgg" in rivals else ""
-
-
-def oracle_is_the_bound(means, rows):
-    table = as_published(rows, METRICS)
-    return bool((table["Oracle"] >= table[list(PUBLISHED)].max(axis=1)).all())
-
-
-def over(rows, x, method, *, rival=None):
-    """nDCG@3 of a method, or its lead over a rival: sets and worlds as rows, ``x`` as columns."""
-    table = as_published(rows, by=(x,))
-    lead = table[method] - (0 if rival is None else table[rival])
-    return lead.droplevel(-1).unstack(x)
-
-
-def lead_shrinks(method):
-    """Whether the lead over IPS is smaller at the largest cut-off than at the smallest."""
-
-    def holds(means, rows):
-        lead = over(rows, "k", method, rival="IPS")
-        return bool((lead.iloc[:, -1] < lead.iloc[:, 0]).all())
-
-    return holds
-
-
-def naive_falls(means, rows):
-    value = over(rows, "k", "Naive")
-    return bool((value.iloc[:, -1] < value.iloc[:, 0]).all())
-
-
-def drop(rows, x, method, *, to=-1):
-    """What a method loses from the first value of ``x`` to another."""
-    value = over(rows, x, method)
-    return value.iloc[:, 0] - value.iloc[:, to]
-
-
-def heckman_falls_most(means, rows):
-    falls = {name: drop(rows, "eta", name) for name in ("Heckman", "IPS", "CLD", "CLD-pair")}
-    return bool((pd.DataFrame(falls).idxmax(axis=1) == "Heckman").all())
-
-
-def gains_by_sessions(method):
-    """Whether a method is better with all sessions than with the fewest."""
-
-    def holds(means, rows):
-        return bool((drop(rows, "sessions", method) < 0).all())
-
-    return holds
-
-
-def cld_loses_least(means, rows):
-    falls = pd.DataFrame({name: drop(rows, "noise", name) for name in PUBLISHED})
-    return bool((falls.idxmin(axis=1) == "CLD").all())
-
-
-def too_small_costs_more(method):
-    """Whether a told exponent of 2 costs more than one of 0, where 1 is the truth."""
-
-    def holds(means, rows):
-        value = _by_told(rows)[method].unstack("told")
-        return bool((value[2.0] < value[0.0]).all())
-
-    return holds
-
-
-def cld_bears_too_small(means, rows):
-    steep = _by_told(rows).xs(2.0, level="told")
-    return bool((steep.idxmax(axis=1) == "CLD").all())
-
-
-def too_small_costs_more_at_5(means, rows):
-    """On the mean of the methods, in each world."""
-    value = _by_told(rows).mean(axis=1).unstack("told")
-    steep = (value[1.0] - value[2.0]).unstack("k")
-    return bool((steep[5] > steep[3]).all())
-
-
-def _by_told(rows):
-    table = as_published(rows, by=("k", "told")).droplevel(-1)
-    return table[["IPS", "RankAgg", "CLD", "CLD-pair"]]
-
-
-def network_is_worst(means, rows):
-    table = _variants(rows)
-    return bool((table.idxmin(axis=1) == "CLD-N").all())
-
-
-def network_of_pairs_is_ahead(means, rows):
-    """CLD-pair over CLD-pair-L: ahead on WEB10K, level (.01) elsewhere."""
-    gap = _variants(rows).eval("`CLD-pair` - `CLD-pair-L`")
-    large = gap.index.get_level_values("set") == "WEB10K"
-    return bool((gap[large] > 0).all() and (gap[~large].abs() <= 0.01).all())
-
-
-def _variants(rows):
-    """nDCG@3 of the four published variants in the paper's world."""
-    rows = rows[(rows["world"] == "features") & rows["variant"].isin(VARIANTS.values())]
-    return rows.pivot_table("nDCG@3", ["set", "world"], "variant")
-
-
-# --------------------------------------------------------------------------------------
 # Exhibits
 # --------------------------------------------------------------------------------------
-VARIANTS = {
-    ("linear", "CLD"): "CLD",
-    ("network", "CLD"): "CLD-N",
-    ("network", "CLD-pair"): "CLD-pair",
-    ("linear", "CLD-pair"): "CLD-pair-L",
-}
 NOTE = (
     "gamma is 0.2 in all rows (the paper tuned it from .05 to .30); networks stop early instead "
     "of after 12 epochs"
@@ -338,7 +178,7 @@ def by_panel_and_cut_off(rows):
     return rows.assign(panel=rows["panel"] + ", k = " + rows["k"].astype(str))
 
 
-def figure(name, title, study, x, claims, keep=by_panel, **options):
+def figure(name, title, study, x, of, keep=by_panel, **options):
     """An exhibit of nDCG@3 over ``x``."""
     return Exhibit(
         name,
@@ -346,7 +186,7 @@ def figure(name, title, study, x, claims, keep=by_panel, **options):
         study,
         ("panel", "method", x),
         ("nDCG@3",),
-        claims=claims,
+        claims=of,
         keep=keep,
         x=x,
         panel="panel",
@@ -370,10 +210,7 @@ PAPER = Paper(
                 (f"{name}, features", MODEL_OF[method], method): values
                 for (name, method), values in TABLE_2.items()
             },
-            claims=(
-                *claims_of_lead(METRICS),
-                Claim("Oracle is the upper bound", oracle_is_the_bound),
-            ),
+            claims=claims.TABLE_2,
             keep=rows_of_table_2,
             panel="log",
             level=0.9,
@@ -384,40 +221,21 @@ PAPER = Paper(
             "More or fewer were shown",
             CUT_OFFS,
             "k",
-            (
-                *claims_of_lead(by=("k",)),
-                Claim("the lead of CLD over IPS shrinks as more are shown", lead_shrinks("CLD")),
-                Claim(
-                    "the lead of CLD-pair over IPS shrinks as more are shown",
-                    lead_shrinks("CLD-pair"),
-                ),
-                Claim("Naive falls as more are shown", naive_falls),
-            ),
+            claims.FIGURE_3A,
         ),
         figure(
             "figure 3b",
             "More or less position bias",
             POSITION_BIAS,
             "eta",
-            (
-                *claims_of_lead(by=("eta",)),
-                Claim("Heckman falls most as position bias grows", heckman_falls_most),
-            ),
+            claims.FIGURE_3B,
         ),
         figure(
             "figure 4",
             "More or fewer sessions",
             SESSIONS,
             "sessions",
-            (
-                *claims_of_lead(by=("sessions",)),
-                Claim("CLD improves with more sessions", gains_by_sessions("CLD")),
-                Claim(
-                    "CLD-pair improves with more sessions",
-                    gains_by_sessions("CLD-pair"),
-                    why=SHOWN_FIRST,
-                ),
-            ),
+            claims.FIGURE_4,
             log_x=True,
         ),
         figure(
@@ -425,32 +243,14 @@ PAPER = Paper(
             "More or less click noise",
             NOISE,
             "noise",
-            (
-                *claims_of_lead(by=("noise",)),
-                Claim("CLD loses least by noise", cld_loses_least),
-            ),
+            claims.FIGURE_5,
         ),
         figure(
             "figure 6",
             "Wrong propensities: told eta, where 1 is the truth",
             WRONG,
             "told",
-            (
-                *claims_of_lead(by=("k", "told"), baselines=(("IPS",), ("RankAgg",))),
-                *(
-                    Claim(
-                        f"too small propensities cost {method} more than too large ones",
-                        too_small_costs_more(method),
-                        why=SHOWN_FIRST if method == "CLD-pair" else "",
-                    )
-                    for method in ("IPS", "RankAgg", "CLD", "CLD-pair")
-                ),
-                Claim("CLD is the best with too small propensities", cld_bears_too_small),
-                Claim(
-                    "too small propensities cost more at top 5 than at top 3",
-                    too_small_costs_more_at_5,
-                ),
-            ),
+            claims.FIGURE_6,
             keep=by_panel_and_cut_off,
         ),
         Exhibit(
@@ -462,13 +262,7 @@ PAPER = Paper(
             published={
                 (f"{name}, features", method): values for (name, method), values in TABLE_3.items()
             },
-            claims=(
-                Claim("CLD-N is the worst of the four", network_is_worst),
-                Claim(
-                    "CLD-pair is ahead of CLD-pair-L on WEB10K and level on Yahoo",
-                    network_of_pairs_is_ahead,
-                ),
-            ),
+            claims=claims.TABLE_3,
             keep=rows_of_table_3,
             panel="log",
             level=0.9,

@@ -322,7 +322,7 @@ def draw_sessions(rows, table):
 
 def draw_habits(rows, table):
     """Examination of each cluster by position, in the first run: the mean would mix clusters."""
-    matrix = rows[rows["seed"] == 0].set_index("cluster")[list(PLACES)]
+    matrix = rows[rows["seed"] == rows["seed"].min()].set_index("cluster")[list(PLACES)]
     figure, axis = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
     image = axis.imshow(matrix, cmap="Blues", vmin=0)
     for (i, j), value in np.ndenumerate(matrix.to_numpy()):

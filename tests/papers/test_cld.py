@@ -80,7 +80,10 @@ def test_claims_of_a_lead_fail_without_one(changed, says):
         ("figure 3a", "k", "Naive falls", {"Naive": 0.6}, {"Naive": 0.5}),
         ("figure 3b", "eta", "Heckman falls", {"Heckman": 0.6}, {"Heckman": 0.4}),
         ("figure 4", "sessions", "CLD-pair improves", {"CLD_pair": 0.5}, {}),
-        ("figure 5", "noise", "CLD loses", {"CLD": 0.6}, {"CLD": 0.61}),
+        ("figure 3b", "eta", "RankAgg, which holds", {"RankAgg": 0.6}, {"RankAgg": 0.5}),
+        ("figure 4", "sessions", "features: with all sessions IPS", {"IPS": 0.9}, {}),
+        ("figure 5", "noise", "CLD loses less by noise than the", {"CLD": 0.6}, {"CLD": 0.61}),
+        ("figure 5", "noise", "CLD loses less by noise than CLD", {"CLD": 0.6}, {"CLD": 0.61}),
     ],
 )
 def test_claims_of_curves_go_by_their_ends(name, x, says, first, last):
@@ -88,6 +91,36 @@ def test_claims_of_curves_go_by_their_ends(name, x, says, first, last):
     assert decides(name, says, pd.concat(ends))
     turned = [end.assign(**{x: 1 - i}) for i, end in enumerate(ends)]
     assert not decides(name, says, pd.concat(turned))
+
+
+@pytest.mark.parametrize(("fall", "holds"), [(0.04, True), (0.06, False)])
+def test_a_lead_is_one_on_average_over_the_curve(fall, holds):
+    """IPS is .012 behind: at one point of five it may be ahead by less than four times that."""
+    values = as_in_the_paper()
+    points = [rows(values, eta=i) for i in range(4)]
+    points.append(rows(values | {"IPS": values["CLD"] + fall}, eta=4))
+    assert decides("figure 3b", "features: CLD is ahead of Naive", pd.concat(points)) is holds
+
+
+def test_the_lead_leaves_out_the_papers_own_exception():
+    """CLD on WEB10K with more than 10 shown."""
+    found = rows(as_in_the_paper(), k=10)
+    found = pd.concat([found, rows(as_in_the_paper(CLD=0.2, CLD_pair=0.2), k=20)])
+    for name, holds in (("WEB10K", True), ("Yahoo", False)):
+        found["set"] = name
+        assert decides("figure 3a", "features: CLD is ahead of Naive", found) is holds
+        assert not decides("figure 3a", "features: CLD-pair is ahead of Naive", found)
+
+
+@pytest.mark.parametrize(("gaps", "holds"), [([0.1, -0.06], True), ([0.1, 0.09], False)])
+def test_level_is_within_the_interval_of_the_gaps(gaps, holds):
+    found = [
+        pd.DataFrame({"variant": ["CLD-pair", "CLD-pair-L"], "nDCG@3": [0.5 + gap, 0.5]})
+        for gap in gaps
+    ]
+    found = pd.concat([part.assign(seed=i) for i, part in enumerate(found)])
+    found = found.assign(set="Yahoo", world="features")
+    assert decides("table 3", "CLD-pair is ahead", found) is holds
 
 
 def test_claims_of_wrong_propensities():
@@ -111,7 +144,7 @@ def test_claims_of_wrong_propensities():
 def test_claim_of_pairs_by_a_network(linear, holds):
     values = {"CLD": 0.391, "CLD-N": 0.321, "CLD-pair": 0.397, "CLD-pair-L": linear}
     found = pd.DataFrame({"variant": values.keys(), "nDCG@3": values.values()})
-    found = found.assign(set="WEB10K", world="features")
+    found = found.assign(set="WEB10K", world="features", seed=0)
     assert decides("table 3", "CLD-pair is ahead", found) is holds
     assert decides("table 3", "CLD-N is the worst", found)
 

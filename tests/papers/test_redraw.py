@@ -69,6 +69,8 @@ def test_a_stopped_study_goes_on_where_it_was(tmp_path):
     # One run was cut off, and two are new.
     assert len(CALLS) == 3
     assert pd.read_csv(tmp_path / "demo" / "table_1.csv")["runs"].eq(3).all()
+    call(tmp_path, "--runs", "3")
+    assert len(CALLS) == 0
 
 
 def test_rows_of_another_size_are_not_taken(tmp_path):
@@ -77,6 +79,15 @@ def test_rows_of_another_size_are_not_taken(tmp_path):
     assert len(CALLS) == 2
     sizes = [json.loads(line)["job"]["settings"]["sessions"] for line in _lines(tmp_path)]
     assert sizes == [None, None, 500, 500]
+
+
+def test_rows_of_another_release_are_not_taken(tmp_path, monkeypatch):
+    import skultr
+
+    call(tmp_path, "--runs", "1")
+    monkeypatch.setattr(skultr, "__version__", "99.0")
+    call(tmp_path, "--runs", "1")
+    assert len(CALLS) == 2
 
 
 def _lines(out):
@@ -130,6 +141,48 @@ def test_a_failed_run_leaves_the_others(tmp_path, capsys):
     assert call(tmp_path, cells=(1, 13)) == 1
     assert "a bad cell" in capsys.readouterr().err
     assert pd.read_csv(tmp_path / "demo" / "table_1.csv")["k"].eq(1).all()
+
+
+def test_claims_wait_for_failed_runs(tmp_path):
+    """This one would raise: the row that it names is not there."""
+    call(tmp_path, cells=(1, 13), reference=(13, "A"), holds=lambda means, rows: means.loc[13])
+    assert verdict(tmp_path) == ("incomplete", "3 runs failed; the same command does them again")
+
+
+def test_an_exhibit_that_is_asked_for_twice_is_shown_once(tmp_path):
+    call(tmp_path, "--table", "1", "1", "--runs", "1")
+    assert len(pd.read_csv(tmp_path / "demo" / "verdicts.csv")) == 1
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "few", "1.5"])
+def test_a_number_of_runs_is_a_positive_whole_number(tmp_path, number, capsys):
+    with pytest.raises(SystemExit):
+        call(tmp_path, f"--runs={number}")
+    assert "expected a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_a_folder_without_documents_is_refused_before_anything_runs(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        call(tmp_path, "--letor", str(tmp_path))
+    assert "holds no LETOR file; expected svmlight" in capsys.readouterr().err
+    assert not CALLS
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match="give a folder that can be written to"):
+        call(tmp_path / "file")
+
+
+def test_a_stopped_command_says_that_it_goes_on(tmp_path, monkeypatch, capsys):
+    import _redraw
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_redraw, "_rows_of", stop)
+    assert call(tmp_path) == 130
+    assert "goes on where it was" in capsys.readouterr().err
 
 
 def test_one_exhibit_is_asked_for_and_others_keep_their_verdicts(tmp_path):
