@@ -47,14 +47,14 @@ def ahead(method, world, rivals, metrics=("nDCG@3",)):
     return holds
 
 
-def claims_of_lead(over, metrics=("nDCG@3",)):
-    """CLD and CLD-pair are ahead of the baselines, in each world, on average over something.
+def claims_of_lead(metrics=("nDCG@3",)):
+    """CLD and CLD-pair are ahead of the baselines, in each world.
 
     Naive and IPS ignore selection, and Heckman's method and RankAgg correct it.
     """
     return tuple(
         Claim(
-            f"{world}: {method} is ahead of {' and '.join(rivals)} on average over {over}",
+            f"{world}: {method} is ahead of {' and '.join(rivals)} on average",
             ahead(method, world, rivals, metrics),
             why=_why_not_ahead(method, world, rivals),
         )
@@ -72,12 +72,12 @@ def _why_not_ahead(method, world, rivals):
     return BOTH_CORRECTED if "RankAgg" in rivals else ""
 
 
-def claims_of_the_best(over):
-    """With wrong propensities CLD is ahead of all others, in each world, on average."""
+def claims_of_the_best():
+    """With wrong propensities CLD is ahead of all others, in each world."""
     reasons = {"IPS": "", "RankAgg": HALF_BLIND, "CLD-pair": ""}
     return tuple(
         Claim(
-            f"{world}: CLD is ahead of {rival} on average over {over}",
+            f"{world}: CLD is ahead of {rival} on average",
             ahead("CLD", world, (rival,)),
             why=why or (NOTHING_HIDDEN if world == "features" else ""),
         )
@@ -216,12 +216,12 @@ def _of_variants(rows):
 
 
 TABLE_2 = (
-    *claims_of_lead("the three metrics", METRICS),
+    *claims_of_lead(METRICS),
     Claim("Oracle is the upper bound", oracle_is_the_bound),
 )
 
 FIGURE_3A = (
-    *claims_of_lead("the curve"),
+    *claims_of_lead(),
     Claim("the lead of CLD over IPS shrinks as more are shown", lead_shrinks("CLD")),
     Claim(
         "the lead of CLD-pair over IPS shrinks as more are shown",
@@ -231,13 +231,13 @@ FIGURE_3A = (
 )
 
 FIGURE_3B = (
-    *claims_of_lead("the curve"),
+    *claims_of_lead(),
     Claim("Heckman falls most as position bias grows", heckman_falls_most),
     Claim("RankAgg, which holds Heckman, falls too", rank_agg_falls_too),
 )
 
 FIGURE_4 = (
-    *claims_of_lead("the curve"),
+    *claims_of_lead(),
     Claim("CLD improves with more sessions", gains_by_sessions("CLD")),
     Claim(
         "CLD-pair improves with more sessions",
@@ -255,7 +255,7 @@ FIGURE_4 = (
 )
 
 FIGURE_5 = (
-    *claims_of_lead("the curve"),
+    *claims_of_lead(),
     Claim("CLD loses less by noise than the baselines", loses_less_by_noise(BASELINES)),
     Claim(
         "CLD loses less by noise than CLD-pair",
@@ -265,7 +265,7 @@ FIGURE_5 = (
 )
 
 FIGURE_6 = (
-    *claims_of_the_best("both curves"),
+    *claims_of_the_best(),
     *(
         Claim(
             f"too small propensities cost {method} more than too large ones",

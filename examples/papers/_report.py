@@ -177,7 +177,7 @@ def _reasons(failed):
     by_reason = {}
     for claim in failed:
         by_reason.setdefault(claim.why, []).append(claim.says)
-    return "; ".join(
+    return ". Nor: ".join(
         "; ".join(says) + (f" ({why})" if why else "") for why, says in by_reason.items()
     )
 
@@ -306,6 +306,9 @@ def _lines(exhibit, part, axis):
         if line["published"].notna().any():
             axis.plot(line[exhibit.x], line["published"], "D", mfc="none", mec=color)
     axis.set_xlabel(exhibit.x)
+    if exhibit.panel is not None and len(exhibit.metrics) == 1:
+        # The titles name the panels alone.
+        axis.set_ylabel(exhibit.metrics[0])
     values = part[exhibit.x].unique()
     if exhibit.log_x:
         axis.set_xscale("log")

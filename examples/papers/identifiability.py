@@ -228,7 +228,7 @@ EXHIBITS = (
         ("MCC",),
         published=FIGURE_4B,
         claims=claims.FIGURE_4B,
-        note=PROGRAM,
+        note=f"{PROGRAM} The paper counts positions from 0: its 3 & 4 is 4 & 5 here.",
     ),
     _chance(
         "figure 4c",
