@@ -275,7 +275,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             If there are several rows and no query ids.
         """
         check_is_fitted(self)
-        if self._student_alone():  # scores of rows, whatever their queries
+        # Scores of rows, whatever their queries. In the middle of training there is no student.
+        if self.student == "only" and self.student_network_ is not None:
             return self._student_scores(self._read_features(X, reset=False))
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
@@ -348,17 +349,13 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         features = self._read_features(X, reset=False)
-        if self._student_alone():
-            return self._student_scores(features)
         if self.student is None or self.student_network_ is None:
             return self._base_scores(features, encode(qid)[0])
+        if self.student == "only":
+            return self._student_scores(features)
         scores = self._base_scores(features, encode(qid)[0]), self._student_scores(features)
         first, second = (part / spread for part, spread in zip(scores, self._spreads, strict=True))
         return (first + second) / 2
-
-    def _student_alone(self):
-        """Whether the student ranks alone; in the middle of training there may be none yet."""
-        return self.student == "only" and self.student_network_ is not None
 
     def _base_scores(self, features, query):
         """Products with the base vector of the query; queries are codes from 0."""
