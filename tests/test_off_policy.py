@@ -81,8 +81,8 @@ def test_nan_is_never_kept():
     for number in (2, 3):
         with pytest.warns(ClickDataWarning, match="'cmip' is NaN for 1 of 3 .* candidate 0:"):
             assert OffPolicySelection({"cmip": number}, by="ndcg")(found) == 2
+    found = results(cmip=[-1, 0, -0.5], ndcg=[0.5, nan, 0.4])
     with pytest.warns(ClickDataWarning, match="'ndcg' is NaN for 1 of 3"):
-        found = results(cmip=[-1, 0, -0.5], ndcg=[0.5, nan, 0.4])
         assert OffPolicySelection({"cmip": 2}, by="ndcg")(found) == 2
 
 

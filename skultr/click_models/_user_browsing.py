@@ -128,7 +128,7 @@ class UBMModel(ProductModel):
     --------
     >>> import pandas as pd
     >>> from skultr.click_models import UBMModel
-    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b", "b", "a"],
     ...                     "position": [1, 2] * 2})
     >>> model = UBMModel(prior=(1, 1)).fit(log, [1, 1, 0, 1])
     >>> model.examination_.index.tolist()

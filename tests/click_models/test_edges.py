@@ -217,6 +217,18 @@ def test_by_gradient_n_iter_is_epochs(model):
     assert model.prior_ == {}
 
 
+@pytest.mark.parametrize("prior", ["logged", "empirical", (1, 1), None])
+def test_ubm_says_that_a_fixed_order_determines_no_examination(prior):
+    """Last clicks differ between lists, but no document compares two ranks."""
+    X, clicks = sessions(np.tile([3, 1, 2], (40, 1))), np.tile([1, 0, 0, 0, 1, 1], 20)
+    with pytest.warns(NotIdentifiableWarning, match="3 bias factors fall into 3 components"):
+        UBMModel(prior=prior).fit(X.assign(position=2 * X["position"]), clicks)
+    unshown = pd.concat([X, X[:3].assign(position=np.nan)], ignore_index=True)
+    with pytest.warns(NotIdentifiableWarning, match="3 bias factors fall into 3 components"):
+        UBMModel(prior=prior).fit(unshown, np.append(clicks, [0, 0, 0]))
+    UBMModel(prior=prior).fit(sessions(shuffled(40, 3)), clicks)  # no warning
+
+
 def test_rows_that_are_not_shown_are_not_clicked():
     X = sessions(np.tile([3, 1, 2], (4, 1)))
     clicks = np.tile([1, 0, 0], 4)
