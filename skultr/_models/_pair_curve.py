@@ -96,9 +96,8 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
             break
         point = np.append(point[:n_effects], point[n_effects:] * last / tau)
     total = mean + effects @ (spread * coefficients[:n_effects])
-    result, error = total.copy(), np.full(len(total), np.nan)
+    result, error = total.copy(), np.full(len(total), np.hypot(last, spread.mean()))
     result[seen] = mean[seen] + design @ coefficients
-    error = np.full(len(total), np.hypot(last, spread.mean()))
     error[seen] = likelihood.standard_error(result[seen], design, last)
     return PairCurve(result, error, total, last, n_iter)
 
