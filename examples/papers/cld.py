@@ -190,6 +190,7 @@ def figure(name, title, study, x, of, keep=by_panel, **options):
         keep=keep,
         x=x,
         panel="panel",
+        paired=("panel",),
         level=0.9,
         note=f"The paper has curves without figures; {NOTE}",
         **options,
@@ -206,6 +207,7 @@ PAPER = Paper(
             TABLES,
             ("log", "model", "method"),
             METRICS,
+            paired=("log",),
             published={
                 (f"{name}, features", MODEL_OF[method], method): values
                 for (name, method), values in TABLE_2.items()
@@ -259,6 +261,7 @@ PAPER = Paper(
             TABLES,
             ("log", "variant"),
             METRICS,
+            paired=("log",),
             published={
                 (f"{name}, features", method): values for (name, method), values in TABLE_3.items()
             },
