@@ -299,8 +299,7 @@ def draw_confusion(rows, table):
 def draw_sessions(rows, table):
     """One panel for each model.
 
-    PRS is so far below that its curve would flatten the others. Intervals are in the table: they
-    are as wide as worlds differ, and hide that the curves of one world keep their order.
+    PRS is so far below that its curve would flatten the others. Intervals are in the table.
     """
     models = table["model"].unique()
     figure, axes = plt.subplots(1, len(models), figsize=(9, 4.4), layout="constrained")
