@@ -87,7 +87,7 @@ def _clicks_do_not_help(means, rows):
     """K > 1: the last tenfold of clicks changes nothing; K = 1: more clicks are better."""
     counts = sorted(rows["clicks"].unique())
     if len(counts) < 2:
-        return True
+        return False
     change = [
         means.loc[(K, counts[-1]), "MCC"] - means.loc[(K, counts[-2]), "MCC"] for K in (2, 3, 4)
     ]
@@ -138,8 +138,7 @@ FIGURE_3B = (
 
 def _random_varies(means, rows):
     """Standard deviation over runs, mean over the numbers of clicks where swaps connect."""
-    enough = rows[rows["clicks"] >= ENOUGH]
-    spread = enough.groupby(["swap", "clicks"])["MCC"].std().groupby("swap").mean()
+    spread = _enough(rows).groupby(["swap", "clicks"])["MCC"].std().groupby("swap").mean()
     return spread["random cost"] > spread["least cost"]
 
 
@@ -151,8 +150,13 @@ def _any_swap_helps(means, rows):
 
 def _random_needs_clicks(means, rows):
     """At the fewest clicks where swaps connect."""
-    clicks = rows.loc[rows["clicks"] >= ENOUGH, "clicks"].min()
+    clicks = _enough(rows)["clicks"].min()
     return means.loc[("least cost", clicks), "MCC"] > means.loc[("random cost", clicks), "MCC"]
+
+
+def _enough(rows):
+    """Rows of the numbers of clicks where swaps connect; of the largest if all are smaller."""
+    return rows[rows["clicks"] >= min(ENOUGH, rows["clicks"].max())]
 
 
 #: Clicks of a page below which the estimates are noise, with or without a swap.

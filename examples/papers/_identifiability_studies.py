@@ -40,7 +40,8 @@ def n_served(settings):
 
 def finer_counts(settings):
     """Clicks of the curves of swaps."""
-    return sorted({*counts(settings)[1:], *(3 * n for n in counts(settings)[1:-1])})
+    whole = counts(settings)[1:] or counts(settings)
+    return sorted({*whole, *(3 * n for n in whole[:-1])})
 
 
 def counts(settings):

@@ -210,13 +210,14 @@ def _where_enough(means):
 def is_ahead_from_enough(means, rows):
     """User-aware is ahead of the user-oblivious estimators on each of these logs."""
     wide = _where_enough(means)
-    return bool((wide[list(RIVALS[:3])].lt(wide["user-aware"], axis=0)).all(axis=None))
+    ahead = wide[list(RIVALS[:3])].lt(wide["user-aware"], axis=0)
+    return ahead.size > 0 and bool(ahead.all(axis=None))
 
 
 def converges_faster(means, rows):
     """User-aware is ahead of straightforward on average over these logs, with both models."""
     mean = _where_enough(means).groupby(level="model").mean()
-    return bool((mean["user-aware"] > mean["straightforward"]).all())
+    return len(mean) > 0 and bool((mean["user-aware"] > mean["straightforward"]).all())
 
 
 def comes_nearer(means, rows):

@@ -190,3 +190,18 @@ def test_the_claims_of_chances_can_fail():
     assert holds((1.0, 0.5, 0.0)) == [True, True, True]
     assert holds((1.0, 0.5, 0.2)) == [True, False, False]
     assert holds((0.9, 0.5, 0.0)) == [False, True, True]
+
+
+def test_few_clicks_confirm_nothing():
+    """One number of clicks says nothing about more; swaps are judged at the largest."""
+    from _identifiability_claims import FIGURE_3A, FIGURE_4A
+
+    rows = pd.DataFrame({"K": [1, 2, 3, 4], "clicks": 100, "seed": 0, "MCC": [1, 0.5, 0.5, 0.5]})
+    means = rows.set_index(["K", "clicks"])[["MCC"]]
+    held = {claim.says: claim.holds(means, rows) for claim in FIGURE_3A}
+    assert not held["no number of clicks replaces a connected graph"]
+    swaps = ["none", "least cost", "random cost"]
+    rows = pd.DataFrame({"swap": swaps, "clicks": 100, "seed": 0, "MCC": [0.5, 0.9, 0.6]})
+    means = rows.set_index(["swap", "clicks"])[["MCC"]]
+    # One run has no spread.
+    assert [claim.holds(means, rows) for claim in FIGURE_4A] == [False, True, True]

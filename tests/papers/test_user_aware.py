@@ -78,6 +78,14 @@ def test_claims_of_the_curves():
     assert holds == [False, False, False]
 
 
+def test_small_logs_confirm_nothing():
+    values = {("MLP", name, 1.0): 0.5 for name in ("ideal", "naive", "IPS-PBM", "PRS")}
+    values |= {("MLP", "user-aware", 1.0): 0.6, ("MLP", "straightforward", 1.0): 0.5}
+    index = pd.MultiIndex.from_tuples(values, names=["model", "method", "sessions per query"])
+    means = pd.DataFrame({"nDCG@5": [*values.values()]}, index)
+    assert not any(holds(means, None) for holds in claims("figure 4").values())
+
+
 def test_claims_of_the_matrices_and_the_clusters():
     from user_aware import GRADES, PLACES
 
