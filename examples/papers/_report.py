@@ -131,11 +131,15 @@ def summarize(exhibit, rows):
 
 
 def _shared(exhibit, long):
-    """What all rows of a run have in common: their median, which one odd method does not move."""
+    """What all rows of a run have in common: the mean of the middle half.
+
+    One odd method does not move it. The median would not either, but it is the value of one of
+    the methods, which would then seem to have no spread.
+    """
     if exhibit.paired is None:
         return 0.0
     run = ["seed", "metric", *exhibit.paired]
-    return long.groupby(run, observed=True)["value"].transform("median")
+    return long.groupby(run, observed=True)["value"].transform(stats.trim_mean, 0.25)
 
 
 def _published(exhibit, key, metric):

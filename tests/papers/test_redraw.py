@@ -154,6 +154,27 @@ def test_paired_intervals_leave_out_what_a_run_shares():
     assert together.tolist() == pytest.approx([0.0] * 3, abs=1e-12)
 
 
+def test_no_method_is_the_measure_of_the_others():
+    """A is in the middle in each run; one odd run of E is no spread of the others."""
+    from dataclasses import replace
+
+    from _report import summarize
+
+    scores = {"A": (0.5, 0.5, 0.5), "B": (0.6, 0.7, 0.65), "C": (0.52, 0.51, 0.56)}
+    scores |= {"D": (0.4, 0.45, 0.3), "E": (0.1, -5.0, 0.2)}
+    rows = [
+        {"method": method, "seed": seed, "score": score}
+        for method, runs in scores.items()
+        for seed, score in enumerate(runs)
+    ]
+    exhibit = replace(paper().exhibits[0], by=("method",), paired=())
+    intervals = summarize(exhibit, pd.DataFrame(rows)).set_index("method")["interval"]
+    # The middle half of a run is A, C and D: .4733, .4867, .4533.
+    spread = pd.Series([0.5 - 0.47333, 0.5 - 0.48667, 0.5 - 0.45333]).std()
+    assert intervals["A"] == pytest.approx(4.302653 * spread / 3**0.5, rel=1e-3)
+    assert intervals.drop("E").max() < 0.3 < intervals["E"]
+
+
 def test_a_failed_run_leaves_the_others(tmp_path, capsys):
     assert call(tmp_path, cells=(1, 13)) == 1
     assert "a bad cell" in capsys.readouterr().err
