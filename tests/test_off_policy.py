@@ -30,7 +30,7 @@ def test_the_papers_rule():
         perplexity=[-1.1, -1.2, -1.3, -1.6, -1.5],
         ndcg=[0.9, 0.6, 0.7, 0.8, 0.5],
     )
-    select = OffPolicySelection({"cmip": 3, "perplexity": 3})
+    select = OffPolicySelection({"cmip": 3, "perplexity": 3}, by="ndcg")
     assert select(found) == 2
     table = select.explain(found)
     assert list(table["kept_by_cmip"]) == [False, True, True, True, False]
@@ -46,12 +46,18 @@ def test_other_strategies():
     found = results(cmip=[-0.3, -0.1, -0.2], perplexity=[-1.1, -1.3, -1.2], ndcg=[0.6, 0.7, 0.8])
     assert OffPolicySelection({}, by="cmip")(found) == 1
     assert OffPolicySelection({"ndcg": 2}, by="perplexity")(found) == 2
-    assert OffPolicySelection()(found) == 2  # fewer candidates than are kept
+    assert OffPolicySelection()(found) == 0  # fewer candidates than are kept
+
+
+def test_the_default_is_perplexity_of_the_best_four_by_cmip():
+    found = results(cmip=[-0.9, -0.5, -0.1, -0.2, -0.3], perplexity=[-1.1, -1.2, -1.5, -1.4, -1.3])
+    assert repr(OffPolicySelection()) == "OffPolicySelection({'cmip': 4}, by='perplexity')"
+    assert OffPolicySelection()(found) == 1
 
 
 def test_fallback_is_the_best_of_all():
     found = results(cmip=[0, -1, -2], perplexity=[-3, -2, -1], ndcg=[0.1, 0.9, 0.2])
-    select = OffPolicySelection({"cmip": 1, "perplexity": 1})
+    select = OffPolicySelection({"cmip": 1, "perplexity": 1}, by="ndcg")
     with pytest.warns(ClickDataWarning, match="None of the 3 candidates is kept by all"):
         assert select(found) == 1
     table = select.explain(found)
@@ -64,37 +70,42 @@ def test_nan_is_never_kept():
     found = results(cmip=[nan, -1.0, -2.0], ndcg=[0.9, 0.5, 0.6])
     for number in (2, 3):
         with pytest.warns(ClickDataWarning, match="'cmip' is NaN for 1 of 3 .* candidate 0:"):
-            assert OffPolicySelection({"cmip": number})(found) == 2
+            assert OffPolicySelection({"cmip": number}, by="ndcg")(found) == 2
     with pytest.warns(ClickDataWarning, match="'ndcg' is NaN for 1 of 2"):
-        assert OffPolicySelection({"cmip": 1})(results(cmip=[-1, 0], ndcg=[0.5, nan])) == 0
+        assert (
+            OffPolicySelection({"cmip": 1}, by="ndcg")(results(cmip=[-1, 0], ndcg=[0.5, nan])) == 0
+        )
 
 
 @pytest.mark.parametrize("failed", ["cmip", "ndcg"])
 def test_a_scorer_that_failed_throughout_decides_nothing(failed):
     """A rule must not be dropped in silence because folds have no annotation."""
     found = results(**{"cmip": [0, 1], "ndcg": [0, 1], failed: [np.nan, np.nan]})
-    for call in (OffPolicySelection({"cmip": 1}), OffPolicySelection({"cmip": 1}).explain):
+    for call in (
+        OffPolicySelection({"cmip": 1}, by="ndcg"),
+        OffPolicySelection({"cmip": 1}, by="ndcg").explain,
+    ):
         with pytest.raises(ValueError, match=f"'{failed}' is NaN for all 2 .*without annotation"):
             call(found)
 
 
 def test_ties_at_the_cut_are_all_kept():
     found = results(cmip=[-1.0, 0.0, -0.5, -0.5, -0.5], ndcg=[0.9, 0.1, 0.2, 0.3, 0.8])
-    select = OffPolicySelection({"cmip": 2})
+    select = OffPolicySelection({"cmip": 2}, by="ndcg")
     assert select(found) == 4
     assert list(select.explain(found)["kept"]) == [False, True, True, True, True]
     # What is equal for all says nothing about any.
     found = results(cmip=[0.0] * 4, ndcg=[0.1, 0.3, 0.3, 0.9])
-    assert OffPolicySelection({"cmip": 1})(found) == 3
+    assert OffPolicySelection({"cmip": 1}, by="ndcg")(found) == 3
 
 
 def test_of_equals_the_first_wins():
     found = results(cmip=[0.0, -1.0, -2.0], ndcg=[0.1, 0.3, 0.3])
-    assert OffPolicySelection({"cmip": 3})(found) == 1
+    assert OffPolicySelection({"cmip": 3}, by="ndcg")(found) == 1
 
 
 def test_index_is_an_int_that_searches_take():
-    index = OffPolicySelection({"cmip": 1})(results(cmip=[0, 1], ndcg=[1, 0]))
+    index = OffPolicySelection({"cmip": 1}, by="ndcg")(results(cmip=[0, 1], ndcg=[1, 0]))
     assert index == 1
     assert type(index) is int
 
@@ -103,13 +114,13 @@ def test_errors():
     with pytest.raises(ValueError, match=r"no scorer 'perplexity'; it has \['cmip', 'ndcg'\]"):
         OffPolicySelection()(results(cmip=[0], ndcg=[0]))
     with pytest.raises(ValueError, match="no scorer 'ndcg'"):
-        OffPolicySelection({"cmip": 1})(results(cmip=[0]))
+        OffPolicySelection({"cmip": 1}, by="ndcg")(results(cmip=[0]))
     for keep in ([4], {3: 4}):
         with pytest.raises(ValueError, match="keep must be a dict"):
             OffPolicySelection(keep)
     for number in (0, 1.5, True):
         with pytest.raises(ValueError, match=r"keep\['cmip'\] must be a whole number"):
-            OffPolicySelection({"cmip": number})
+            OffPolicySelection({"cmip": number}, by="ndcg")
     with pytest.raises(ValueError, match="by must be the name"):
         OffPolicySelection(by=None)
 
@@ -144,7 +155,7 @@ def test_a_whole_search(convert, capsys):
             "ndcg": RankingScorer(),
             "perplexity": PerplexityScorer(),
         },
-        refit=OffPolicySelection({"cmip": 2, "perplexity": 2}),
+        refit=OffPolicySelection({"cmip": 2, "perplexity": 2}, by="ndcg"),
         error_score="raise",
     )
     search.set_callbacks(ProgressBar())

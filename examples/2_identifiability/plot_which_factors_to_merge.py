@@ -50,9 +50,9 @@ table = table.groupby(["upper", "lower"])["MCC"].mean().unstack()
 print(table.round(3).to_string())
 
 # %%
-# The choice of the repair, before anything is trained. ``estimated_error`` is an estimate of the
-# difference between the logarithms of the two examinations, from how fast examination changes
-# within the components; the truth is log(0.34 / 0.28).
+# The choice of the repair, before anything is trained. ``estimated_error`` is a guess at the
+# difference between the logarithms of the two examinations, from where examination changes fast
+# within the components; the truth is log(0.34 / 0.28), which is less.
 chosen = IdentifiabilityRepair().fit(X, click_rate).merges_
 print(chosen.round(3).to_string(index=False))
 print(f"true difference: {np.log(truth.examination[3] / truth.examination[4]):.3f}")

@@ -4,12 +4,14 @@ Seven click models, in and out of distribution
 
 **Claim.** On new sessions of the ranker that collected the log, seven click models hardly differ
 in perplexity. On documents in random order they do, and the model that is worst there, the
-click-through rate of a document (DCTR), has the second best nDCG of all. CMIP reveals it: DCTR has
-by far the largest, and the second worst model has the next largest.
+click-through rate of a document (DCTR), has an nDCG that only the two right models exceed. CMIP
+reveals it: DCTR has by far the largest, and the second worst model has the next largest. The
+position-based model (PBM), which describes these users exactly, and the user browsing model (UBM),
+which contains it, predict best in both orders.
 
 **Limit.** One log of one kind of user. CMIP singles out the worst models; it does not sort the
-others, nor does it find the best: the position-based model (PBM) describes these users exactly and
-predicts best in both orders, and its CMIP is the third largest.
+others, nor does it find the best: those of PBM and UBM are in the middle, because documents with
+few clicks are estimated by where the old ranker put them.
 """
 
 # %%

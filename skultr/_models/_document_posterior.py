@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import gammaincinv, gammaln
+from scipy.special import gammainc, gammaincinv, gammaln
 from sklearn.isotonic import isotonic_regression
 
 from .._log._clicklog import ClickLog
@@ -29,6 +29,8 @@ _POWERS = (-1.5, 1.5)
 _LEAST_MEAN = 1e-6
 #: Largest probability of a click for which the variance is corrected.
 _MAX_CLICK = 0.95
+#: Probability of a relevance below 1 under which the other tail is approximated.
+_RARE = 1e-8
 
 
 class DocumentPosterior(NamedTuple):
@@ -128,11 +130,11 @@ def document_posterior(
     .. math:: r_d \sim \text{Gamma}(\text{mean } u_q f(x_d), \text{ shape } a), \qquad
               u_q \sim \text{Gamma}(\text{mean } 1, \text{ shape } k)
 
-    with a function f that falls with the place, by isotonic regression over levels of 100 clicks,
-    and a, a power of the mean, and k by marginal likelihood. What is known of :math:`u_q` before
-    the clicks of d are read comes from the *other* documents of the query. Clicks and
-    examinations are both divided by the mean probability of a skip, so that the variance is the
-    binomial one.
+    The posterior is cut at :math:`r_d = 1`. The function f falls with the place, by isotonic
+    regression over levels of 100 clicks; it, a, a power of the mean, and k are of maximum marginal
+    likelihood. What is known of :math:`u_q` before the clicks of d are read comes from the *other*
+    documents of the query. Clicks and examinations are both divided by the mean probability of a
+    skip, so that the variance is the binomial one.
 
     Parameters
     ----------
@@ -167,12 +169,24 @@ def document_posterior(
     likely = (c * ratio + strength * mean) / (e * ratio + strength)
     ratio = _per_skip(doc, weight, examination, np.minimum(likely, 1.0))
     shape, rate = c * ratio + strength * mean, e * ratio + strength
-    found = shape / rate
+    found = _mean_below_one(shape, rate)
     if error is not None:
         off = np.bincount(doc, weight * examination * error, n) / np.maximum(e, TINY)
+        rate = rate / shape
         shape = 1 / (1 / shape + off**2)  # the prior mean comes from the same curve
-    lower, upper = (np.minimum(gammaincinv(shape, p) * found / shape, 1.0) for p in (0.025, 0.975))
-    return DocumentPosterior(np.minimum(found, 1.0), lower, upper, e, mean)
+        rate = rate * shape
+    below = np.maximum(gammainc(shape, rate), _RARE)
+    lower, upper = (np.minimum(gammaincinv(shape, p * below) / rate, 1.0) for p in (0.025, 0.975))
+    return DocumentPosterior(found, lower, upper, e, mean)
+
+
+def _mean_below_one(shape, rate):
+    """Mean of gamma distributions cut at 1: few clicks do not make a click certain."""
+    below = gammainc(shape, rate)
+    cut = shape / rate * gammainc(shape + 1, rate) / np.maximum(below, TINY)
+    # Far above 1 the density rises exponentially up to it.
+    steep = 1 - 1 / np.maximum(shape - rate, 2.0)
+    return np.where(below > _RARE, cut, steep)
 
 
 class _Levels:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ._neural import CACMModel as CACMModel
     from ._neural import NCMModel as NCMModel
     from ._position_based import PBMModel as PBMModel
-    from ._position_based import UBMModel as UBMModel
+    from ._user_browsing import UBMModel as UBMModel
 else:
     from .._lazy import lazy_names
 
@@ -24,6 +24,7 @@ else:
             "_click_rates": ("DCTRModel", "RDCTRModel"),
             "_dbn": ("DBNModel",),
             "_neural": ("CACMModel", "NCMModel"),
-            "_position_based": ("PBMModel", "UBMModel"),
+            "_position_based": ("PBMModel",),
+            "_user_browsing": ("UBMModel",),
         },
     )

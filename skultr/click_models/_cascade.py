@@ -74,6 +74,11 @@ class CascadeModel(ChainMixin, TableClickModel):
     Relevance is clicks over impressions, counted down to the first click, so that no EM is
     needed. The model has at most one click per list: a second one has probability 0.
 
+    Use it only for logs of at most one click per list. Elsewhere its perplexity, conditional on
+    the clicks above, is not comparable with that of other models: each second click counts as 33
+    bits, with a warning from :func:`~skultr.metrics.perplexity_score`, so that a single one in a
+    thousand rows can decide a search.
+
     Parameters
     ----------
     prior : "empirical" or (float, float), default="empirical"
@@ -186,9 +191,10 @@ class DCMModel(ChainMixin, EMClickModel):
 
     Parameters
     ----------
-    prior : "empirical" or (float, float), default="empirical"
+    prior : "empirical", (float, float) or None, default="empirical"
         Pseudo-counts of clicks and of skips of an examined document; by default those of their
-        Beta distribution over documents, by maximum likelihood (empirical Bayes).
+        Beta distribution over documents, by maximum likelihood (empirical Bayes). None: maximum
+        likelihood of the documents too, as in :class:`PBMModel`.
     tol : float, default=1e-8
         Least gain of the log posterior in a round, divided by the number of impressions; EM stops
         below it.
@@ -295,9 +301,10 @@ class CCMModel(ChainMixin, EMClickModel):
 
     Parameters
     ----------
-    prior : "empirical" or (float, float), default="empirical"
+    prior : "empirical", (float, float) or None, default="empirical"
         Pseudo-counts of clicks and of skips of an examined document; by default those of their
-        Beta distribution over documents, by maximum likelihood (empirical Bayes).
+        Beta distribution over documents, by maximum likelihood (empirical Bayes). None: maximum
+        likelihood of the documents too, as in :class:`PBMModel`.
     tol : float, default=1e-8
         Least gain of the log posterior in a round, divided by the number of impressions; EM stops
         below it.

@@ -34,10 +34,10 @@ class DBNModel(ChainMixin, GradientClickModel):
     continuation : float or None, default=None
         :math:`\gamma`, estimated if None. With 1 users leave only when satisfied (the simplified
         model).
-    prior : "empirical" or (float, float), default="empirical"
+    prior : "empirical", (float, float) or None, default="empirical"
         Pseudo-counts of successes and failures of both attraction and satisfaction; by default
         those of the Beta distribution of each over documents, by maximum likelihood (empirical
-        Bayes).
+        Bayes). None: maximum likelihood of the documents too, as in :class:`PBMModel`.
     tol : float, default=1e-8
         Least gain of the log posterior in a round, divided by the number of impressions; EM stops
         below it.

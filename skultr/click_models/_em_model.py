@@ -12,11 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._sklearn import Interval
 from ..exceptions import warn_user
-from ._em import fit_em_twice
+from ._em import fit_em_twice, weak_priors
 from ._model import TableClickModel
 from ._priors import PRIOR_CONSTRAINT, given_prior
 
 __all__ = ["EMClickModel"]
+
+#: Pseudo-impressions of maximum likelihood: they decide only where there is no event at all.
+_NO_PRIOR = 1e-6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -25,20 +28,21 @@ class EMClickModel(TableClickModel):
 
     Parameters
     ----------
-    prior : "empirical" or (float, float)
-        Pseudo-counts of successes and failures of each parameter of a document.
+    prior : "empirical", (float, float) or None
+        Pseudo-counts of successes and failures of each parameter of a document; None: maximum
+        likelihood.
     tol : float
         Least gain of the log posterior in a round, divided by the number of impressions.
     max_iter : int
         Largest number of EM steps.
     """
 
-    prior: Literal["empirical"] | Sequence[float] = "empirical"
+    prior: Literal["empirical"] | Sequence[float] | None = "empirical"
     tol: float = 1e-8
     max_iter: int = 1000
 
     _parameter_constraints = {
-        "prior": PRIOR_CONSTRAINT,
+        "prior": [*PRIOR_CONSTRAINT, None],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
@@ -59,7 +63,12 @@ class EMClickModel(TableClickModel):
         fit : EMFit
         prior_means : dict of str to float
         """
-        priors = {**priors, **dict.fromkeys(of_documents, given_prior(self.prior))}
+        if self.prior is None:
+            weak = weak_priors(expect(start)[0], of_documents)
+            of = {name: (_NO_PRIOR * a, _NO_PRIOR * b) for name, (a, b) in weak.items()}
+        else:
+            of = dict.fromkeys(of_documents, given_prior(self.prior))
+        priors = {**priors, **of}
         tol = self.tol * float(log.weight[log.shown].sum())
         fit, priors = fit_em_twice(expect, start, priors, tol=tol, max_iter=self.max_iter)
         if not fit.converged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -10,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._log._roles import ROLES
+from .._log._faults import IDS
 from .._typing import Floats, Ints
-from ..exceptions import python_value
+from ..exceptions import ClickDataWarning, python_value, warn_user
 
 __all__ = [
     "FactorVectors",
@@ -25,6 +26,8 @@ __all__ = [
 
 #: Most distinct values in all columns that do not hold numbers; each value takes a dimension.
 _MAX_CATEGORIES = 256
+#: Whole numbers with more different values than this are taken for ids, unless they are positions.
+_MAX_WHOLE = 20
 #: Numbers up to this size have finite squares, and finite sums of squares.
 _LARGEST = 1e150
 
@@ -40,12 +43,18 @@ class FactorVectors:
         Where the vectors come from; see :class:`IdentifiabilityRepair`.
     position_weight : float
         Multiplies the position where it is one of several features.
+    merging : bool
+        If True, ids are an error where they are too many to be compared, and a warning where
+        they are whole numbers. If False, too many ids are left out of the vectors.
     """
 
-    def __init__(self, factors: pd.DataFrame, bias_features: Any, position_weight: float) -> None:
+    def __init__(
+        self, factors: pd.DataFrame, bias_features: Any, position_weight: float, merging: bool
+    ) -> None:
         self.factors = factors
         self.bias_features = bias_features
         self.position_weight = position_weight
+        self.merging = merging
 
     def of(self, factors: pd.DataFrame, rows: tuple[Any, Ints] | None = None) -> Floats:
         """Vector of each factor, NaN where the features of a factor are unknown.
@@ -108,18 +117,30 @@ class FactorVectors:
 
     def _by_default(self, factors):
         alone = self.factors.shape[1] == 1
-        parts, n_categories = [], 0
+        parts = []
         for name in self.factors:
-            known = self.factors[name]
-            if _is_category(name, known):
-                categories = pd.Index(known.unique())
-                n_categories += len(categories)
-                _check_categories(name, n_categories)
-                parts.append(_one_hot(categories, factors[name]))
+            if name in self._categories:
+                parts.append(_one_hot(self._categories[name], factors[name]))
             else:
                 weight = self.position_weight if name == "position" and not alone else 1.0
                 parts.append(weight * _numbers(factors, name)[:, None])
         return np.hstack(parts)
+
+    @cached_property
+    def _categories(self):
+        """Values of the columns whose differences mean nothing, by column."""
+        categories = {
+            name: pd.Index(self.factors[name].unique())
+            for name in self.factors
+            if _is_category(name, self.factors[name])
+        }
+        if sum(map(len, categories.values())) > _MAX_CATEGORIES:
+            if self.merging:
+                raise ValueError(_too_many(categories))
+            return {name: values[:0] for name, values in categories.items()}
+        if self.merging:
+            _warn_about_whole_numbers(categories)
+        return categories
 
 
 def factor_label(factors: pd.DataFrame, code: int) -> Any:
@@ -230,20 +251,54 @@ def _from_columns(names, factors, frame, place):
 
 def _is_category(name, known):
     # Ids may be numbers, but then their differences mean nothing.
-    if name in ROLES and name not in ("position", "bias", "propensity", "relevance"):
+    if name in IDS or not _is_numeric(known):
         return True
-    return pd.api.types.is_bool_dtype(known) or not pd.api.types.is_numeric_dtype(known)
+    return name != "position" and known.nunique() > _MAX_WHOLE and bool((known % 1 == 0).all())
 
 
-def _check_categories(name, n_categories):
-    if n_categories > _MAX_CATEGORIES:
-        raise ValueError(
-            f"The bias columns that do not hold numbers have {n_categories} or more different "
-            f"values (with {name!r}); expected at most {_MAX_CATEGORIES}, because any two values "
-            "count as equally different. Describe which are similar with bias_features= (a "
-            "mapping from factor to vector, a callable, or numeric columns of X), or group rare "
-            "values."
+def _is_numeric(values):
+    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+
+
+def _too_many(categories):
+    n_values = {name: len(values) for name, values in categories.items()}
+    message = (
+        f"Merging needs to know which bias factors are similar, and any two of the different "
+        f"values of {_counted(n_values)} count as equally different: expected at most "
+        f"{_MAX_CATEGORIES} values. Describe which are similar with bias_features= (a mapping "
+        "from factor to vector, a callable, or numeric columns of X), or group rare values."
+    )
+    return message + _about_whole_numbers(categories)
+
+
+def _warn_about_whole_numbers(categories):
+    about = _about_whole_numbers(categories)
+    if about:
+        warn_user(
+            "Merging ids joins factors that need not be similar, which can be worse than no "
+            f"repair.{about} Else say which are similar: bias_features= (mapping or callable).",
+            ClickDataWarning,
         )
+
+
+def _about_whole_numbers(categories):
+    """What to do if whole numbers are no ids; nothing to say if there are none."""
+    whole = {
+        name: len(values)
+        for name, values in categories.items()
+        if name not in IDS and _is_numeric(values)
+    }
+    if not whole:
+        return ""
+    return (
+        f" The whole numbers of {_counted(whole)} are read as ids, any two of which are equally "
+        f"different. If close numbers mean similar factors, say so: bias_features={list(whole)}."
+    )
+
+
+def _counted(n_values):
+    """Columns and their numbers of values, as messages name them."""
+    return ", ".join(f"{name!r} ({n} different values)" for name, n in n_values.items())
 
 
 def _one_hot(categories, values):

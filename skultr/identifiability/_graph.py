@@ -15,6 +15,7 @@ from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
 from .._typing import AnyFrame, ArrayLike, Column, Floats, RandomState, Simulated
 from ._bias_features import factor_labels
 from ._bridges import articulation_documents, n_clique_edges
+from ._random_graph import random_graph_connected
 from ._resistance import weak_links
 from ._verdict import MAX_NAMED, name_some, summary_html, summary_lines
 
@@ -269,16 +270,22 @@ class IdentifiabilityGraph:
         return table.sort_values(keys, kind="stable", ignore_index=True)
 
     def connection_probability(self, n_samples: ArrayLike | None = None) -> float | Floats:
-        """Probability that a random log with as many documents and factors is connected.
+        r"""Probability that a random log with as many documents and factors is connected.
 
         With each impression drawn uniformly over all pairs of a document and a factor, two
         factors share no document with probability
 
         .. math:: f = [1 - (1 - e^{-|D| / (|X| |T|)})^2]^{|X|}
 
-        and the graph is connected with probability about :math:`1 - |T| f^{|T| - 1}` [1]_ [2]_.
-        This is what to expect of a log of this size, not whether this log is connected: rankings
-        are far from uniform.
+        As if pairs of factors were independent, the graph is connected with probability
+        :math:`P_{|T|}` [2]_,
+
+        .. math:: P_n = 1 - \sum_{k=1}^{n-1} \binom{n-1}{k-1} P_k f^{k (n-k)}, \quad P_1 = 1,
+
+        and above 30 factors with its limit :math:`\exp(-|T| f^{|T| - 1})`, where this is off by
+        at most .012. The formula of [1]_ for many factors, :math:`1 - |T| f^{|T| - 1}`, is the
+        first term of both. This is what to expect of a log of this size, not whether this log is
+        connected: rankings are far from uniform.
 
         Parameters
         ----------
@@ -300,20 +307,17 @@ class IdentifiabilityGraph:
         >>> from skultr.identifiability import IdentifiabilityGraph
         >>> graph = IdentifiabilityGraph(doc=[0, 0, 1, 2], bias=[1, 2, 2, 3])
         >>> graph.connection_probability([5, 10, 50]).round(2)
-        array([0.1 , 0.92, 1.  ])
+        array([0.43, 0.93, 1.  ])
         """
         if n_samples is None:
             n_samples = self.pairs.impressions.sum()
         n_samples = np.asarray(n_samples, dtype=float)
         if not (n_samples >= 0).all():
             raise ValueError(f"n_samples must be numbers of at least 0, got {n_samples}.")
-        if self.n_factors == 1:
-            return np.ones(n_samples.shape)[()]
         drawn = -np.expm1(-n_samples / (self.n_documents * self.n_factors))
         with np.errstate(divide="ignore"):
             log_apart = self.n_documents * np.log1p(-(drawn**2))
-        probability = 1.0 - self.n_factors * np.exp((self.n_factors - 1) * log_apart)
-        return np.clip(probability, 0.0, 1.0)[()]
+        return random_graph_connected(self.n_factors, log_apart)[()]
 
     def subsample_connectivity(
         self, fractions: ArrayLike, n_repeats: int = 20, *, random_state: RandomState = None

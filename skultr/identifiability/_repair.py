@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["IdentifiabilityRepair"]
 
+#: Components per bias factor from which on rankers were no better with merged factors.
+_MOST_COMPONENTS = 0.6
+
 BiasFeatures: TypeAlias = (
     str
     | list[str]
@@ -80,9 +83,11 @@ class IdentifiabilityRepair(
         or a mapping from factor (its value, or the tuple of its values) to vector; or a function
         of the frame of factors (one row per factor, one column per bias column) that returns an
         array of shape (n_factors, n_features). If ``position`` is a bias column,
-        ``position_weight * position`` is appended to these vectors. By default, numeric bias
-        columns are used as they are, and different values of any other column (also ids) have
-        distance 1.
+        ``position_weight * position`` is appended to these vectors. By default, positions and
+        other numeric bias columns are used as they are, and different values of any other column
+        have distance 1. Whole numbers with more than 20 different values, other than positions,
+        are taken for ids: name the column here if close numbers mean similar factors. Merging
+        refuses more than 256 values without numeric meaning.
     position_weight : float, default=10.0
         Weight of a position that is one of several features. A position alone has weight 1, so
         that the cost of a merge is the difference of the positions.
@@ -109,19 +114,22 @@ class IdentifiabilityRepair(
         The bias factors, and in the column ``code`` the value of ``bias`` that `transform` writes.
     merges_ : DataFrame
         One row per merge: ``from``, ``into`` (factors: values, or tuples of values), ``cost``
-        (their distance) and ``estimated_error``, the estimated difference of the logarithms of
-        their examinations: the distance times the slope of log examination between factors of one
-        component. NaN without ``y``, or if every component is a single factor.
+        (their distance) and ``estimated_error``, a guess at the difference of the logarithms of
+        their examinations: the distance times a steep slope of log examination between factors
+        of one component. It is too high where examination changes evenly, and can be half of the
+        truth or less where the steepest step is the gap itself, which no log shows. NaN without
+        ``y``, or if every component is a single factor.
     interventions_ : DataFrame
         One row per intervention: ``qid`` and ``doc`` (``doc`` alone if ids are global), ``from``,
         ``to`` (factors) and ``cost``. If X has no column ``doc``, the document is given by
         ``row``, the first row of X with its features.
     total_cost_ : float
         Sum of the costs; NaN for random interventions without estimates.
-    error_bound_ : float
-        Length of the longest path in the tree of merges, in units of ``cost``, by which the error
-        of the ratio of any two examinations grows at most (Proposition 4 of [1]_). 0 if nothing
-        was merged.
+    error_bound_if_smooth_ : float
+        Bound on the error that merging adds to the logarithm of the ratio of any two
+        examinations: the largest sum of ``estimated_error`` along a path of merges (Proposition 4
+        of [1]_). It is a bound only if log examination changes between components no faster than
+        inside them, by distance. NaN where ``estimated_error`` is; 0 if nothing was merged.
     intervened_lists_ : DataFrame
         Result lists to serve, one per intervention: ``intervention`` (row of `interventions_`),
         ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it.
@@ -134,6 +142,15 @@ class IdentifiabilityRepair(
         Number of columns of X without a role that are no bias columns.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, if X has names that are strings.
+
+    Warns
+    -----
+    NotIdentifiableWarning
+        If merging is likely to do more harm than good: more than 0.6 components per bias factor
+        (see the guide), or one examination parameter left. With ``"intervene"``, until the swaps
+        are served.
+    ClickDataWarning
+        If whole numbers are taken for ids, or in `transform` for factors that `fit` has not seen.
 
     See Also
     --------
@@ -313,7 +330,7 @@ class IdentifiabilityRepair(
         self.merges_ = pd.DataFrame({name: [] for name in names})
         names = ["qid", "doc", "from", "to", "cost"]
         self.interventions_ = pd.DataFrame({name: [] for name in names})
-        self.total_cost_ = self.error_bound_ = 0.0
+        self.total_cost_ = self.error_bound_if_smooth_ = 0.0
 
     def _fit_log(self, X, y, sample_weight):
         pairs = read_pairs(X, bias=self._columns, click=y, sample_weight=sample_weight, called="y")
@@ -329,7 +346,10 @@ class IdentifiabilityRepair(
         self.factors_ = graph.factors.assign(code=codes)
 
     def _set_vectors(self, X, graph):
-        self._space = FactorVectors(graph.factors, self.bias_features, self.position_weight)
+        merging = self.strategy == "merge" and not graph.is_connected
+        self._space = FactorVectors(
+            graph.factors, self.bias_features, self.position_weight, merging
+        )
         rows = None
         if isinstance(self.bias_features, str | list | tuple):
             rows = X, factor_codes(graph.factors, self._shown_values(X)[0])
@@ -341,27 +361,22 @@ class IdentifiabilityRepair(
         """Plan the merges, and return the code of each factor after them."""
         a, b, cost = merge_plan(self._vectors, graph.labels)
         codes = merged_codes(graph.n_factors, a, b)
+        error = merge_errors(graph, self._vectors, a, b, cost)
         self.merges_ = pd.DataFrame(
             {
                 "from": factor_labels(graph.factors, b),
                 "into": factor_labels(graph.factors, a),
                 "cost": cost,
-                "estimated_error": merge_errors(graph, self._vectors, a, b, cost),
+                "estimated_error": error,
             }
         )
         self.total_cost_ = float(cost.sum())
-        self.error_bound_ = tree_diameter(
-            graph.n_components, graph.labels[a], graph.labels[b], cost
+        self.error_bound_if_smooth_ = (
+            float("nan")
+            if np.isnan(error).any()
+            else tree_diameter(graph.n_components, graph.labels[a], graph.labels[b], error)
         )
-        if not codes.any():
-            warn_user(
-                f"Merging leaves 1 examination parameter for {graph.n_factors} bias factors, "
-                f"because all of their {graph.n_components} components had to be joined: a ranker "
-                "that is trained on this is the naive ranker. Use fewer bias columns, collect "
-                "logs that show documents under several factors, or serve the swaps of "
-                "strategy='intervene'.",
-                NotIdentifiableWarning,
-            )
+        _warn_if_merging_costs_more(graph, int(codes.max()) + 1)
         return codes
 
     def _intervene(self, X, graph):
@@ -449,7 +464,7 @@ class IdentifiabilityRepair(
         place = np.full(len(values[self._columns[0]]), -1)
         place[rows] = factor_codes(factors, {name: table[name].to_numpy() for name in table})
         vectors = self._space.of(factors.infer_objects(), (X, place))
-        found = np.isfinite(vectors).all(axis=1)
+        found = np.isfinite(vectors).all(axis=1) & (vectors.shape[1] > 0)
         nearest = np.full(len(factors), self._most_frequent)
         if found.any():
             nearest[found] = cKDTree(self._vectors).query(vectors[found])[1]
@@ -486,6 +501,26 @@ def _warn_about_nothing(framed):
         f"{what}: IdentifiabilityRepair repairs nothing and returns X unchanged. Pass a frame "
         "with the columns 'doc' and 'position', or name the bias columns in bias=.",
         MissingRoleWarning,
+    )
+
+
+def _warn_if_merging_costs_more(graph, n_left):
+    ratio = graph.n_components / graph.n_factors
+    if n_left > 1 and ratio <= _MOST_COMPONENTS:
+        return
+    if n_left == 1:
+        what = "a ranker that is trained on this is the naive ranker"
+    else:
+        what = (
+            f"{ratio:.2f} components per factor, and above about {_MOST_COMPONENTS} the errors of "
+            "so many merges tend to outweigh what they connect"
+        )
+    warn_user(
+        f"Merging leaves {count_of(n_left, 'examination parameter')} for {graph.n_factors} bias "
+        f"factors, because all of their {graph.n_components} components had to be joined: {what}. "
+        "Use fewer bias columns or coarser values, collect logs that show documents under several "
+        "factors, or serve the swaps of strategy='intervene'.",
+        NotIdentifiableWarning,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from numbers import Integral
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, is_frame
 from .._typing import Column, Floats, Predictor, RandomState, Scope, Table
-from ._dependence import cmip_score
+from ._dependence import CMIPEstimator, cmip_score
 from ._perplexity import perplexity_score
 from ._rows import as_numbers
 from ._scorers import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CMIPScorer", "PerplexityScorer"]
 
-_ESTIMATORS = ("classifier", "knn")
+_ESTIMATORS = ("classifier", "knn", "published")
 
 
 class CMIPScorer:
@@ -54,9 +54,10 @@ class CMIPScorer:
     logging : str, default=None
         Column of X with the score of the document by the logging policy, missing where there is
         none. By default the mean logged ``position`` of the document over its impressions.
-    estimator : {"classifier", "knn"}, default="classifier"
-        See :func:`cmip_score`. The classifier needs 200 annotated documents in each fold, better
-        1,000; with fewer than 200, ``"knn"`` is used, with a warning.
+    estimator : {"classifier", "knn", "published"}, default="classifier"
+        See :func:`cmip_score`. Classifiers need 200 annotated documents in each fold; with fewer,
+        ``"knn"`` is used, with a warning. This depends on the documents of the fold alone, so that
+        all candidates of a search are compared by the same estimator.
     n_repeats : int, default=5
         See :func:`cmip_score`.
     random_state : int, RandomState instance or None, default=0
@@ -108,7 +109,7 @@ class CMIPScorer:
         self,
         *,
         logging: str | None = None,
-        estimator: Literal["classifier", "knn"] = "classifier",
+        estimator: CMIPEstimator = "classifier",
         n_repeats: int = 5,
         random_state: RandomState = 0,
     ) -> None:

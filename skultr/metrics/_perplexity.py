@@ -11,6 +11,7 @@ from scipy.special import xlogy
 from .._log._segments import as_array, encode
 from .._sklearn import validate_params
 from .._typing import Column
+from ..exceptions import ClickDataWarning, warn_user
 from ._rows import as_numbers
 
 __all__ = ["click_log_likelihood", "perplexity_score"]
@@ -91,6 +92,13 @@ def perplexity_score(
         If inputs are empty, differ in length, are outside [0, 1] or hold NaN or infinity, or if
         ``per_position`` is True without ``position``.
 
+    Warns
+    -----
+    ClickDataWarning
+        If clicks have probability 0. Each costs 33 bits, so that perplexity is above that of a
+        constant, and says only how many there are. In a search every candidate is scored all the
+        same; this one is not comparable.
+
     See Also
     --------
     PerplexityScorer : The same as a scorer, for searches.
@@ -119,6 +127,7 @@ def perplexity_score(
     2           1.333333     2.0
     """
     clicks, probability, weight = _check_clicks(y_true, y_prob, sample_weight)
+    _warn_of_the_impossible(clicks * weight, probability)
     if position is None:
         if per_position:
             raise ValueError("per_position=True needs position=: pass the rank of each row.")
@@ -201,6 +210,18 @@ def click_log_likelihood(
 def _log_likelihood(clicks, probability):
     probability = np.clip(probability, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
     return xlogy(clicks, probability) + (1 - clicks) * np.log1p(-probability)
+
+
+def _warn_of_the_impossible(clicks, probability):
+    impossible = float(clicks[probability == 0].sum())
+    if impossible > 0:
+        warn_user(
+            f"The predictions hold {impossible:g} of {float(clicks.sum()):g} clicks impossible "
+            "(probability 0): each counts as 33 bits, and perplexity says little else. Expected "
+            "probabilities above 0 where there are clicks. CascadeModel allows one click per "
+            "list: leave it out where lists have more, or compare it by another metric.",
+            ClickDataWarning,
+        )
 
 
 def _check_clicks(y_true, y_prob, sample_weight):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 
 from .._typing import Column, Frame, Predictor, RandomState
 from ..metrics._click_scorers import annotated_documents
-from ..metrics._dependence import cmip_score
+from ..metrics._dependence import CMIPEstimator, cmip_score
 from ._axes import figure_of, make_axes
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class DebiasednessDisplay:
         X: Frame,
         *,
         logging: str | None = None,
-        cmip_estimator: Literal["classifier", "knn"] = "classifier",
+        cmip_estimator: CMIPEstimator = "classifier",
         random_state: RandomState = 0,
         ax: Axes | None = None,
         **plot_params: Any,
@@ -111,7 +111,7 @@ class DebiasednessDisplay:
         logging : str, default=None
             Column of X with the score of the document by the logging policy, instead of its
             position.
-        cmip_estimator : {"classifier", "knn"}, default="classifier"
+        cmip_estimator : {"classifier", "knn", "published"}, default="classifier"
             The ``estimator`` of :func:`skultr.metrics.cmip_score`.
         random_state : int, RandomState instance or None, default=0
             Seed of the estimate of CMIP.
@@ -148,7 +148,7 @@ class DebiasednessDisplay:
         y_logging: Column,
         y_true: Column,
         *,
-        cmip_estimator: Literal["classifier", "knn"] = "classifier",
+        cmip_estimator: CMIPEstimator = "classifier",
         random_state: RandomState = 0,
         ax: Axes | None = None,
         **plot_params: Any,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, logit
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._documents import KnownDocuments
@@ -43,11 +43,13 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     """
 
     examination: Literal["auto", "table", "network"] = "auto"
+    examination_start: Literal["random", "ones"] | ArrayLike = "random"
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         **LearnsRelevance._parameter_constraints,
         "examination": [StrOptions({"auto", "table", "network"})],
+        "examination_start": [StrOptions({"random", "ones"}), "array-like"],
     }
     #: True if the network gives probabilities; False if its scores are only relative.
     _network_gives_probabilities = True
@@ -213,13 +215,12 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     # The embedding ---------------------------------------------------------------------
     def _fit_embedding(self, log):
         rows = log.shown
-        random = check_random_state(self.random_state)
         fit = self._fit_table(
             log.doc[rows],
             log.bias[rows],
             log.clicks[rows],
             log.weight[rows],
-            start=self._random_examination(random, len(log.bias_values)),
+            start=self._examination_at_start(log.bias_values),
             n_docs=len(log.features),
             n_factors=len(log.bias_values),
         )
@@ -227,8 +228,15 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         self._remember_documents(log, fit.relevance)
         self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
 
-    def _random_examination(self, random, n_factors):
+    def _examination_at_start(self, factors):
         """Start of the table; it decides the result if the log does not determine it."""
+        if not isinstance(self.examination_start, str):
+            return _check_start(self.examination_start, factors)
+        if self.examination_start == "ones":
+            return np.ones(len(factors))
+        return self._random_examination(check_random_state(self.random_state), len(factors))
+
+    def _random_examination(self, random, n_factors):
         return random.uniform(size=n_factors)
 
     def _remember_factors(self, log, logits, link, standard_error=None):
@@ -260,3 +268,19 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 "DistilledRanker around this ranker scores other documents by their features."
             )
         return self.relevance_.to_numpy()[place]
+
+
+def _check_start(start, factors):
+    """The start as floats, shape (n_factors,); an error unless it has a probability for each."""
+    start = column_or_1d(start, dtype=float)
+    if len(start) != len(factors):
+        raise ValueError(
+            f"examination_start has {len(start)} values, but the log has {len(factors)} bias "
+            f"factors. Pass one value for each of {python_value(factors[0])!r}, ..., "
+            f"{python_value(factors[-1])!r}, in the order of examination_."
+        )
+    if not ((start > 0) & (start <= 1)).all():
+        raise ValueError(
+            f"examination_start must hold probabilities above 0 and at most 1, got {start}."
+        )
+    return start

@@ -61,8 +61,6 @@ class DLARanker(ClickRanker):
     variant : {"default", "published"}, default="default"
         Objective of the embedding: a likelihood, the same for all rankers, or the published least
         squares, which are biased if documents have few clicks (see :ref:`embedding`).
-    examination_learning_rate : float, default=0.05
-        Step size of the examination logits.
     max_weight : float or None, default=10.0
         Upper bound on the inverse weights of both parts while they are learned together.
     examination : {"auto", "table", "network"}, default="auto"
@@ -73,6 +71,12 @@ class DLARanker(ClickRanker):
         factors. "auto" takes the table where documents moved and the network elsewhere, weighted
         by their precision. With "table", and with "auto" if documents moved, the network is then
         trained afresh, listwise with that examination (see Notes).
+    examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
+        Examination that the fit of an embedding starts from: uniform draws in [0, 1] by
+        ``random_state``, 1 for all bias factors, or one value above 0 and at most 1 for each, in
+        the order of ``examination_``. If the log determines relevance, the start does not
+        matter; if not, it decides the scale of each component of bias factors.
+        In Chen et al. (2024), "ones" is DLA_I and "random" is DLA_R.
 
     Other Parameters
     ----------------
@@ -159,12 +163,10 @@ class DLARanker(ClickRanker):
     ['examination', 'standard_error', 'impressions', 'clicks']
     """
 
-    examination_learning_rate: float = 0.05
     max_weight: float | None = 10.0
 
     _parameter_constraints = {
         **ClickRanker._parameter_constraints,
-        "examination_learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_weight": [Interval(Real, 1, None, closed="left"), None],
     }
 
@@ -173,13 +175,7 @@ class DLARanker(ClickRanker):
     _network_gives_probabilities = False
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
-        logits = fit_dual(
-            self,
-            log,
-            task,
-            learning_rate=self.examination_learning_rate,
-            max_weight=self.max_weight,
-        )
+        logits = fit_dual(self, log, task, max_weight=self.max_weight)
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
         self._fit_intercepts(log)

@@ -56,6 +56,11 @@ class RegressionEMRanker(ClickRanker):
         factors. "auto" takes the table where documents moved and the network elsewhere, weighted
         by their precision. With "table", and with "auto" if documents moved, the network is then
         trained afresh, listwise with that examination (see Notes).
+    examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
+        Examination that the fit of an embedding starts from: uniform draws in [0, 1] by
+        ``random_state``, 1 for all bias factors, or one value above 0 and at most 1 for each, in
+        the order of ``examination_``. If the log determines relevance, the start does not
+        matter; if not, it decides the scale of each component of bias factors.
 
     Other Parameters
     ----------------

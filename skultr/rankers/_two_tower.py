@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
 from scipy.special import expit
 
-from .._sklearn import Interval, StrOptions
+from .._sklearn import StrOptions
 from .._torch._joint import fit_towers
 from .._typing import Floats
 from ._click_ranker import ClickRanker
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
 
 __all__ = ["TwoTowerRanker"]
+
+#: Step size of the examination logits of a network.
+_EXAMINATION_LEARNING_RATE = 0.05
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -40,8 +42,6 @@ class TwoTowerRanker(ClickRanker):
     relevance : {"network", "embedding"}, default="network"
         A network of the features, or one number per document. The second needs neither features
         nor epochs: it is the maximum of a likelihood, found by Newton's method.
-    examination_learning_rate : float, default=0.05
-        Step size of the examination logits.
     variant : {"default", "published"}, default="default"
         Objective of the embedding. By default it is the conditional likelihood if documents have
         few clicks, and the binomial likelihood otherwise. The published objective is always the
@@ -56,6 +56,11 @@ class TwoTowerRanker(ClickRanker):
         by their precision. With "table", and with "auto" if documents moved, the network is then
         trained afresh, listwise with that examination (see Notes). The additive link knows the
         network only.
+    examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
+        Examination that the fit of an embedding starts from: normal logits drawn by
+        ``random_state``, 1 for all bias factors, or one value above 0 and at most 1 for each, in
+        the order of ``examination_``. If the log determines relevance, the start does not
+        matter; if not, it decides the scale of each component of bias factors.
 
     Other Parameters
     ----------------
@@ -138,12 +143,10 @@ class TwoTowerRanker(ClickRanker):
     """
 
     link: Literal["product", "additive"] = "product"
-    examination_learning_rate: float = 0.05
 
     _parameter_constraints = {
         **ClickRanker._parameter_constraints,
         "link": [StrOptions({"product", "additive"})],
-        "examination_learning_rate": [Interval(Real, 0, None, closed="neither")],
     }
 
     @property
@@ -158,5 +161,5 @@ class TwoTowerRanker(ClickRanker):
         return self.link == "product" and super()._refits_with(log)
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
-        fit_towers(self, log, task, link=self.link, learning_rate=self.examination_learning_rate)
+        fit_towers(self, log, task, link=self.link, learning_rate=_EXAMINATION_LEARNING_RATE)
         return self._fit_factors_again(log, self.link)

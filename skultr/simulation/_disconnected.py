@@ -9,13 +9,14 @@ from operator import index
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import Bunch, check_random_state, column_or_1d
 
 from .._log._components import factor_components
 from .._models._browsing import pbm_click_probability
 from .._sklearn import Interval, validate_params
 from .._typing import Ints, RandomState
 from ._generate import SimulatedLog
+from ._links import linked_pages
 from ._users import PositionBasedUser, relevance_probability
 
 __all__ = ["make_disconnected_log"]
@@ -41,6 +42,8 @@ _MAX_DEALS = 1_000
         "examination": "no_validation",
         "noise": "no_validation",
         "max_grade": [Interval(Integral, 1, 1_000, closed="both")],
+        "grade_weights": ["array-like", None],
+        "n_links": [Interval(Integral, 0, None, closed="left"), None],
         "random_state": ["random_state"],
     },
     prefer_skip_nested_validation=True,
@@ -56,6 +59,8 @@ def make_disconnected_log(
     examination: ArrayLike = "eye-tracking",
     noise: float = 0.1,
     max_grade: int = 4,
+    grade_weights: ArrayLike | None = None,
+    n_links: int | None = None,
     random_state: RandomState = None,
 ) -> SimulatedLog:
     """A click log whose positions have the given number of connected components.
@@ -94,7 +99,15 @@ default='eye-tracking'
     noise : float in [0, 1], default=0.1
         Probability that an examined document of grade 0 is found relevant.
     max_grade : int, default=4
-        Grades are uniform over 0, ..., ``max_grade``; see :func:`relevance_probability`.
+        Grades are 0, ..., ``max_grade``; see :func:`relevance_probability`.
+    grade_weights : array-like of shape (max_grade + 1,), default=None
+        Relative frequency of each grade, from 0; uniform by default. The sets that the paper
+        published hold few documents of high grade, about .39, .34, .22, .04 and .01.
+    n_links : int, default=None
+        Number of documents shown at two positions, over all components; all others stay at one
+        position, however often they are shown. By default documents return at any position of
+        their component, so that most of those that recur are links. A component of m positions
+        needs m - 1. Few links make examination uncertain, as in the published sets.
     random_state : int, RandomState instance or None, default=None
         Pass an int to get the same log in every call. Grades, pages and clicks have separate
         random streams: with the same int, another ``n_impressions`` gives the same pages, and
@@ -150,10 +163,10 @@ default='eye-tracking'
     seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
     of_grades, of_pages, of_clicks = np.random.default_rng(seeds).spawn(3)
 
-    grade = of_grades.integers(max_grade + 1, size=n_documents)
+    grade = _draw_grades(n_documents, max_grade, grade_weights, of_grades)
     relevance = relevance_probability(grade, noise=noise, max_grade=max_grade)
     curve = PositionBasedUser(examination).examination_at(sum(map(len, components)))
-    doc = _fill_pages(components, n_documents, n_queries, of_pages)
+    doc = _fill_pages(components, n_documents, n_queries, n_links, of_pages)
     probability = pbm_click_probability(relevance[doc], curve).ravel()
     truth = Bunch(
         relevance_probability=pd.Series(relevance, name="relevance_probability").rename_axis(
@@ -168,6 +181,18 @@ default='eye-tracking'
     if n_impressions is None:
         return SimulatedLog(X, probability.copy(), truth)
     return SimulatedLog(X, of_clicks.binomial(n_impressions, probability) / n_impressions, truth)
+
+
+def _draw_grades(n_documents, max_grade, weights, rng):
+    if weights is None:
+        return rng.integers(max_grade + 1, size=n_documents)
+    weights = column_or_1d(weights, dtype=float)
+    if len(weights) != max_grade + 1 or not (weights >= 0).all() or not weights.sum() > 0:
+        raise ValueError(
+            f"grade_weights must hold a weight of at least 0 for each of the {max_grade + 1} "
+            f"grades 0, ..., max_grade={max_grade}, not all 0; got {weights}."
+        )
+    return rng.choice(max_grade + 1, size=n_documents, p=weights / weights.sum())
 
 
 def _log_frame(doc: Ints, grade: Ints, n_impressions: int) -> pd.DataFrame:
@@ -219,23 +244,44 @@ def _check_components(components):
 # --------------------------------------------------------------------------------------
 # Pages
 # --------------------------------------------------------------------------------------
-def _fill_pages(components, n_documents, n_queries, rng):
+def _fill_pages(components, n_documents, n_queries, n_links, rng):
     """Documents on the pages, (n_queries, n_positions), with exactly the given components."""
     sizes = np.array([len(part) for part in components])
     shares = _share(n_documents, sizes)
+    links = [None] * len(sizes) if n_links is None else _share_links(n_links, sizes)
     for part, n_own in zip(components, shares, strict=True):
         _check_room(part, int(n_own), n_queries, n_documents)
     # Shuffled, so that ids and their order do not depend on the component.
     documents = np.split(rng.permutation(n_documents), np.cumsum(shares)[:-1])
     pages = np.empty((n_queries, sizes.sum()), dtype=np.int64)
-    for part, own in zip(components, documents, strict=True):
-        pages[:, np.array(part) - 1] = _connected_pages(own, n_queries, part, rng)
+    for part, own, n_own_links in zip(components, documents, links, strict=True):
+        if n_own_links is None:
+            own_pages = _connected_pages(own, n_queries, part, rng)
+        else:
+            own_pages = own[linked_pages(len(own), n_own_links, n_queries, part, rng)]
+        pages[:, np.array(part) - 1] = own_pages
     return pages
+
+
+def _share_links(n_links, sizes):
+    """Number of linking documents per component: as many as it needs, the rest in proportion."""
+    needed = sizes - 1
+    if n_links < needed.sum():
+        raise ValueError(
+            f"n_links={n_links} documents cannot link the positions of the components: at least "
+            f"{needed.sum()} are needed, one less than the positions of each. Pass more links."
+        )
+    if n_links and not needed.any():
+        raise ValueError(
+            f"n_links={n_links}, but every component has one position, and nothing to link. Pass "
+            "n_links=0."
+        )
+    return needed + _share(n_links - needed.sum(), np.where(sizes > 1, sizes, 0))
 
 
 def _share(n_documents, sizes):
     """Number of documents per component, in proportion to its positions (largest remainders)."""
-    exact = n_documents * sizes / sizes.sum()
+    exact = n_documents * sizes / max(sizes.sum(), 1)
     shares = np.floor(exact).astype(np.int64)
     missing = n_documents - shares.sum()
     shares[np.argsort(shares - exact, kind="stable")[:missing]] += 1

@@ -3,7 +3,8 @@
 The study of Deffayet et al. (SIGIR 2023) in its shape and at a fraction of its size. By hand:
 
 ``python tests/benchmarks/bench_off_policy.py [--runs 0 1 2] [--sessions 30000]
-[--configurations PBM/NoisyOracle ...] [--save results.csv] [--load results.csv ...]``
+[--models PBM UBM ...] [--configurations PBM/NoisyOracle ...] [--save results.csv]
+[--load results.csv ...]``
 
 Sixteen configurations, as in the paper: four users, clicks logged under NoisyOracle or
 LambdaMART, and tested under the other one or under Uniform. Seven click models are trained on
@@ -61,6 +62,7 @@ USERS = {
 }
 POLICIES = ("NoisyOracle", "LambdaMART")
 MODELS = ("DCTR", "RDCTR", "PBM", "UBM", "DBN", "NCM", "CACM")
+FURTHER = ("DCM", "CCM")
 METRICS = ("ind", "ndcg", "cmip")
 CONFIGURATION = ["user", "logging", "test"]
 N_DOCUMENTS, N_TRAINING_QUERIES, N_REPETITIONS = 1_000, 800, 20
@@ -283,7 +285,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     every = [f"{user}/{logging}" for user in USERS for logging in POLICIES]
     parser.add_argument("--configurations", nargs="+", default=every, choices=every)
-    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS + FURTHER)
     parser.add_argument("--sessions", type=int, default=30_000, help="of lists of ten")
     parser.add_argument("--runs", type=int, nargs="+", default=[0, 1, 2], help="their seeds")
     parser.add_argument("--save", type=Path, help="CSV, written after each log")

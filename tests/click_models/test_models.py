@@ -20,7 +20,9 @@ from skultr.click_models import (
     RDCTRModel,
     UBMModel,
 )
+from skultr.datasets import make_ltr
 from skultr.exceptions import AssumptionWarning, ClickDataWarning
+from skultr.simulation import PositionBasedUser, noisy_oracle_scores, simulate_shift
 
 EM_MODELS = [PBMModel, UBMModel, DCMModel, CCMModel, DBNModel]
 MODELS = [DCTRModel, RDCTRModel, CascadeModel, *EM_MODELS]
@@ -282,7 +284,48 @@ def test_a_list_with_two_rows_at_one_position_is_an_error(served):
 def test_cascade_counts_the_clicks_it_cannot_explain(served):
     clicks = served.chain(1.0, 1.0)
     with pytest.warns(ClickDataWarning, match="below another"):
-        CascadeModel().fit(served.frame, clicks)
+        model = CascadeModel().fit(served.frame, clicks)
+    with pytest.warns(ClickDataWarning, match="clicks impossible"):
+        model.score(served.frame, clicks)
+
+
+def test_the_default_prior_does_not_move_examination_under_a_good_ranker():
+    """The prior of documents takes poor documents at the bottom for average ones otherwise."""
+    documents = make_ltr(100, 10, 5, random_state=0)
+    train, _, shifted = simulate_shift(
+        documents,
+        n_sessions=85_000,
+        n_test_sessions=10_000,
+        scores=noisy_oracle_scores(documents, random_state=0),
+        user=PositionBasedUser(1.0),
+        features=False,
+        random_state=0,
+    )
+    curve = 1 / np.arange(1, 11)
+    model = PBMModel().fit(train.X, train.clicks)
+    np.testing.assert_allclose(model.examination_["examination"], curve, rtol=0.15)
+    assert PBMModel(prior="empirical").fit(train.X, train.clicks).examination_.iloc[9, 0] < 0.085
+    pairs = UBMModel().fit(train.X, train.clicks)
+    often = pairs.examination_[pairs.examination_["impressions"] > 1_000].reset_index()
+    np.testing.assert_allclose(often["examination"], curve[often["rank"] - 1], rtol=0.2)
+    old = UBMModel(prior="empirical").fit(train.X, train.clicks)
+    assert pairs.score(shifted.X, shifted.clicks) > old.score(shifted.X, shifted.clicks)
+
+
+@pytest.mark.parametrize("cls", EM_MODELS)
+def test_no_prior_is_maximum_likelihood(cls, served):
+    clicks = served.clicks_for(cls)
+    free = cls(prior=None).fit(served.frame, clicks)
+    tiny = cls(prior=(1e-6, 1e-6)).fit(served.frame, clicks)
+    assert np.isfinite(free.log_posterior_).all()
+    shrunk = cls(prior=(2, 2)).fit(served.frame, clicks)
+
+    def likelihood(model):
+        chance = model.predict_click(served.frame, clicks)
+        return np.log(np.where(clicks > 0, chance, 1 - chance)).mean()
+
+    assert likelihood(free) >= likelihood(tiny) - 1e-4
+    assert likelihood(free) > likelihood(shrunk)
 
 
 @pytest.mark.parametrize("prior", ["none", (0, 1), (1, 2, 3)])

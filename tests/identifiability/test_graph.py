@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skultr import aggregate_clicks
+from skultr._log._components import factor_components
 from skultr._log._pairs import read_pairs
 from skultr.exceptions import ClickDataWarning
 from skultr.identifiability import IdentifiabilityGraph
@@ -345,34 +346,54 @@ def test_weak_links_table():
         graph.weak_links(-1)
 
 
-def test_connection_probability_is_the_formula():
+def everything(n_docs, n_factors):
+    """The graph of a log that shows every document under every factor."""
+    pairs = np.arange(n_docs * n_factors)
+    return IdentifiabilityGraph(pairs // n_factors, pairs % n_factors)
+
+
+def test_connection_probability_of_two_and_three_factors():
+    for n in (10, 50, 200):
+        apart = (1 - (1 - np.exp(-n / (40 * 2))) ** 2) ** 40
+        assert everything(40, 2).connection_probability(n) == pytest.approx(1 - apart)
+        # Three factors are connected by three links, or by two of three.
+        apart = (1 - (1 - np.exp(-n / (40 * 3))) ** 2) ** 40
+        linked = 1 - apart
+        expected = linked**3 + 3 * linked**2 * apart
+        assert everything(40, 3).connection_probability(n) == pytest.approx(expected)
+
+
+def test_connection_probability_of_many_factors_is_the_limit():
+    """One rule up to 30 factors, another above: they meet, and the first term is the paper's."""
+    fewer, more = (everything(100, n).connection_probability([300, 500]) for n in (30, 31))
+    np.testing.assert_allclose(fewer, more, atol=0.05)
+    apart = (1 - (1 - np.exp(-900 / (100 * 31))) ** 2) ** 100
+    connected = everything(100, 31).connection_probability(900)
+    assert 1 - connected == pytest.approx(31 * apart**30, rel=0.01)
+
+
+def test_connection_probability_at_the_ends():
     graph = IdentifiabilityGraph(np.arange(50) % 40, np.arange(50) % 7)
-    for n in (10, 200, 500):
-        apart = (1 - (1 - np.exp(-n / (40 * 7))) ** 2) ** 40
-        expected = np.clip(1 - 7 * apart**6, 0, 1)
-        assert graph.connection_probability(n) == pytest.approx(expected, abs=1e-12)
     assert graph.connection_probability() == graph.connection_probability(50)
     assert graph.connection_probability([0, 1e9]).tolist() == [0.0, 1.0]
+    assert everything(2, 40).connection_probability([0, 1e9]) == pytest.approx([0.0, 1.0])
     assert IdentifiabilityGraph(["a"], [1]).connection_probability(5) == 1.0
     with pytest.raises(ValueError, match="at least 0"):
         graph.connection_probability(-1)
 
 
-def test_connection_probability_of_uniform_logs():
+@pytest.mark.parametrize(
+    ("n_docs", "n_factors", "n_samples"), [(50, 2, 20), (50, 3, 20), (60, 8, 130)]
+)
+def test_connection_probability_of_uniform_logs(n_docs, n_factors, n_samples):
     rng = np.random.default_rng(0)
-    n_docs, n_factors, n_samples, n_logs = 60, 8, 130, 400
-    connected = 0
+    n_logs, connected = 1_000, 0
     for _ in range(n_logs):
         doc, factor = rng.integers(n_docs, size=n_samples), rng.integers(n_factors, size=n_samples)
-        graph = IdentifiabilityGraph(doc, factor)
-        connected += graph.is_connected and graph.n_factors == n_factors
-    everything = IdentifiabilityGraph(
-        np.repeat(np.arange(n_docs), n_factors), np.tile(np.arange(n_factors), n_docs)
-    )
-    # An approximation for large graphs; here within 5 points.
-    assert connected / n_logs == pytest.approx(
-        everything.connection_probability(n_samples), abs=0.05
-    )
+        connected += factor_components(doc, factor, n_factors)[0] == 1
+    # Links that one document makes are not independent; here the formula is within 5 points.
+    expected = everything(n_docs, n_factors).connection_probability(n_samples)
+    assert connected / n_logs == pytest.approx(expected, abs=0.05)
 
 
 def test_subsample_connectivity():

@@ -1,4 +1,5 @@
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,8 @@ CONVERT = {
 }
 EXAMINATION = np.array([0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06])
 INTERVENES = "ignore:The log is not identifiable"
+#: The small logs below have few bias factors, and nearly as many components.
+pytestmark = pytest.mark.filterwarnings("ignore:Merging leaves 3 examination parameters")
 
 
 def to_pandas(frame):
@@ -60,9 +63,11 @@ def test_merges_across_the_gap(kind):
     assert out.graph_.n_components == 2
     assert set(out.merges_.loc[0, ["from", "into"]]) == {4, 5}
     assert out.merges_["cost"].tolist() == [1.0]
-    assert out.total_cost_ == out.error_bound_ == 1.0
-    # Between positions 3, 4 and 5, 6 examination falls by 0.34 in the logarithm.
-    assert out.merges_["estimated_error"].item() == pytest.approx(0.34, abs=0.01)
+    assert out.total_cost_ == 1.0
+    # The steepest step inside a component is that from position 6 to 7.
+    steepest = np.log(0.20 / 0.11)
+    assert out.merges_["estimated_error"].item() == pytest.approx(steepest, abs=0.01)
+    assert out.error_bound_if_smooth_ == out.merges_["estimated_error"].item()
     assert len(out.interventions_) == 0
     assert out.intervened_lists_ is None
 
@@ -89,7 +94,7 @@ def test_connected_log_stays_as_it_is(strategy):
     assert repair.is_identifiable_
     assert repair.transform(X)["bias"].tolist() == (X["position"] - 1).tolist()
     assert len(repair.merges_) == len(repair.interventions_) == 0
-    assert repair.total_cost_ == repair.error_bound_ == 0.0
+    assert repair.total_cost_ == repair.error_bound_if_smooth_ == 0.0
     assert repair.intervened_lists_ is None
 
 
@@ -108,12 +113,57 @@ def test_merged_log_recovers_relevance_better_than_other_pairs():
 
 
 def test_tree_of_merges_and_its_diameter():
-    X, _, _ = world(parts=((1, 2), (3, 5), (6, 6), (7, 10)))
+    X, clicks, _ = world(parts=((1, 2), (3, 5), (6, 6), (7, 10)))
     repair = IdentifiabilityRepair().fit(X)
     assert repair.merges_["cost"].tolist() == [1.0] * 3
     assert repair.total_cost_ == 3.0
-    assert repair.error_bound_ == 3.0
     assert np.isnan(repair.merges_["estimated_error"]).all()  # nothing is known without clicks
+    assert np.isnan(repair.error_bound_if_smooth_)
+    # The merges form a path, and the steepest step inside a component is that from 3 to 4.
+    repair.fit(X, clicks)
+    assert repair.error_bound_if_smooth_ == pytest.approx(3 * np.log(0.48 / 0.34), rel=0.05)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_errors_do_not_depend_on_units(scale):
+    X, clicks, _ = world(parts=((1, 3), (4, 6), (7, 8), (9, 10)))
+    repair = IdentifiabilityRepair(
+        bias_features=lambda factors: scale * factors.to_numpy(float), position_weight=0.0
+    ).fit(X, clicks)
+    # Positions 5 and 6: the steepest step inside a component, not that of the log.
+    steepest = np.log(0.28 / 0.20)
+    np.testing.assert_allclose(repair.merges_["estimated_error"], steepest, rtol=0.05)
+    assert repair.error_bound_if_smooth_ == pytest.approx(3 * steepest, rel=0.05)
+
+
+def test_noise_is_not_taken_for_a_slope():
+    """Examination that is equal everywhere: few clicks make it look rough."""
+    X, _, relevance = world(n_queries=200)
+    chance = 0.5 * relevance[X["doc"]].to_numpy()
+    guesses = [
+        IdentifiabilityRepair()
+        .fit(X.assign(impressions=20), np.random.default_rng(seed).binomial(20, chance) / 20)
+        .merges_["estimated_error"]
+        .item()
+        for seed in range(5)
+    ]
+    assert np.mean(guesses) < 0.065  # 0.083 if the noise stayed in the slopes
+
+
+@pytest.mark.parametrize(("n_alone", "warns"), [(2, False), (4, True)])
+def test_warning_where_merging_costs_more_than_it_connects(n_alone, warns):
+    pairs = [(k, k + 1) for k in range(1, 10 - n_alone, 2)]
+    parts = (*pairs, *((k, k) for k in range(11 - n_alone, 11)))
+    ratio = len(parts) / 10
+    assert (ratio > 0.6) == warns
+    X, clicks, _ = world(parts=parts)
+    if warns:
+        with pytest.warns(NotIdentifiableWarning, match=f"{ratio:.2f} components per factor"):
+            IdentifiabilityRepair().fit(X, clicks)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            IdentifiabilityRepair().fit(X, clicks)
 
 
 def test_every_document_its_own_component():
@@ -195,12 +245,77 @@ def test_default_features_of_other_types():
 
 def test_too_many_categories_ask_for_features():
     X = pd.DataFrame({"qid": 1, "doc": range(300), "vertical": [f"v{i}" for i in range(300)]})
-    with pytest.raises(ValueError, match=r"300 or more different values.*bias_features="):
+    with pytest.raises(ValueError, match=r"'vertical' \(300 different values\).*bias_features="):
         IdentifiabilityRepair("vertical").fit(X)
     mapping = {f"v{i}": [i] for i in range(300)}
     with pytest.warns(NotIdentifiableWarning):
         repair = IdentifiabilityRepair("vertical", bias_features=mapping).fit(X)
     assert repair.total_cost_ == 299
+
+
+def contexts(n_contexts, connected=False):
+    """Each list in a context of its own kind; contexts are ids that happen to be whole numbers."""
+    context = np.repeat(np.arange(n_contexts), 4)
+    position = np.tile([1, 2, 1, 2], n_contexts)
+    doc = np.tile([0, 1, 1, 0], n_contexts) + (0 if connected else 2 * context)
+    return pd.DataFrame(
+        {
+            "qid": 0,
+            "session": np.arange(4 * n_contexts) // 2,
+            "doc": doc,
+            "position": position,
+            "context": context,
+        }
+    )
+
+
+def test_whole_numbers_are_ids_where_there_are_many():
+    X = contexts(30)
+    with pytest.warns(ClickDataWarning, match=r"'context' \(30 .*bias_features=\['context'\]"):
+        repair = IdentifiabilityRepair(["position", "context"]).fit(X)
+    assert repair.merges_["cost"].tolist() == [1.0] * 29
+    text = X.assign(context="c" + X["context"].astype(str))
+    assert IdentifiabilityRepair(["position", "context"]).fit(text).total_cost_ == 29
+    with pytest.warns(ClickDataWarning, match="are read as ids"):
+        IdentifiabilityRepair(["position", "context"]).fit(X.assign(context=X["context"] * 1.0))
+    # Of half numbers, and of few numbers, differences count.
+    half = X.assign(context=X["context"] / 2)
+    repair = IdentifiabilityRepair(["position", "context"]).fit(half)
+    assert repair.merges_["cost"].tolist() == [0.5] * 29
+    few = IdentifiabilityRepair(["position", "context"])
+    few.fit(contexts(20).assign(context=lambda X: 3 * X["context"]))
+    assert few.merges_["cost"].tolist() == [3.0] * 19
+
+
+def test_whole_numbers_count_if_the_user_says_so():
+    X = contexts(400).assign(context=lambda X: 2 * X["context"])
+    with pytest.raises(ValueError, match=r"'context' \(400 .*read as ids.*bias_features="):
+        IdentifiabilityRepair(["position", "context"]).fit(X)
+    repair = IdentifiabilityRepair(["position", "context"], bias_features=["context"]).fit(X)
+    assert repair.merges_["cost"].tolist() == [2.0] * 399
+
+
+def test_many_positions_are_no_ids():
+    X = contexts(40).assign(position=lambda X: 2 * X["context"] + X["position"])
+    assert IdentifiabilityRepair().fit(X).merges_["cost"].tolist() == [1.0] * 39
+
+
+@pytest.mark.filterwarnings(INTERVENES)
+def test_ids_do_not_matter_where_nothing_is_merged():
+    X = contexts(400, connected=True)
+    repair = IdentifiabilityRepair(["position", "context"]).fit(X)
+    assert repair.is_identifiable_
+    other = X.tail(2).assign(context=1_000)
+    with pytest.warns(ClickDataWarning, match="treated as the nearest"):
+        found = repair.transform(other)["bias"]
+    positions = repair.factors_.set_index("code")["position"]
+    assert positions[found].tolist() == other["position"].tolist()
+    alone = IdentifiabilityRepair("context").fit(X)
+    with pytest.warns(ClickDataWarning, match="most frequent factor"):
+        alone.transform(other)
+    clicks = np.tile([1, 0], len(X) // 2)
+    plan = IdentifiabilityRepair(["position", "context"], strategy="intervene")
+    assert len(plan.fit(contexts(400), clicks).interventions_) == 399
 
 
 def test_bias_features_as_mapping_callable_and_columns(devices):
@@ -440,7 +555,7 @@ def test_interventions_connect_the_log(kind):
     frame = CONVERT[kind](X)
     repair = IdentifiabilityRepair(strategy="intervene").fit(frame, clicks)
     assert len(repair.interventions_) == 3
-    assert repair.error_bound_ == 0.0
+    assert repair.error_bound_if_smooth_ == 0.0
     assert to_pandas(repair.transform(frame))["bias"].tolist() == (X["position"] - 1).tolist()
     lists = repair.intervened_lists_
     assert list(lists.columns) == ["intervention", "qid", "doc", "position", "doc_scope"]

@@ -95,6 +95,18 @@ def test_cmip_by_default_is_the_classifier(log):
     assert CMIPScorer()(Column(), log) == -expected
 
 
+def test_cmip_as_published(log):
+    documents = log.drop_duplicates("doc")
+    expected = cmip_score(
+        documents["old"],
+        documents["mean"],
+        documents["relevance"],
+        estimator="published",
+        random_state=0,
+    )
+    assert CMIPScorer(estimator="published")(Column(), log) == -expected
+
+
 def test_impressions_weigh_positions(log):
     """One row of 3 impressions and one of 1, and the rows that they stand for."""
     log["impressions"] = np.where(np.arange(len(log)) < 400, 3.0, 1.0)

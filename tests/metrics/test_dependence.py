@@ -1,4 +1,5 @@
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ from scipy.stats import kstest
 
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import CMIPResult, _dependence, cmip_score
-from skultr.metrics._dependence import _groups_of_grades
+from skultr.metrics._density_ratio import _correlations, _with_nearest_grade
 from skultr.metrics._information import knn_information
 
 SHARES = [0.5, 0.2, 0.15, 0.1, 0.05]
@@ -97,104 +98,135 @@ def test_same_seed_same_value_in_any_row_order(estimator):
 
 
 @pytest.mark.parametrize("n_a_grade", [2, 3, 5, 10, 20, 50])
-def test_independence_in_small_grades(n_a_grade):
-    """Grades below 20 are merged, and neighbours do not tie."""
+@pytest.mark.parametrize("estimator", ["knn", "classifier"])
+def test_independence_in_small_grades(n_a_grade, estimator):
+    """A good model under a good logger: grades differ in both, and that does not count."""
     rng = np.random.default_rng(n_a_grade)
-    x, y = rng.normal(size=(2, 2_000))
     grade = np.arange(2_000) // n_a_grade
-    for estimator in ("knn", "classifier"):
-        options = {"estimator": estimator, "n_repeats": 1, "random_state": 0}
-        if n_a_grade < 20:
-            with pytest.warns(ClickDataWarning, match="fewer than 20 documents"):
-                value = cmip_score(x, y, grade, **options)
-        else:
-            value = cmip_score(x, y, grade, **options)
-        assert_allclose(value, 0, atol=0.03)
+    x, y = rng.normal(size=(2, 2_000))
+    arguments = x + grade, y - grade, grade
+    options = {"estimator": estimator, "n_repeats": 1, "random_state": 0}
+    if n_a_grade < 20:
+        with pytest.warns(ClickDataWarning, match="2000 documents of grades with fewer than 20"):
+            value = cmip_score(*arguments, **options)
+    else:
+        value = cmip_score(*arguments, **options)
+    assert_allclose(value, 0, atol=0.03)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3])
 @pytest.mark.parametrize("n_a_grade", [5, 20, 100])
 def test_neighbors_have_no_bias_around_zero(n_a_grade, rho):
-    """Before merging: the mean over many grades, of the estimator alone."""
+    """The mean over many grades, of the estimator alone."""
     rng = np.random.default_rng(0)
     grade = np.repeat(np.arange(20_000 // n_a_grade), n_a_grade)
     x, noise = rng.normal(size=(2, len(grade)))
     y = rho * x + np.sqrt(1 - rho**2) * noise
-    value = knn_information(x, y, grade, 1, np.random.RandomState(0)).mean()
+    value = knn_information(x, y, grade, grade, 1, np.random.RandomState(0)).mean()
     # Towards 0, never beyond.
     assert -0.01 < value < truth(rho) + 0.01
 
 
-@pytest.mark.parametrize("n_a_grade", [2, 5, 9])
-def test_strong_dependence_in_small_grades(n_a_grade):
+@pytest.mark.parametrize(("n_a_grade", "share"), [(2, 0.2), (5, 0.35), (9, 0.4)])
+@pytest.mark.parametrize("estimator", ["knn", "classifier"])
+def test_strong_dependence_in_small_grades(n_a_grade, share, estimator):
+    """Two documents can say no more than their order, ln 2 without noise."""
     rng = np.random.default_rng(0)
     x, noise = rng.normal(size=(2, 1_000))
     expected = 0.5 * np.log(1 + 1 / 0.2**2)
-    for estimator in ("knn", "classifier"):
-        with pytest.warns(ClickDataWarning, match="merged with the nearest grade"):
-            value = cmip_score(
-                x,
-                x + 0.2 * noise,
-                np.arange(1_000) // n_a_grade,
-                estimator=estimator,
-                n_repeats=1,
-                random_state=0,
-            )
-        assert 0.5 * expected < value < expected
-
-
-def test_fine_grades_are_merged_into_bands():
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2, 500))
-    grade = rng.random(500).round(3)
-    with pytest.warns(ClickDataWarning, match=r"of \d+ grades have fewer than 20 documents"):
-        result = cmip_score(x, y, grade, estimator="knn", random_state=0, return_result=True)
-    assert_allclose(result.value, 0, atol=0.06)
-    assert result.n_per_grade.min() >= 20
-    assert result.n_per_grade.max() < 60
-    assert result.n_per_grade.sum() == 500
-    assert result.n_per_grade.index.is_monotonic_increasing
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_groups_are_runs_of_grades_large_enough(seed):
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(1, 40, rng.integers(1, 15))
-    values = np.cumsum(rng.uniform(0.1, 2, len(counts)))
-    group = _groups_of_grades(values, counts)
-    assert group[0] == 0
-    assert set(np.diff(group)) <= {0, 1}
-    size = np.bincount(group, counts)
-    assert size.min() >= 20 or len(size) == 1
-    # Grades that are large enough are only merged by small ones.
-    for run in range(len(size)):
-        assert (group == run).sum() == 1 or (counts[group == run] < 20).any()
-
-
-def test_a_small_grade_joins_the_nearest():
-    rng = np.random.default_rng(0)
-    grade = np.repeat([0.0, 1, 2, 3, 3.2, 9], [100, 19, 50, 8, 6, 40])
-    x, y = rng.normal(size=(2, len(grade)))
-    with pytest.warns(ClickDataWarning, match="3 of 6 grades .* leaves 3"):
-        result = cmip_score(x, y, grade, estimator="knn", return_result=True)
-    counts = result.n_per_grade
-    # 3.2 joins 3, both join 2, and then 0 is nearer to 1 than they are.
-    assert list(counts) == [119, 64, 40]
-    assert counts.index[2] == 9
-    assert_allclose(counts.index[:2], [19 / 119, grade[119:183].mean()])
-
-
-def test_p_value_is_uniform_under_independence():
-    p_values = []
-    for seed in range(200):
-        pred, logging, grade = normal_documents(300, 0.0, seed)
-        kept = grade < 3  # the others are too small, and merging them would be dependence
-        pred, logging, grade = pred[kept], logging[kept], grade[kept]
-        result = cmip_score(
-            pred, logging, grade, estimator="knn", random_state=seed, return_result=True
+    with pytest.warns(ClickDataWarning, match="by their ranks within the grade"):
+        value = cmip_score(
+            x,
+            x + 0.2 * noise,
+            np.arange(1_000) // n_a_grade,
+            estimator=estimator,
+            n_repeats=1,
+            random_state=0,
         )
-        p_values.append(result.p_value)
-    assert kstest(p_values, "uniform").pvalue > 0.01
+    assert share * expected < value < expected
+
+
+def test_grades_of_different_small_sizes_are_compared_alike():
+    """Ranks of a large grade are finer than those of a small one; that is no dependence."""
+    values = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        grade = np.repeat(np.arange(100), np.repeat([2, 18], 50))
+        x, y = rng.normal(size=(2, len(grade)))
+        with pytest.warns(ClickDataWarning):
+            values.append(cmip_score(x, y, grade, estimator="knn", random_state=seed))
+    assert_allclose(np.mean(values), 0, atol=0.015)
+
+
+def test_which_documents_are_compared():
+    """Alone: left out. Small grades: together, or left out if they have fewer than 20 even so."""
+    large, alone = np.repeat([0.0, 3.0], 50), [9.0]
+    cases = [
+        (np.repeat([1.0, 2.0, 4.0], [12, 7, 2]), 21, 1),
+        (np.repeat([1.0, 2.0], [12, 7]), 0, 20),
+    ]
+    rng = np.random.default_rng(0)
+    for small, together, left_out in cases:
+        grade = np.concatenate([large, small, alone])
+        x, y = rng.normal(size=(2, len(grade)))
+        with pytest.warns(ClickDataWarning, match=f"{left_out} documents .* left out"):
+            result = cmip_score(x, y, grade, estimator="knn", return_result=True)
+        assert (result.n_together, result.n_left_out) == (together, left_out)
+        assert list(result.n_per_grade) == list(np.unique(grade, return_counts=True)[1])
+        assert f"Left out of the value: {left_out}" in result.summary()
+
+
+def test_documents_that_are_left_out_do_not_count():
+    pred, logging, grade = normal_documents(1_000, 0.5)
+    expected = cmip_score(pred, logging, grade, estimator="knn", random_state=0)
+    more = np.append(pred, 0.0), np.append(logging, 1.0), np.append(grade, 9)
+    with pytest.warns(ClickDataWarning, match="1 documents of grades .* left out"):
+        assert cmip_score(*more, estimator="knn", random_state=0) == expected
+
+
+def independent_documents(n_grades, n_a_grade, seed):
+    """A good model under a good logger, independent given the grade."""
+    rng = np.random.default_rng(seed)
+    grade = np.repeat(np.arange(n_grades), n_a_grade)
+    noise = rng.normal(size=(2, len(grade)))
+    return grade + 0.5 * noise[0], -grade + 0.5 * noise[1], grade
+
+
+def p_value_of(pred, logging, grade, seed, n_permutations=99):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClickDataWarning)  # of small grades
+        return cmip_score(
+            pred,
+            logging,
+            grade,
+            estimator="knn",
+            n_repeats=1,
+            n_permutations=n_permutations,
+            random_state=seed,
+            return_result=True,
+        ).p_value
+
+
+@pytest.mark.parametrize(("n_grades", "n_a_grade"), [(5, 15), (5, 5), (3, 25), (40, 2)])
+def test_p_value_is_uniform_under_independence(n_grades, n_a_grade):
+    """Whatever the size of the grades; they are never merged."""
+    p_values = np.array(
+        [p_value_of(*independent_documents(n_grades, n_a_grade, s), s) for s in range(300)]
+    )
+    if n_a_grade > 2:  # two documents have two orders, so that p-values tie
+        assert kstest(p_values, "uniform").pvalue > 0.01
+    # Three standard deviations of a share of 300.
+    assert np.mean(p_values <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
+
+
+def test_p_value_finds_dependence_in_small_grades():
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        grade = np.repeat(np.arange(5), 15)
+        x, noise = rng.normal(size=(2, 75))
+        found.append(p_value_of(grade + x, -grade + 0.8 * x + 0.6 * noise, grade, seed) <= 0.05)
+    assert sum(found) >= 38
 
 
 def test_p_value_of_dependence():
@@ -205,13 +237,17 @@ def test_p_value_of_dependence():
         assert result.p_value == 1 / 200
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.3, 0.6])
-def test_standard_error_covers_the_truth(rho):
-    """95 % intervals of nearest neighbours, not shorter than they say and not twice as long."""
+@pytest.mark.parametrize(
+    ("estimator", "rho", "n"),
+    [("knn", 0.0, 1_000), ("knn", 0.3, 1_000), ("knn", 0.6, 1_000), ("classifier", 0.6, 500)],
+)
+@pytest.mark.filterwarnings("ignore:.*documents of grades with fewer than 20")
+def test_standard_error_covers_the_truth(estimator, rho, n):
+    """95 % intervals, not shorter than they say and not twice as long."""
     results = [
         cmip_score(
-            *normal_documents(1_000, rho, seed),
-            estimator="knn",
+            *normal_documents(n, rho, seed),
+            estimator=estimator,
             n_repeats=1,
             n_permutations=1,
             random_state=seed,
@@ -222,7 +258,89 @@ def test_standard_error_covers_the_truth(rho):
     values = np.array([result.value for result in results])
     errors = np.array([result.standard_error for result in results])
     assert np.mean(abs(values - truth(rho)) <= 1.96 * errors) >= 0.9
-    assert 0.8 < errors.mean() / values.std(ddof=1) < 1.7
+    assert 0.8 < np.median(errors) / values.std(ddof=1) < 1.7
+
+
+def test_standard_error_knows_what_the_classifier_missed():
+    """A parabola: the copula says nothing, trees of 300 documents find half of .80 nats."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=500)
+        result = cmip_score(
+            x,
+            x**2 + 0.5 * rng.normal(size=500),
+            np.zeros(500),
+            n_repeats=1,
+            random_state=seed,
+            return_result=True,
+        )
+        assert result.value < 0.7
+        assert result.value + 1.96 * result.standard_error > 0.8
+
+
+@pytest.mark.parametrize(
+    ("rhos", "n", "error"), [([0, 0.3, 0.6, 0.9], 500, 0.05), ([0.8, -0.8], 2_000, 0.03)]
+)
+def test_classifier_has_little_bias(rhos, n, error):
+    """-.17 and -.12 without the copula."""
+    values = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        grade = rng.integers(0, len(rhos), n)
+        rho = np.array(rhos)[grade]
+        x, noise = rng.normal(size=(2, n))
+        y = rho * x + np.sqrt(1 - rho**2) * noise
+        value = cmip_score(x, y, grade, n_repeats=1, random_state=seed)
+        values.append(value - truth(rho).mean())
+    assert_allclose(np.mean(values), 0, atol=error)
+
+
+@pytest.mark.parametrize("n_cells", [1, 4])
+def test_correlations_are_shrunk_by_what_cells_differ(n_cells):
+    """Equal cells get the pooled correlation, different ones keep their own."""
+    rng = np.random.default_rng(0)
+    cell = np.repeat(np.arange(n_cells), 400)
+    x, noise = rng.normal(size=(2, len(cell)))
+    equal = _correlations(x, 0.6 * x + 0.8 * noise, cell, n_cells)
+    assert_allclose(equal, 0.6, atol=0.05)
+    assert np.ptp(equal) < 0.03
+    if n_cells > 1:
+        rho = np.array([0, 0.3, 0.6, 0.9])[cell]
+        own = _correlations(x, rho * x + np.sqrt(1 - rho**2) * noise, cell, n_cells)
+        assert_allclose(own, [0, 0.3, 0.6, 0.9], atol=0.1)
+
+
+def test_published_estimator():
+    """Figures of a published implementation: -.274 for 0 and .172 for .511."""
+    for rho, published in ((0.0, -0.274), (0.8, 0.172)):
+        documents = normal_documents(5_000, rho)
+        result = cmip_score(
+            *documents, estimator="published", random_state=0, n_permutations=9, return_result=True
+        )
+        assert_allclose(result.value, published, atol=0.06)
+        assert result.estimator == "published"
+        assert np.isnan(result.standard_error)
+    assert cmip_score(*documents, estimator="published", random_state=0) == result.value
+    assert cmip_score(*documents, estimator="published", random_state=1) != result.value
+
+
+def test_published_estimator_takes_the_nearest_grade():
+    others = np.array([3.0, 0.0, 3.0, 1.0])
+    found = _with_nearest_grade(
+        np.array([0.0, 0.4, 0.6, 2.5, 9.0]), others, np.random.RandomState(0)
+    )
+    assert list(others[found]) == [0, 0, 1, 3, 3]
+
+
+def test_the_estimator_depends_on_documents_only():
+    """Candidates that vary in few documents, or in all, are compared by one estimator."""
+    _, logging, grade = normal_documents(400, 0.5)
+    grade = np.minimum(grade, 2)
+    for rare in (0, 1, 2):
+        pred = np.where(grade == rare, logging, 0.0)
+        result = cmip_score(pred, logging, grade, random_state=0, return_result=True)
+        assert result.estimator == "classifier"
+        assert result.value > 0.5 * np.mean(grade == rare)
 
 
 def test_standard_error_by_hand(monkeypatch):
@@ -272,21 +390,11 @@ def test_constants_are_zero_with_a_warning(constant):
         assert cmip_score(pred, logging, grade, estimator="knn") == 0
 
 
-def test_a_grade_of_one_document_joins_its_neighbor():
-    pred, logging, grade = normal_documents(1_000, 0.5)
-    expected = cmip_score(pred, logging, grade, estimator="knn", random_state=0)
-    more = np.append(pred, 0.0), np.append(logging, 1.0), np.append(grade, 9)
-    with pytest.warns(ClickDataWarning, match="1 of 6 grades have fewer"):
-        result = cmip_score(*more, estimator="knn", random_state=0, return_result=True)
-    assert_allclose(result.value, expected, atol=0.03)
-    assert result.n_per_grade.sum() == 1_001
-
-
 def test_one_grade_and_tiny_data():
     pred, logging, _ = normal_documents(300, 0.6)
     assert cmip_score(pred, logging, np.ones(300), estimator="knn") > 0.05
     assert np.isfinite(cmip_score([1.0, 2.0], [2.0, 1.0], [1, 1], estimator="knn"))
-    with pytest.warns(ClickDataWarning, match="4 of 4 grades .* leaves 1"):
+    with pytest.warns(ClickDataWarning, match="8 documents of grades with fewer than 20"):
         assert np.isfinite(
             cmip_score(np.arange(8), np.arange(8), np.arange(8) // 2, estimator="knn")
         )

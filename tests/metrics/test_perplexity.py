@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
+from skultr.exceptions import ClickDataWarning
 from skultr.metrics import click_log_likelihood, perplexity_score
 
 
@@ -99,7 +100,8 @@ def test_likelihood_by_session_is_of_whole_patterns(rows):
 
 
 def test_impossible_clicks_cost_a_finite_amount():
-    assert_allclose(perplexity_score([1], [0.0]), 1e10)
+    with pytest.warns(ClickDataWarning, match="1 of 1 clicks impossible"):
+        assert_allclose(perplexity_score([1], [0.0]), 1e10)
     assert_allclose(perplexity_score([0], [1.0]), 1e10, rtol=1e-6)
     assert_allclose(perplexity_score([0, 1], [0.0, 1.0]), 1)
 

@@ -293,6 +293,45 @@ def test_components_agree_within_and_not_between(ranker):
             np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
 
 
+@embeddings
+def test_start_decides_the_scale_of_a_component(ranker):
+    """From 1 the highest examination of each component ends at 1, from the truth at the truth."""
+    log, rate, truth = make_disconnected_log(
+        2, n_documents=400, n_queries=60, n_impressions=None, random_state=0
+    )
+    if getattr(ranker, "link", "product") == "additive":
+        pytest.skip("the truth of this log is a product")
+
+    def examination(**parameters):
+        with pytest.warns(NotIdentifiableWarning):
+            return clone(ranker).set_params(**parameters).fit(log, rate).examination_
+
+    ones = examination(examination_start="ones")
+    again = examination(examination_start=[1] * 10, random_state=1)
+    pd.testing.assert_frame_equal(ones, again)
+    own = truth.examination[4:]
+    np.testing.assert_allclose(ones["examination"][4:], own / own[0], rtol=0.05)
+    from_truth = examination(examination_start=truth.examination)["examination"]
+    np.testing.assert_allclose(from_truth[4:], own / truth.examination[0], rtol=0.3)
+
+
+@pytest.mark.filterwarnings("ignore:The log does not determine")
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ([1, 1, 1], "has 3 values, but the log has 4 bias factors"),
+        ([1, 1, 1, 0], "above 0 and at most 1"),
+        ([1, 1, 1, np.nan], "above 0 and at most 1"),
+        ("zeros", "examination_start"),
+    ],
+)
+def test_bad_start(start, message):
+    log = pd.DataFrame({"qid": 0, "doc": [0, 1, 2, 3], "position": [1, 2, 3, 4]})
+    ranker = DLARanker(relevance="embedding", examination_start=start)
+    with pytest.raises(ValueError, match=message):
+        ranker.fit(log, [1, 0, 1, 0])
+
+
 def test_repair_in_front_is_searched_like_any_parameter():
     documents = _documents()
     log, clicks, _ = simulate_clicks(

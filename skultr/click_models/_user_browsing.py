@@ -1,0 +1,284 @@
+"""User browsing model: examination by rank and last click."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
+
+from .._log._cells import Cells
+from .._models._browsing import (
+    draw_ubm_clicks,
+    ubm_click_probability,
+    ubm_conditional_click_probability,
+)
+from .._models._pair_curve import pair_curve
+from ._em import WEAK
+from ._known_factors import warn_about_unknown
+from ._patterns import last_clicks
+from ._product_model import GROUP_IMPRESSIONS, PRIOR_WEIGHT, ProductModel, unknown_curve
+from ._products import factor_groups, start_tables
+
+__all__ = ["UBMModel"]
+
+#: Deepest rank of the user browsing model, which has one parameter per pair of ranks.
+_MAX_RANK = 2_000
+#: Standard deviation of the effect of the distance from the last click on log examination.
+_DISTANCE_SPREAD = 1.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class UBMModel(ProductModel):
+    r"""User browsing model: examination depends on the rank and the rank of the last click above.
+
+    .. math:: P(c_k = 1 \mid c_1, \dots, c_{k-1}) = r_d \, \gamma_{k, l}
+
+    with :math:`l` the rank of the last click above rank :math:`k`, 0 if there is none.
+
+    Parameters
+    ----------
+    prior : {"logged", "empirical"}, (float, float) or None, default="logged"
+        What is known of a document before its clicks are counted.
+
+        - ``"logged"``: a gamma distribution whose mean falls with the place that production gave
+          the document, as in :class:`PBMModel`. Examination comes from the same documents at
+          several pairs of rank and last click, so that the prior does not move it.
+        - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood. Poor
+          documents stand deep, so that it books part of their shortfall on examination.
+        - (float, float): pseudo-counts of clicks and of skips of an examined document.
+        - None: as in :class:`PBMModel`.
+
+        With ``solver="gradient"`` documents have no prior.
+    tol : float, default=1e-8
+        Least gain of the log posterior in a round, divided by the number of impressions; EM stops
+        below it.
+    max_iter : int, default=1000
+        Largest number of EM steps.
+    solver : {"em", "gradient"}, default="em"
+        A table of parameters, one row per document, fitted by EM; or a network of the features,
+        which also ranks documents that are not in the log.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        The network and its input with ``solver="gradient"``; shared by all neural estimators, see
+        :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
+        Training of the network.
+    traffic_exponent
+        Exponent of the weight of frequent queries in training.
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries, by the cross-entropy of their clicks.
+    device, random_state, verbose
+        Where the network is trained, the seed, and what is printed.
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
+        first rank; with ``prior="logged"`` also ``lower``, ``upper``, ``effective_sample`` and
+        ``prior_mean``, as in :class:`PBMModel`.
+    examination_ : DataFrame
+        One row per ``rank`` and ``last_click`` (index): ``examination`` relative to the first
+        rank, ``impressions`` and ``clicks``.
+    log_posterior_ : ndarray of shape (n_rounds,)
+        Log likelihood plus log prior after each round of EM; it never falls. With
+        ``solver="gradient"``, of the EM over the parameters that all documents share. Not with
+        ``prior="logged"``, which needs no EM.
+    n_iter_ : int
+        Number of EM steps; with ``prior="logged"``, of Newton steps for examination; with
+        ``solver="gradient"``, of epochs.
+    network_, net_, history_
+        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
+        the learning curves by epoch.
+    prior_ : dict of str to (float, float)
+        Pseudo-counts of each parameter of documents; empty with ``prior="logged"`` and with
+        ``solver="gradient"``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    Long lists have many pairs of ranks, most of them rare. With ``prior="logged"`` log examination
+    is an effect of the rank, plus an effect of the distance :math:`k - l` where a row above was
+    clicked, plus a deviation of the pair, whose standard deviation over pairs is learned; the
+    three maximise the conditional likelihood of where the clicks of each document fell. With
+    other priors EM fits one parameter per rank for rows without a click above and one per
+    distance for others, and then pulls each pair toward it with the weight of 20 impressions.
+    Neighbours with fewer than 100 impressions share their parameters. A rank below the
+    training lists gets the examination of their last rank at the same distance from the last
+    click, with a warning.
+
+    References
+    ----------
+    Dupret & Piwowarski (2008). A user browsing model to predict search engine click data from
+    past observations. SIGIR.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import UBMModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    ...                     "position": [1, 2] * 2})
+    >>> model = UBMModel(prior=(1, 1)).fit(log, [1, 1, 0, 1])
+    >>> model.examination_.index.tolist()
+    [(1, 0), (2, 0), (2, 1)]
+    """
+
+    def _before_folding(self, log):
+        log = super()._before_folding(log)
+        n_ranks = int(log.position.max())
+        _check_depth(n_ranks)
+        last = np.concatenate([_last_positions(part) for part in log.chunks()])
+        return replace(
+            log, bias=(log.position - 1) * n_ranks + last, bias_values=np.arange(n_ranks**2)
+        )
+
+    def _fit(self, log, task):
+        n_ranks = int(log.position.max())
+        cells = Cells.from_rows(
+            log.doc, log.bias, log.clicks, log.weight, len(log.features), n_ranks**2
+        )
+        examination = self._solve_product(log, cells, task)
+        self._examination = np.tril(examination.reshape(n_ranks, n_ranks))
+        self.examination_ = _pairs_table(self._examination, cells)
+
+    def _compared_examination(self, log, cells):
+        n_ranks = int(log.position.max())
+        effects, mean, spread = _effects(cells, n_ranks)
+        curve = pair_curve(cells, effects, mean, spread)
+        self.n_iter_ = curve.n_iter
+        log_examination = curve.log_examination - curve.log_examination[0]
+        # A rare pair is not more examined than any other surely is: a click would be certain.
+        most = np.max(log_examination - 2 * curve.standard_error)
+        return np.exp(np.minimum(log_examination, max(most, 0.0))), curve.standard_error
+
+    def _fitted_prior(self, log, cells, known):
+        """Each pair has a prior: examination by rank or by distance."""
+        n_ranks = int(log.position.max())
+        if self.prior is None:
+            return start_tables(cells)["examination"], WEAK
+        curve = self._pooled_examination(log, cells, _joined_groups(cells, n_ranks), known)
+        mean = np.clip(curve, 1e-4, 1 - 1e-4)
+        return mean, (PRIOR_WEIGHT * mean, PRIOR_WEIGHT * (1 - mean))
+
+    def _probability(self, parameters, position, bias, clicks):
+        grid, place = self._grid(parameters["relevance"], position)
+        examination = self._examination_at(position, parameters["relevance"] > 0)
+        if clicks is None:
+            chance = ubm_click_probability(grid, examination)
+        else:
+            seen = np.zeros(grid.shape, dtype=bool)
+            np.put_along_axis(seen, place, clicks, axis=1)
+            chance = ubm_conditional_click_probability(grid, examination, seen)
+        return np.minimum(np.take_along_axis(chance, place, axis=1), 1.0)
+
+    def _draw(self, parameters, position, bias, rng):
+        grid, place = self._grid(parameters["relevance"], position)
+        examination = self._examination_at(position, parameters["relevance"] > 0)
+        return np.take_along_axis(draw_ubm_clicks(grid, examination, rng), place, axis=1)
+
+    def _grid(self, relevance, position):
+        """Relevance by rank, 0 at ranks without a row, and the column of each row there."""
+        inside = relevance > 0
+        n_ranks = int(position[inside].max(initial=1))
+        _check_depth(n_ranks)
+        # Padding goes to an additional column that is not read.
+        place = np.where(inside, position - 1, n_ranks)
+        grid = np.zeros((len(relevance), n_ranks + 1))
+        np.put_along_axis(grid, place, relevance, axis=1)
+        return grid, place
+
+    def _examination_at(self, position, inside):
+        """Examination for ranks 1 to the deepest in X, and for an additional one of padding."""
+        known = len(self._examination)
+        n_ranks = int(position[inside].max(initial=1)) + 1
+        warn_about_unknown(inside & (position > known), position)
+        rank, last = np.indices((n_ranks, n_ranks))
+        near = np.minimum(rank, known - 1)
+        # The same distance from the last click, if there is a click.
+        moved = np.clip(last - (rank - near), np.minimum(last, 1), near)
+        return self._examination[near, moved]
+
+
+def _check_depth(n_ranks):
+    if n_ranks > _MAX_RANK:
+        raise ValueError(
+            f"Found a row at position {n_ranks}; UBMModel has one parameter per pair of ranks and "
+            f"takes lists of up to {_MAX_RANK}. Cut the lists, or use PBMModel or DBNModel."
+        )
+
+
+def _last_positions(log):
+    """Position of the last click above each row, 0 if there is none."""
+    place, _ = last_clicks(log)
+    starts = np.repeat(log.offsets[:-1], np.diff(log.offsets))
+    row = np.arange(log.n_rows)
+    last = np.maximum.accumulate(np.where(log.clicks > 0, row, -1))
+    above = np.append(-1, last[:-1])
+    return np.where(above >= starts, log.position[above], 0) * (place > 1)
+
+
+def _groups(n_ranks):
+    """Group of each (rank, last click): by rank without a click above, else by distance."""
+    rank, last = np.indices((n_ranks, n_ranks))
+    distance = np.clip(rank + 1 - last, 1, n_ranks - 1 if n_ranks > 1 else 1)
+    return np.where(last == 0, rank, n_ranks + distance - 1).ravel()
+
+
+def _effects(cells, n_ranks):
+    """Effects of the rank and of the distance from the last click on log examination.
+
+    Returns
+    -------
+    effects : csr_array of shape (n_ranks**2, n_effects)
+    mean : ndarray of shape (n_ranks**2,)
+        Log examination without effects.
+    spread : ndarray of shape (n_effects,)
+        Standard deviation of the effects.
+    """
+    rank, last = (of.ravel() for of in np.indices((n_ranks, n_ranks)))
+    weight = cells.by_factor(cells.weight)
+    by_rank = factor_groups(np.bincount(rank, weight), GROUP_IMPRESSIONS)
+    distance = np.clip(rank + 1 - last, 1, n_ranks) * (last > 0)
+    below = np.bincount(distance, weight)[1:] if last.any() else np.zeros(0)
+    by_distance = factor_groups(below, GROUP_IMPRESSIONS)
+    n_groups = by_rank[-1] + 1
+    clicked = np.flatnonzero(last)
+    row = np.append(np.arange(len(rank)), clicked)
+    column = np.append(by_rank[rank], n_groups + by_distance[distance[clicked] - 1])
+    n_effects = n_groups + (int(by_distance.max(initial=-1)) + 1)
+    effects = csr_array((np.ones(len(row)), (row, column)), (len(rank), n_effects))
+    mean, depth = unknown_curve(
+        np.bincount(by_rank, np.arange(1, n_ranks + 1)) / np.bincount(by_rank)
+    )
+    spread = np.append(depth, np.full(n_effects - n_groups, _DISTANCE_SPREAD))
+    return effects, mean[by_rank[rank]], spread
+
+
+def _joined_groups(cells, n_ranks):
+    """The same with few neighbours joined, numbers from 0 without gaps."""
+    group = _groups(n_ranks)
+    weight = np.bincount(group[cells.factor], cells.weight, minlength=2 * n_ranks)
+    by_rank, by_distance = (factor_groups(of, GROUP_IMPRESSIONS) for of in np.split(weight, 2))
+    # Without any click that has a row below it, the curve by rank stands for that by distance.
+    first = by_rank[-1] + 1 if weight[n_ranks:].any() else 0
+    return np.concatenate([by_rank, first + by_distance if first else by_rank])[group]
+
+
+def _pairs_table(examination, cells):
+    n_ranks = len(examination)
+    rank, last = np.tril_indices(n_ranks)
+    index = pd.MultiIndex.from_arrays([rank + 1, last], names=["rank", "last_click"])
+    cell = rank * n_ranks + last
+    return pd.DataFrame(
+        {
+            "examination": examination[rank, last],
+            "impressions": cells.by_factor(cells.weight)[cell],
+            "clicks": cells.by_factor(cells.clicks)[cell],
+        },
+        index=index,
+    )
