@@ -40,7 +40,7 @@ CUTS = ("nDCG@1", "nDCG@3", "nDCG@5", "nDCG@10")
 RATES = [{"learning_rate": rate} for rate in (0.002, 0.0005, 0.001, 0.004, 0.008)]
 #: Without what skultr adds to the published methods: see the pages of the classes.
 PUBLISHED = {"examination": "network"}
-TWO_STAGES = {}
+TWO_STAGES = {"student": None, "n_networks": 1, "bounded_base": False}
 METHODS = {
     "Click Data": (NaiveRanker, RATES),
     "DLA": (DLARanker, [{**rate, **PUBLISHED, "max_weight": None} for rate in RATES]),
@@ -70,7 +70,7 @@ class World(NamedTuple):
 
 def make_world(cell, settings, seed):
     """The aggregated log of a cell's user on a cell's documents, and held-out documents."""
-    n_train, n_test = settings.size(quick=1_000, full=20_000), settings.size(quick=500, full=7_000)
+    n_train, n_test = settings.size(quick=2_000, full=20_000), settings.size(quick=750, full=7_000)
     # Two sets of made documents stand for the paper's two: they differ in all but the generator.
     second = cell["documents"] == "made, second set"
     made = {"n_features": 60 if second else 30}
@@ -79,7 +79,7 @@ def make_world(cell, settings, seed):
     log, clicks, _ = simulate_clicks(
         train,
         user=USERS[cell["user"]](),
-        n_sessions=settings.n_sessions(quick=200_000, full=4_000_000),
+        n_sessions=settings.n_sessions(quick=400_000, full=4_000_000),
         noise=0.0,
         features=False,
         random_state=seed,
@@ -318,8 +318,8 @@ def positions_differ(means, rows):
 # The paper
 # --------------------------------------------------------------------------------------
 BASELINES = ["Click Data", "DLA", "PairDebias", "RegressionEM", "Affine"]
-REAL = Study("real clicks", compare, lambda s: documents_of(s, "matrix"), 2, 8, hours=30)
-TRUST = Study("trust bias", compare, lambda s: documents_of(s, "trust", False), 2, 8, hours=15)
+REAL = Study("real clicks", compare, lambda s: documents_of(s, "matrix"), 3, 8, hours=30)
+TRUST = Study("trust bias", compare, lambda s: documents_of(s, "trust", False), 3, 8, hours=15)
 LENGTH = Study(
     "length",
     dimensions,
