@@ -21,6 +21,8 @@ from scipy import stats
 __all__ = ["Claim", "Exhibit", "report"]
 
 OURS, PUBLISHED = "#1f77b4", "#d62728"
+#: An axis with at most as many whole numbers shows all of them.
+MOST_TICKS = 10
 
 
 @dataclass(frozen=True)
@@ -238,20 +240,29 @@ def _panels(exhibit, table):
         return [(name, part) for name, part in table.groupby("metric", observed=True)]
     groups = table.groupby([exhibit.panel, "metric"], observed=True, sort=False)
     several = len(exhibit.metrics) > 1
-    return [
-        (f"{value}, {name}" if several else str(value), part) for (value, name), part in groups
-    ]
+    titled = [(_named([exhibit.panel], [value]), name, part) for (value, name), part in groups]
+    return [(f"{title}, {name}" if several else title, part) for title, name, part in titled]
+
+
+def _named(names, key):
+    """``K = 2, DLA``: numbers with their names, text as it is."""
+    pairs = zip(names, key, strict=True)
+    return ", ".join(v if isinstance(v, str) else f"{name} = {v:g}" for name, v in pairs)
 
 
 def _dots(exhibit, part, axis):
     names = [name for name in exhibit.by if name != exhibit.panel]
-    labels = [", ".join(map(str, key)) for key in part[names].itertuples(index=False)]
+    labels = [_named(names, key) for key in part[names].itertuples(index=False)]
     place = np.arange(len(labels))[::-1]
     axis.set_ylim(-0.6, len(labels) - 0.4)
     axis.errorbar(part["ours"], place, xerr=part["interval"], fmt="o", color=OURS, label="ours")
     if part["published"].notna().any():
         axis.plot(part["published"], place, "D", mfc="none", mec=PUBLISHED, label="published")
     axis.set_yticks(place, labels)
+    if exhibit.log_x:
+        axis.set_xscale("log")
+    else:
+        axis.locator_params(axis="x", nbins=4)
     axis.grid(axis="x", alpha=0.3)
 
 
@@ -262,12 +273,15 @@ def _lines(exhibit, part, axis):
         line = line.sort_values(exhibit.x)
         color = f"C{i % 10}"
         low, high = line["ours"] - line["interval"], line["ours"] + line["interval"]
-        label = ", ".join(map(str, key if isinstance(key, tuple) else (key,)))
+        label = _named(names, key) if names else key[0]
         axis.plot(line[exhibit.x], line["ours"], "o-", ms=4, color=color, label=label)
         axis.fill_between(line[exhibit.x], low, high, color=color, alpha=0.15, linewidth=0)
         if line["published"].notna().any():
             axis.plot(line[exhibit.x], line["published"], "D", mfc="none", mec=color)
     axis.set_xlabel(exhibit.x)
+    values = part[exhibit.x].unique()
     if exhibit.log_x:
         axis.set_xscale("log")
+    elif len(values) <= MOST_TICKS and all(value == round(value) for value in values):
+        axis.set_xticks(values)
     axis.grid(alpha=0.3)

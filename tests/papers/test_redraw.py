@@ -131,7 +131,7 @@ def test_an_unknown_exhibit_names_those_that_exist(tmp_path):
         call(tmp_path, "--table", "9")
 
 
-@pytest.mark.parametrize("option", ["--letor", "--sets"])
+@pytest.mark.parametrize("option", ["--letor", "--sets", "--log"])
 def test_an_absent_path_is_refused_before_anything_runs(tmp_path, option, capsys):
     with pytest.raises(SystemExit):
         call(tmp_path, option, str(tmp_path / "nowhere"))
