@@ -156,14 +156,23 @@ def judge(exhibit, rows, table):
     failed = [claim for claim in exhibit.claims if not claim.holds(means, rows)]
     said = {"exhibit": exhibit.name, "title": exhibit.title}
     if failed:
-        reasons = [claim.says + (f" ({claim.why})" if claim.why else "") for claim in failed]
-        verdict = {"verdict": "not reproduced", "why": "Does not hold: " + "; ".join(reasons)}
+        verdict = {"verdict": "not reproduced", "why": f"Does not hold: {_reasons(failed)}"}
     elif _agrees(exhibit, table):
         verdict = {"verdict": "reproduced", "why": exhibit.note}
     else:
         verdict = {"verdict": "in shape", "why": exhibit.note}
     held = [claim.says for claim in exhibit.claims if claim not in failed]
     return {**said, **verdict, "holds": "; ".join(held)}
+
+
+def _reasons(failed):
+    """The claims, and after those that fail for one reason the reason."""
+    by_reason = {}
+    for claim in failed:
+        by_reason.setdefault(claim.why, []).append(claim.says)
+    return "; ".join(
+        "; ".join(says) + (f" ({why})" if why else "") for why, says in by_reason.items()
+    )
 
 
 def _agrees(exhibit, table):
@@ -211,9 +220,12 @@ def _draw(exhibit, rows, table):
     if exhibit.draw is not None:
         return exhibit.draw(rows, table)
     panels = _panels(exhibit, table)
-    n_columns = min(len(panels), 4)
+    # Several metrics of each panel stand side by side.
+    several = exhibit.panel is not None and len(exhibit.metrics) > 1
+    n_columns = min(len(panels), len(exhibit.metrics) if several else 4)
     n_rows = -(-len(panels) // n_columns)
-    height = 3.2 if exhibit.x else 1.2 + 0.27 * panels[0][1].groupby(list(exhibit.by)).ngroups
+    labels = list(dict.fromkeys(_labels(exhibit, table)))
+    height = 3.2 if exhibit.x else 1.2 + 0.27 * len(labels)
     figure, axes = plt.subplots(
         n_rows,
         n_columns,
@@ -223,7 +235,10 @@ def _draw(exhibit, rows, table):
         layout="constrained",
     )
     for (title, part), axis in zip(panels, axes.flat, strict=False):
-        (_lines if exhibit.x else _dots)(exhibit, part, axis)
+        if exhibit.x:
+            _lines(exhibit, part, axis)
+        else:
+            _dots(exhibit, part, axis, labels)
         axis.set_title(title, fontsize=10)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
@@ -250,15 +265,20 @@ def _named(names, key):
     return ", ".join(v if isinstance(v, str) else f"{name} = {v:g}" for name, v in pairs)
 
 
-def _dots(exhibit, part, axis):
+def _labels(exhibit, table):
     names = [name for name in exhibit.by if name != exhibit.panel]
-    labels = [_named(names, key) for key in part[names].itertuples(index=False)]
-    place = np.arange(len(labels))[::-1]
-    axis.set_ylim(-0.6, len(labels) - 0.4)
+    return [_named(names, key) for key in table[names].itertuples(index=False)]
+
+
+def _dots(exhibit, part, axis, labels):
+    """Panels share the labels: a row may have no value of some metric."""
+    top = len(labels) - 1
+    place = np.array([top - labels.index(label) for label in _labels(exhibit, part)])
+    axis.set_ylim(-0.6, top + 0.6)
     axis.errorbar(part["ours"], place, xerr=part["interval"], fmt="o", color=OURS, label="ours")
     if part["published"].notna().any():
         axis.plot(part["published"], place, "D", mfc="none", mec=PUBLISHED, label="published")
-    axis.set_yticks(place, labels)
+    axis.set_yticks(range(top, -1, -1), labels)
     if exhibit.log_x:
         axis.set_xscale("log")
     else:
