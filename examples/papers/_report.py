@@ -48,7 +48,9 @@ class Exhibit:
     published). ``keep(rows)`` selects or reshapes the study's rows. ``x`` draws lines over that
     column of ``by`` instead of dots, ``panel`` one panel for each of its values; ``draw(rows,
     table)`` draws something else and returns the figure. ``reference`` is the row that all others
-    are tested against (paired t test over runs). ``note`` says what differs from the paper.
+    are tested against (paired t test over runs). ``paired`` are the columns that tell, with the
+    seed, which rows come from the same documents: their intervals leave out what these rows share,
+    as methods are compared on the same documents. ``note`` says what differs from the paper.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Exhibit:
     panel: str | None = None
     draw: Callable | None = None
     reference: object = None
+    paired: tuple | None = None
     level: float = 0.95
     tolerance: float = 0.01
     note: str = ""
@@ -107,8 +110,11 @@ def summarize(exhibit, rows):
     long = rows.melt([*by, "seed"], metrics, "metric", "value").dropna(subset="value")
     long["metric"] = pd.Categorical(long["metric"], metrics)
     order = {key: i for i, key in enumerate(rows[by].drop_duplicates().itertuples(index=False))}
-    groups = long.groupby([*by, "metric"], observed=True)["value"]
-    table = groups.agg(ours="mean", sd="std", runs="count").reset_index()
+    long["own"] = long["value"] - _shared(exhibit, long)
+    groups = long.groupby([*by, "metric"], observed=True)
+    table = groups.agg(
+        ours=("value", "mean"), sd=("own", "std"), runs=("value", "count")
+    ).reset_index()
     half = stats.t.ppf((1 + exhibit.level) / 2, np.maximum(table["runs"] - 1, 1))
     table["interval"] = half * table.pop("sd") / np.sqrt(table["runs"])
     keys = list(table[by].itertuples(index=False))
@@ -119,6 +125,14 @@ def summarize(exhibit, rows):
         table["mark"] = _marks(exhibit, long, table)
     place = [(order[key], metrics.index(m)) for key, m in zip(keys, table["metric"], strict=True)]
     return table.iloc[sorted(range(len(place)), key=place.__getitem__)].reset_index(drop=True)
+
+
+def _shared(exhibit, long):
+    """What all rows of a run have in common: their median, which one odd method does not move."""
+    if exhibit.paired is None:
+        return 0.0
+    run = ["seed", "metric", *exhibit.paired]
+    return long.groupby(run, observed=True)["value"].transform("median")
 
 
 def _published(exhibit, key, metric):
