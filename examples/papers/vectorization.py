@@ -380,6 +380,7 @@ PAPER = Paper(
             REAL,
             ("documents", "method"),
             CUTS,
+            paired=("documents",),
             published={
                 (documents, method): figures
                 for documents, published in STANDS_FOR.items()
@@ -397,6 +398,7 @@ PAPER = Paper(
             TRUST,
             ("documents", "method"),
             ("nDCG@1", "nDCG@5", "nDCG@10"),
+            paired=("documents",),
             published={
                 (documents, method): figures
                 for documents in ("made", "Yahoo!")
