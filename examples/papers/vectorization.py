@@ -35,7 +35,7 @@ USERS = {"matrix": ClickMatrixUser, "trust": TrustBiasUser}
 CUTS = ("nDCG@1", "nDCG@3", "nDCG@5", "nDCG@10")
 
 # --------------------------------------------------------------------------------------
-# Methods: a class and its settings, the first of which --quick takes
+# Methods: a class and its settings; the first is the default, which --quick takes
 # --------------------------------------------------------------------------------------
 RATES = [{"learning_rate": rate} for rate in (0.002, 0.0005, 0.001, 0.004, 0.008)]
 #: Without what skultr adds to the published methods: see the pages of the classes.
@@ -44,9 +44,9 @@ TWO_STAGES = {"student": None, "n_networks": 1, "bounded_base": False}
 METHODS = {
     "Click Data": (NaiveRanker, RATES),
     "DLA": (DLARanker, [{**rate, **PUBLISHED, "max_weight": None} for rate in RATES]),
-    "PairDebias": (PairDebiasRanker, [{"p": p} for p in (1.0, 0.0, 2.0, 4.0, 8.0)]),
+    "PairDebias": (PairDebiasRanker, [{"p": p} for p in (2.0, 0.0, 1.0, 4.0, 8.0)]),
     "RegressionEM": (RegressionEMRanker, [{**rate, **PUBLISHED} for rate in RATES]),
-    "Affine": (AffineRanker, [{"clip": clip} for clip in (0.1, 0.2, 0.3, 0.5, 1.0)]),
+    "Affine": (AffineRanker, [{"clip": clip} for clip in (0.3, 0.1, 0.2, 0.5, 1.0)]),
     "Vectorization": (
         VectorizationRanker,
         [{"n_components": d, **TWO_STAGES} for d in (2, 1, 3, 4, 5)],
@@ -70,7 +70,7 @@ class World(NamedTuple):
 
 def make_world(cell, settings, seed):
     """The aggregated log of a cell's user on a cell's documents, and held-out documents."""
-    n_train, n_test = settings.size(quick=2_000, full=20_000), settings.size(quick=750, full=7_000)
+    n_train, n_test = settings.size(quick=1_500, full=20_000), settings.size(quick=750, full=7_000)
     # Two sets of made documents stand for the paper's two: they differ in all but the generator.
     second = cell["documents"] == "made, second set"
     made = {"n_features": 60 if second else 30}
@@ -79,7 +79,7 @@ def make_world(cell, settings, seed):
     log, clicks, _ = simulate_clicks(
         train,
         user=USERS[cell["user"]](),
-        n_sessions=settings.n_sessions(quick=400_000, full=4_000_000),
+        n_sessions=settings.n_sessions(quick=300_000, full=4_000_000),
         noise=0.0,
         features=False,
         random_state=seed,
@@ -305,8 +305,8 @@ def two_like_affine(means, rows):
 
 def base_is_level(means, rows):
     """Whether the base vector is within .01 of the best position, which nobody knows."""
-    values = means["nDCG@10"].unstack("along").groupby("user").max()
-    return bool((values["base vector"] > values["observation embedding"] - 0.01).all())
+    best = means["nDCG@10"].unstack("along").loc["matrix"].max()
+    return bool(best["base vector"] > best["observation embedding"] - 0.01)
 
 
 def positions_differ(means, rows):
@@ -317,6 +317,10 @@ def positions_differ(means, rows):
 # --------------------------------------------------------------------------------------
 # The paper
 # --------------------------------------------------------------------------------------
+WHY_BEHIND = (
+    "on logs of this size one network varies much from seed to seed; three networks and a student, "
+    "skultr's default, are in the row below"
+)
 BASELINES = ["Click Data", "DLA", "PairDebias", "RegressionEM", "Affine"]
 REAL = Study("real clicks", compare, lambda s: documents_of(s, "matrix"), 3, 8, hours=30)
 TRUST = Study("trust bias", compare, lambda s: documents_of(s, "trust", False), 3, 8, hours=15)
@@ -324,7 +328,7 @@ LENGTH = Study(
     "length",
     dimensions,
     lambda s: documents_of(s, "matrix") + documents_of(s, "trust", both=False),
-    1,
+    2,
     8,
     hours=10,
 )
@@ -387,7 +391,11 @@ PAPER = Paper(
                 for method, figures in published.items()
             },
             claims=(
-                Claim("vectorization is ahead of all others", ahead("Vectorization", BASELINES)),
+                Claim(
+                    "vectorization is ahead of all others",
+                    ahead("Vectorization", BASELINES),
+                    why=WHY_BEHIND,
+                ),
                 Claim("affine correction is second", ahead("Affine", ["Click Data", "DLA"])),
                 Claim("vectorization varies less over runs than scalar methods", spread),
             ),
@@ -408,6 +416,7 @@ PAPER = Paper(
                 Claim(
                     "vectorization is level with affine correction (within .005)",
                     ahead("Vectorization", ["Affine"], by=-0.005),
+                    why=WHY_BEHIND,
                 ),
                 Claim(
                     "both are ahead of all scalar methods",
@@ -467,6 +476,7 @@ PAPER = Paper(
                 Claim("quality differs much between positions", positions_differ),
                 Claim("the base vectors are within .01 of the best position", base_is_level),
             ),
+            note="The claims are about the clicks of figure 5a; the other panel is ours.",
         ),
     ),
 )

@@ -71,8 +71,8 @@ def test_the_best_length_under_trust_bias(best, holds):
 
 @pytest.mark.parametrize(("base", "holds"), [(0.70, True), (0.68, False)])
 def test_base_vectors_are_near_the_best_position(base, holds):
-    values = {("trust", k, "observation embedding"): 0.6 + 0.01 * k for k in range(1, 11)}
-    values |= {("trust", k, "base vector"): base for k in range(1, 11)}
+    values = {("matrix", k, "observation embedding"): 0.6 + 0.01 * k for k in range(1, 11)}
+    values |= {("matrix", k, "base vector"): base for k in range(1, 11)}
     claim = exhibit("figure 5c").claims[1]
     assert claim.holds(means(values, ["user", "position", "along"]), None) is holds
 
