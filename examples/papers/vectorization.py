@@ -318,8 +318,8 @@ def positions_differ(means, rows):
 # The paper
 # --------------------------------------------------------------------------------------
 WHY_BEHIND = (
-    "on logs of this size one network varies much from seed to seed; three networks and a student, "
-    "skultr's default, are in the row below"
+    "on logs of this size one network varies much from seed to seed; skultr's default, three "
+    "networks and a student, is the row below"
 )
 BASELINES = ["Click Data", "DLA", "PairDebias", "RegressionEM", "Affine"]
 REAL = Study("real clicks", compare, lambda s: documents_of(s, "matrix"), 3, 8, hours=30)
