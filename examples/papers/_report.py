@@ -46,7 +46,9 @@ class Exhibit:
     published). ``keep(rows)`` selects or reshapes the study's rows. ``x`` draws lines over that
     column of ``by`` instead of dots, ``panel`` one panel for each of its values; ``draw(rows,
     table)`` draws something else and returns the figure. ``reference`` is the row that all others
-    are tested against (paired t test over runs). ``note`` says what differs from the paper.
+    are tested against (paired t test over runs); ``marks(rows, table)`` makes another test and
+    returns a mark for each line of the table. ``cells(cell)`` says whether the exhibit shows a
+    cell of the study: others are not run for it. ``note`` says what differs from the paper.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Exhibit:
     panel: str | None = None
     draw: Callable | None = None
     reference: object = None
+    marks: Callable | None = None
+    cells: Callable | None = None
     level: float = 0.95
     tolerance: float = 0.01
     note: str = ""
@@ -89,7 +93,7 @@ def report(paper, exhibits, rows, out, options):
         verdict = judge(exhibit, found, table)
         number = exhibit.name.replace("table ", "--table ").replace("figure ", "--figure ")
         command = f'make papers PAPER={paper.name} ARGS="{f"{number} {options}".strip()}"'
-        runs = int(found["seed"].nunique())
+        runs = int(rows[exhibit.study.name]["seed"].nunique())
         verdicts.append({**verdict, "runs": runs, "command": command})
         _print(exhibit, table, verdict)
     _write_verdicts(verdicts, out / "verdicts.csv", [exhibit.name for exhibit in paper.exhibits])
@@ -115,6 +119,8 @@ def summarize(exhibit, rows):
     ]
     if exhibit.reference is not None:
         table["mark"] = _marks(exhibit, long, table)
+    if exhibit.marks is not None:
+        table["mark"] = exhibit.marks(rows, table)
     place = [(order[key], metrics.index(m)) for key, m in zip(keys, table["metric"], strict=True)]
     return table.iloc[sorted(range(len(place)), key=place.__getitem__)].reset_index(drop=True)
 
