@@ -107,9 +107,12 @@ def shorten(documents, n_documents, seed=0):
 
 def make_models(settings, seed):
     """Name -> model: the paper's seven, then those that skultr fits with a prior by default."""
-    neural = {"batch_size": 1_024, "random_state": seed}
-    # Two thirds of the time go by after the best epoch.
-    neural["n_iter_no_change"] = settings.size(quick=3, full=10)
+    # Half of the time goes by after the best epoch.
+    epochs = settings.size(
+        quick={"max_epochs": 12, "n_iter_no_change": 3},
+        full={"max_epochs": 100, "n_iter_no_change": 10},
+    )
+    neural = {"batch_size": 1_024, "random_state": seed, **epochs}
     found = {"DCTR": DCTRModel(), "RDCTR": RDCTRModel()}
     found |= {name: model(prior=None) for name, model in WITH_PRIOR.items()}
     found |= {"NCM": NCMModel(**neural), "CACM": CACMModel(**neural)}
@@ -124,7 +127,7 @@ def measure(cell, settings, seed):
         settings,
         seed,
         n_queries=settings.size(quick=1_600 // n_positions, full=5_888),
-        n_sessions=settings.n_sessions(quick=500_000 // n_positions, full=5_000_000),
+        n_sessions=settings.n_sessions(quick=400_000 // n_positions, full=5_000_000),
     )
     repetitions = settings.size(quick=50, full=1_000)
     for name, model in make_models(settings, seed).items():
