@@ -39,6 +39,7 @@ SUBSETS = {
 USUAL = "ind PPL, nDCG"
 #: Of the paper's tests; Bonferroni within a configuration.
 LEVEL = 0.0001 / len(SUBSETS)
+REGRESSIONS = ("tree", "linear", "tree, unseen models")
 WITH_CMIP = ("CMIP, ind PPL", "CMIP, nDCG", "joint")
 RULES = {
     "PPL": OffPolicySelection({}, by="ind PPL"),
@@ -89,47 +90,47 @@ def predictability(rows):
         for configuration, of in rows.groupby(CONFIGURATION, sort=False):
             named = dict(zip(CONFIGURATION, configuration, strict=True))
             of_all.append(repeat(of, regression, n).assign(regression=regression, **named))
-        average = sum(table[list(SUBSETS)] for table in of_all) / len(of_all)
+        average = sum(table[["seed", *SUBSETS]] for table in of_all) / len(of_all)
         named = {"user": "average", "logging": "", "test": "", "regression": regression}
-        found += [*of_all, average.assign(seed=np.arange(n), **named)]
+        found += [*of_all, average.assign(**named)]
     return pd.concat(found, ignore_index=True)
 
 
 def repeat(rows, regression, n_repetitions):
-    """Adjusted R² of the ood perplexity by 2-fold cross-validation, repeated."""
-    make, unseen = REGRESSIONS[regression]
+    """Adjusted R² of the ood perplexity: in the rows (linear), or repeatedly in the other half."""
     y = rows["ood PPL"].to_numpy()
     X = {name: rows[columns].to_numpy() for name, columns in SUBSETS.items()}
-    unit = pd.factorize(rows["model"])[0] if unseen else np.arange(len(y))
+    if regression == "linear":
+        fitted = {name: LinearRegression().fit(of, y).predict(of) for name, of in X.items()}
+        scores = {name: adjusted_r2(y, fitted[name], of.shape[1]) for name, of in X.items()}
+        return pd.DataFrame([{"seed": 0, **scores}])
+    # With rows halved at random, as in the paper, runs of one model are in both halves: a tree
+    # recognises the model by its metrics, and has to predict nothing new.
+    unit = pd.factorize(rows["model"])[0] if "unseen" in regression else np.arange(len(y))
     rng, table = np.random.default_rng(0), []
     with config_context(assume_finite=True, skip_parameter_validation=True):
         for repetition in range(n_repetitions):
             second = rng.permutation(unit.max() + 1)[unit] % 2 == 1
-            scores = {name: adjusted_r2(make(), of, y, second) for name, of in X.items()}
+            scores = {
+                name: adjusted_r2(y, by_halves(of, y, second), of.shape[1])
+                for name, of in X.items()
+            }
             table.append({"seed": repetition, **scores})
     return pd.DataFrame(table)
 
 
-def adjusted_r2(regressor, X, y, second):
+def by_halves(X, y, second):
+    """Predictions of each half by a tree that learned from the other."""
     predicted = np.empty(len(y))
     for test in (second, ~second):
-        predicted[test] = regressor.fit(X[~test], y[~test]).predict(X[test])
+        tree = DecisionTreeRegressor(random_state=0).fit(X[~test], y[~test])
+        predicted[test] = tree.predict(X[test])
+    return predicted
+
+
+def adjusted_r2(y, predicted, n_metrics):
     unexplained = ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()
-    return 1 - unexplained * (len(y) - 1) / (len(y) - X.shape[1] - 1)
-
-
-def tree():
-    return DecisionTreeRegressor(random_state=0)
-
-
-#: A regressor, and whether both halves have models of their own. With rows halved at random, as
-#: in the paper, the runs of one model are in both halves: a tree recognises the model by its
-#: metrics, and has to predict nothing new.
-REGRESSIONS = {
-    "tree": (tree, False),
-    "linear": (LinearRegression, False),
-    "tree, unseen models": (tree, True),
-}
+    return 1 - unexplained * (len(y) - 1) / (len(y) - n_metrics - 1)
 
 
 def welch_marks(rows, table):
@@ -139,7 +140,8 @@ def welch_marks(rows, table):
     marks = []
     for key, metric in zip(table[by].itertuples(index=False), table["metric"], strict=True):
         ours, usual = groups[tuple(key)][metric], groups[tuple(key)][USUAL]
-        sure = stats.ttest_ind(ours, usual, equal_var=False).pvalue < LEVEL
+        several = len(ours) > 1 and metric != USUAL
+        sure = several and stats.ttest_ind(ours, usual, equal_var=False).pvalue < LEVEL
         marks.append(("+" if ours.mean() > usual.mean() else "-") if sure else "")
     return marks
 
@@ -218,7 +220,7 @@ def draw_points(rows, table):
             mean = of.groupby(of["rank"].round())["score"].agg(["mean", "size"])
             mean = mean[mean["size"] >= 5]["mean"]
             axis.plot(mean.index, mean, "-", color=color, label=f"grade {grade:.0f}")
-        metrics = ", ".join(f"{m} {values.loc[name, m]:.3f}" for m in values)
+        metrics = "; ".join(f"{m}: {values.loc[name, m]:.3f}" for m in values)
         axis.set_title(f"{name}\n{metrics}", fontsize=9)
         axis.set(xlabel="expected rank under the logging policy", ylabel="relevance by the model")
     axes[-1].legend(frameon=False, fontsize=8)

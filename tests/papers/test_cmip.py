@@ -109,7 +109,10 @@ def test_r_squared_finds_the_metric_that_tells():
     from cmip import SUBSETS, predictability
 
     table = predictability(configuration(10)).set_index(["user", "regression"])
-    assert table.groupby(level=1).size().eq(2 * 20).all()
+    # 20 repetitions, and one fit of a line to all rows; each also as the average.
+    assert table.groupby(level=1).size().to_dict() == dict(
+        zip(["linear", "tree", "tree, unseen models"], [2, 40, 40], strict=True)
+    )
     means = table.groupby(level=[0, 1])[list(SUBSETS)].mean()
     # A line through seven points on a line: 1. Adjusted for the number of metrics: still 1.
     assert means.loc[("PBM", "linear"), ["CMIP", "joint"]].tolist() == pytest.approx([1, 1])
@@ -121,13 +124,15 @@ def test_r_squared_finds_the_metric_that_tells():
 
 
 def test_adjusted_r_squared_is_arithmetic():
-    from cmip import adjusted_r2
-    from sklearn.dummy import DummyRegressor
+    from cmip import adjusted_r2, by_halves
 
-    # The mean of the other half: 2 for those around 0, 0 for those around 2.
+    # Without a metric, a tree predicts the mean of the other half: 2 for those around 0, 0 for
+    # those around 2.
     y, second = np.array([-1.0, 1.0, 1.0, 3.0]), np.array([False, False, True, True])
+    predicted = by_halves(np.zeros((4, 1)), y, second)
+    assert predicted.tolist() == [2, 2, 0, 0]
     # Residuals -3, -1, 1, 3: 20 of 8 are not explained; times 3 / 2 for one metric.
-    assert adjusted_r2(DummyRegressor(), np.zeros((4, 1)), y, second) == 1 - 20 / 8 * 3 / 2
+    assert adjusted_r2(y, predicted, 1) == 1 - 20 / 8 * 3 / 2
 
 
 def test_marks_are_against_the_usual_metrics():
