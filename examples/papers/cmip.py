@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from _cmip_worlds import MODELS, POLICIES, USERS, WITH_PRIOR, against_logger, measure
 from _redraw import Claim, Exhibit, Paper, Study, main
+from matplotlib.ticker import MaxNLocator
 from scipy import stats
 from sklearn import config_context
 from sklearn.linear_model import LinearRegression
@@ -158,15 +159,16 @@ def draw_heat(rows, table):
     figure, axes = plt.subplots(
         1, len(panels), figsize=(4.2 * len(panels), 6.4), sharey=True, layout="constrained"
     )
+    keys = list(dict.fromkeys(table[by].itertuples(index=False, name=None)))
     for axis, (title, part) in zip(axes, panels.items(), strict=True):
-        values = part[metrics].to_numpy()
+        values = part.loc[keys, metrics].to_numpy()
         axis.imshow(values, cmap="RdYlGn", vmin=-0.2, vmax=1, aspect="auto")
         for (i, j), value in np.ndenumerate(values):
             axis.text(j, i, f"{value:.2f}".replace("0.", "."), ha="center", va="center", size=7)
         axis.set_xticks(range(len(metrics)), metrics, rotation=60, ha="right", fontsize=8)
         axis.set_title(title, fontsize=10)
         axis.axhline(len(values) - 1.5, color="black", linewidth=1)
-    labels = [", ".join(name for name in key if name) for key in part.index]
+    labels = [", ".join(name for name in key if name) for key in keys]
     axes[0].set_yticks(range(len(labels)), labels, fontsize=8)
     figure.suptitle("Table 1. Adjusted R² of the perplexity out of distribution", fontsize=11)
     return figure
@@ -207,6 +209,27 @@ def regret_of(rows):
 
 
 # Figures --------------------------------------------------------------------------------
+def draw_models(rows, table):
+    """Figure 2: one panel for each metric; hollow: what the paper does not have."""
+    names = list(table["model"].unique())
+    place = dict(zip(names, range(len(names), 0, -1), strict=True))
+    groups = table.groupby("metric", observed=True, sort=False)
+    figure, axes = plt.subplots(
+        1, len(groups), figsize=(12.5, 3.4), sharey=True, layout="constrained"
+    )
+    for axis, (metric, part) in zip(axes, groups, strict=True):
+        for row in part.itertuples():
+            color = "C0" if row.model in MODELS and metric != "CMIP, skultr" else "white"
+            at = place[row.model]
+            axis.errorbar(row.ours, at, xerr=row.interval, fmt="o", color="C0", mfc=color)
+        axis.set_title(metric, fontsize=10)
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+        axis.grid(axis="x", alpha=0.3)
+    axes[0].set_yticks(list(place.values()), names)
+    figure.suptitle("Figure 2. PBM user, NoisyOracle; out of distribution: random order")
+    return figure
+
+
 def draw_points(rows, table):
     """Figure 1: each document's score against the logger's rank, and the mean of each grade."""
     names = list(table["model"].unique())
@@ -394,6 +417,7 @@ PAPER = Paper(
             ("model",),
             ("ind PPL", "nDCG", "CMIP", "CMIP, skultr", "ood PPL"),
             keep=of_figure_2,
+            draw=draw_models,
             cells=lambda cell: cell == CELLS[0],
             claims=(
                 Claim(
