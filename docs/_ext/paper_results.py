@@ -13,7 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 
 RESULTS = Path(__file__).parents[1] / "papers" / "results"
 #: More lines than this are read in the CSV file, not on a page.
-MOST_LINES = 40
+MOST_LINES = 64
 
 
 def read(paper, name):

@@ -54,7 +54,7 @@ X, clicks, _ = simulate_clicks(
     random_state=0,
 )
 log, click_rate = aggregate_clicks(X.assign(click=clicks), train)
-ranker = VectorizationRanker(random_state=0).fit(log, click_rate)
+ranker = VectorizationRanker(student=None, n_networks=1, random_state=0).fit(log, click_rate)
 
 # %%
 # Candidates from elsewhere

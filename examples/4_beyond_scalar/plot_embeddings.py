@@ -60,7 +60,7 @@ def fit(user):
         random_state=0,
     )
     log, click_rate = aggregate_clicks(X.assign(click=clicks), train)
-    return VectorizationRanker(random_state=0).fit(log, click_rate)
+    return VectorizationRanker(student=None, n_networks=1, random_state=0).fit(log, click_rate)
 
 
 rankers = {"trust bias": fit(TrustBiasUser()), "TianGong-ST": fit(ClickMatrixUser())}

@@ -59,7 +59,8 @@ def run(user, seed):
         random_state=seed,
     )
     log, click_rate = aggregate_clicks(X.assign(click=clicks), train)
-    rankers = {d: VectorizationRanker(n_components=d, random_state=seed) for d in DIMENSIONS}
+    two_stages = {"student": None, "n_networks": 1, "random_state": seed}  # as in the paper
+    rankers = {d: VectorizationRanker(n_components=d, **two_stages) for d in DIMENSIONS}
     rankers["DLA"] = DLARanker(random_state=seed)
     quality = {}
     for name, ranker in rankers.items():

@@ -3,13 +3,13 @@ Users who trust the top of the page
 ===================================
 
 **Claim.** Users who trust the top mislead every ranker that divides by examination alone. Of the
-rankers that learn from the clicks, the affine one, which allows for trust, comes nearest to the
-labels, and the coefficients it learns lie close to the truth, up to the affine map that no log
-determines. The naive ranker is far behind all others.
+rankers that learn from the clicks, the affine one, which allows for trust, and the one of vectors
+come nearest to the labels. The coefficients that the affine one learns lie close to the truth, up
+to the affine map that no log determines. The naive ranker is behind all others.
 
 **Limit.** Three worlds of 1,200 queries, in which differences of 0.01 are noise: two-dimensional
-vectors are ahead of DLA, but in one world not of regression-EM, and in one level with the affine
-ranker. The log is deterministic, so that features alone link the positions.
+vectors and the affine ranker differ by little more. The log is deterministic, so that features
+alone link the positions.
 """
 
 # %%

@@ -47,6 +47,7 @@ tobit["qid"], tobit["doc"] = np.arange(len(tobit)) // 20, np.arange(len(tobit))
 shown = features @ [0.5, 0.8] - 0.3 + errors[:, 1] > 0
 place = tobit.assign(shown=shown).groupby(["qid", "shown"]).cumcount() + 1
 tobit["position"] = place.where(shown)
+tobit["impressions"] = 1e6  # chance in the clicks is left out here
 rate = np.where(shown, np.clip(0.5 + features @ [0.05, -0.03] + 0.08 * errors[:, 0], 0, 1), 0.0)
 well = CLDRanker(**LINEAR, gamma="estimate", propensity=np.ones(20), alpha=0.0).fit(tobit, rate)
 print(
@@ -106,7 +107,8 @@ for seed in range(5):
                 estimated[world] = ranker.fit(log, click_rate)
 for world, ranker in estimated.items():
     low, high = ranker.gamma_interval_
-    print(f"{world}: gamma {ranker.gamma_:.2f}, interval from {low:.2f} to {high:.2f}")
+    likeliest = ranker.gamma_profile_["log_likelihood"].idxmax()
+    print(f"{world}: gamma {likeliest:.2f}, interval from {low:.2f} to {high:.2f}")
 runs = pd.DataFrame(rows)
 print(runs.pivot_table(index="world", columns="gamma", values="nDCG@3", sort=False).round(3))
 

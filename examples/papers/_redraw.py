@@ -40,6 +40,7 @@ class Settings:
     queries: int | None = None
     letor: str | None = None
     sets: str | None = None
+    log: str | None = None
 
     def size(self, *, quick, full):
         """The one of the two that the user asked for."""
@@ -134,10 +135,11 @@ def _arguments(paper, argv):
     parser.add_argument("--queries", type=_positive, help="training queries, at most")
     parser.add_argument("--letor", help="a file or folder of LETOR documents (svmlight, Parquet)")
     parser.add_argument("--sets", help="a folder of the identifiability paper's published sets")
+    parser.add_argument("--log", help="a click log of your own (Parquet, CSV)")
     parser.add_argument("--out", type=Path, default=Path("paper_results"), help="a folder")
     parser.add_argument("--jobs", type=_positive, default=2, help="runs side by side (2)")
     args = parser.parse_args(argv)
-    for option in ("letor", "sets"):
+    for option in ("letor", "sets", "log"):
         path = getattr(args, option)
         if path is not None and not Path(path).exists():
             parser.error(f"--{option}: there is no file or folder {path}")
@@ -148,7 +150,8 @@ def _options(settings):
     """The options that gave these rows, as text for the table of verdicts."""
     given = {"quick": settings.quick, "runs": settings.runs, "sessions": settings.sessions}
     given |= {"queries": settings.queries, "letor": settings.letor, "sets": settings.sets}
-    paths = ("letor", "sets")
+    given |= {"log": settings.log}
+    paths = ("letor", "sets", "log")
     parts = []
     for name, value in given.items():
         if value:

@@ -21,6 +21,8 @@ from scipy import stats
 __all__ = ["Claim", "Exhibit", "report"]
 
 OURS, PUBLISHED = "#1f77b4", "#d62728"
+#: An axis with at most as many whole numbers shows all of them.
+MOST_TICKS = 10
 
 
 @dataclass(frozen=True)
@@ -160,14 +162,23 @@ def judge(exhibit, rows, table):
     failed = [claim for claim in exhibit.claims if not claim.holds(means, rows)]
     said = {"exhibit": exhibit.name, "title": exhibit.title}
     if failed:
-        reasons = [claim.says + (f" ({claim.why})" if claim.why else "") for claim in failed]
-        verdict = {"verdict": "not reproduced", "why": "Does not hold: " + "; ".join(reasons)}
+        verdict = {"verdict": "not reproduced", "why": f"Does not hold: {_reasons(failed)}"}
     elif _agrees(exhibit, table):
         verdict = {"verdict": "reproduced", "why": exhibit.note}
     else:
         verdict = {"verdict": "in shape", "why": exhibit.note}
     held = [claim.says for claim in exhibit.claims if claim not in failed]
     return {**said, **verdict, "holds": "; ".join(held)}
+
+
+def _reasons(failed):
+    """The claims, and after those that fail for one reason the reason."""
+    by_reason = {}
+    for claim in failed:
+        by_reason.setdefault(claim.why, []).append(claim.says)
+    return "; ".join(
+        "; ".join(says) + (f" ({why})" if why else "") for why, says in by_reason.items()
+    )
 
 
 def _agrees(exhibit, table):
@@ -215,9 +226,12 @@ def _draw(exhibit, rows, table):
     if exhibit.draw is not None:
         return exhibit.draw(rows, table)
     panels = _panels(exhibit, table)
-    n_columns = min(len(panels), 4)
+    # Several metrics of each panel stand side by side.
+    several = exhibit.panel is not None and len(exhibit.metrics) > 1
+    n_columns = min(len(panels), len(exhibit.metrics) if several else 4)
     n_rows = -(-len(panels) // n_columns)
-    height = 3.2 if exhibit.x else 1.2 + 0.27 * panels[0][1].groupby(list(exhibit.by)).ngroups
+    labels = list(dict.fromkeys(_labels(exhibit, table)))
+    height = 3.2 if exhibit.x else 1.2 + 0.27 * len(labels)
     figure, axes = plt.subplots(
         n_rows,
         n_columns,
@@ -227,7 +241,10 @@ def _draw(exhibit, rows, table):
         layout="constrained",
     )
     for (title, part), axis in zip(panels, axes.flat, strict=False):
-        (_lines if exhibit.x else _dots)(exhibit, part, axis)
+        if exhibit.x:
+            _lines(exhibit, part, axis)
+        else:
+            _dots(exhibit, part, axis, labels)
         axis.set_title(title, fontsize=10)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
@@ -244,20 +261,34 @@ def _panels(exhibit, table):
         return [(name, part) for name, part in table.groupby("metric", observed=True)]
     groups = table.groupby([exhibit.panel, "metric"], observed=True, sort=False)
     several = len(exhibit.metrics) > 1
-    return [
-        (f"{value}, {name}" if several else str(value), part) for (value, name), part in groups
-    ]
+    titled = [(_named([exhibit.panel], [value]), name, part) for (value, name), part in groups]
+    return [(f"{title}, {name}" if several else title, part) for title, name, part in titled]
 
 
-def _dots(exhibit, part, axis):
+def _named(names, key):
+    """``K = 2, DLA``: numbers with their names, text as it is."""
+    pairs = zip(names, key, strict=True)
+    return ", ".join(v if isinstance(v, str) else f"{name} = {v:g}" for name, v in pairs)
+
+
+def _labels(exhibit, table):
     names = [name for name in exhibit.by if name != exhibit.panel]
-    labels = [", ".join(map(str, key)) for key in part[names].itertuples(index=False)]
-    place = np.arange(len(labels))[::-1]
-    axis.set_ylim(-0.6, len(labels) - 0.4)
+    return [_named(names, key) for key in table[names].itertuples(index=False)]
+
+
+def _dots(exhibit, part, axis, labels):
+    """Panels share the labels: a row may have no value of some metric."""
+    top = len(labels) - 1
+    place = np.array([top - labels.index(label) for label in _labels(exhibit, part)])
+    axis.set_ylim(-0.6, top + 0.6)
     axis.errorbar(part["ours"], place, xerr=part["interval"], fmt="o", color=OURS, label="ours")
     if part["published"].notna().any():
         axis.plot(part["published"], place, "D", mfc="none", mec=PUBLISHED, label="published")
-    axis.set_yticks(place, labels)
+    axis.set_yticks(range(top, -1, -1), labels)
+    if exhibit.log_x:
+        axis.set_xscale("log")
+    else:
+        axis.locator_params(axis="x", nbins=4)
     axis.grid(axis="x", alpha=0.3)
 
 
@@ -268,12 +299,15 @@ def _lines(exhibit, part, axis):
         line = line.sort_values(exhibit.x)
         color = f"C{i % 10}"
         low, high = line["ours"] - line["interval"], line["ours"] + line["interval"]
-        label = ", ".join(map(str, key if isinstance(key, tuple) else (key,)))
+        label = _named(names, key) if names else key[0]
         axis.plot(line[exhibit.x], line["ours"], "o-", ms=4, color=color, label=label)
         axis.fill_between(line[exhibit.x], low, high, color=color, alpha=0.15, linewidth=0)
         if line["published"].notna().any():
             axis.plot(line[exhibit.x], line["published"], "D", mfc="none", mec=color)
     axis.set_xlabel(exhibit.x)
+    values = part[exhibit.x].unique()
     if exhibit.log_x:
         axis.set_xscale("log")
+    elif len(values) <= MOST_TICKS and all(value == round(value) for value in values):
+        axis.set_xticks(values)
     axis.grid(alpha=0.3)

@@ -208,6 +208,15 @@ FAULTS = (
         ),
     ),
     Fault(
+        "click not examined",
+        ("propensity", "click", "served"),
+        ValueError,
+        "propensity is 0 in {rows} with a click, {where}: who clicked a row has examined it. "
+        "Expected a propensity above 0 wherever there are clicks; correct the propensities of "
+        "this position and user, or estimate them.",
+        lambda c: c.served & (c.propensity <= 0) & (c.click > 0),
+    ),
+    Fault(
         "production no score",
         ("production",),
         ValueError,

@@ -73,7 +73,8 @@ def relevance_labels(
         As in :class:`~skultr.rankers.IPSRanker`; None requires the role ``propensity``.
     user_aware : bool, default=True
         Divide the click rate of a document by its mean propensity over the sessions of the query,
-        which has less variance; otherwise each click by its own propensity.
+        which has less variance, and allows propensity 0 for users who never look so far; otherwise
+        each click by its own propensity.
     clip : float in (0, 1], default=None
         Smaller propensities are raised to it.
     interval : bool, default=False
@@ -95,8 +96,9 @@ def relevance_labels(
     Raises
     ------
     ValueError
-        If a role is missing or holds invalid values, or with ``interval=True`` if not
-        ``user_aware``.
+        If a role is missing or holds invalid values; if a row with a click has propensity 0; if
+        the mean propensity of a document is 0 or, without ``user_aware``, that of any row; or with
+        ``interval=True`` if not ``user_aware``.
 
     Notes
     -----

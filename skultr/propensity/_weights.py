@@ -109,8 +109,8 @@ def require_positive(log, what="propensity"):
     if len(zero):
         query = python_value(log.query_ids[log.query[zero[0]]])
         averages = (
-            " If only some users never examine it, use UserAwareIPSRanker, or relevance_labels "
-            "with user_aware=True."
+            " If only some users never examine it, average over users: UserAwareIPSRanker, "
+            "LambdaMARTRanker(debiasing='user-aware'), or relevance_labels with user_aware=True."
         )
         raise ValueError(
             f"{what} is 0 in {count_of(len(zero), 'shown row')}, first at position "

@@ -13,7 +13,44 @@ from .._typing import Bools, Floats, Ints
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["Candidates", "find_candidates"]
+__all__ = ["Candidates", "ClickChance", "find_candidates"]
+
+#: The share of the variance of the rarest clicks (Poisson's) that is left at any rate.
+_LEAST_SHARE = 0.05
+
+
+class ClickChance(NamedTuple):
+    """What chance does to labels that are clicks over propensities, per impression.
+
+    Parameters
+    ----------
+    trials : ndarray of shape (n_candidates,)
+        Impressions; 0 where never shown.
+    examination : ndarray of shape (n_candidates,)
+        Harmonic mean of the propensities of the impressions.
+    rate : float
+        A typical label: one for all rows, because that of a row varies with its own clicks.
+    """
+
+    trials: Floats
+    examination: Floats
+    rate: float
+
+    @property
+    def variance(self) -> Floats:
+        """Variance of each label if its document has the typical rate; 0 where never shown."""
+        inverse = 1 / self.examination
+        per_trial = self.rate * np.maximum(inverse - self.rate, _LEAST_SHARE * inverse)
+        return np.divide(
+            per_trial, self.trials, out=np.zeros(len(self.trials)), where=self.trials > 0
+        )
+
+    def draw(self, rows: Bools, relevance: Floats, random: np.random.Generator) -> Floats:
+        """Labels of some rows whose documents have given rates."""
+        trials = np.maximum(np.rint(self.trials[rows]), 1).astype(int)
+        examination = self.examination[rows]
+        clicks = random.binomial(trials, np.clip(relevance * examination, 0.0, 1.0))
+        return clicks / (trials * examination)
 
 
 class Candidates(NamedTuple):
@@ -30,6 +67,8 @@ class Candidates(NamedTuple):
     weight : ndarray of shape (n_candidates,)
         Impressions. For a document that was never shown: the impressions of the query's pages,
         each of which could have shown it.
+    chance : ClickChance
+        Of the labels.
     """
 
     query: Ints
@@ -37,6 +76,7 @@ class Candidates(NamedTuple):
     shown: Bools
     label: Floats
     weight: Floats
+    chance: ClickChance
 
     def as_log(self, log: ClickLog) -> ClickLog:
         """The candidates of each query as one list of a click log, for training in batches.
@@ -61,7 +101,12 @@ class Candidates(NamedTuple):
         )
 
 
-def find_candidates(log: ClickLog, clicks: Floats, traffic_exponent: float = 1.0) -> Candidates:
+def find_candidates(
+    log: ClickLog,
+    clicks: Floats,
+    traffic_exponent: float = 1.0,
+    propensity: Floats | None = None,
+) -> Candidates:
     """The candidates of the queries with at least one impression.
 
     Parameters
@@ -71,6 +116,8 @@ def find_candidates(log: ClickLog, clicks: Floats, traffic_exponent: float = 1.0
         (Debiased) number of clicks of each row.
     traffic_exponent : float in [0, 1], default=1.0
         A query weighs as much as its number of page impressions to this power.
+    propensity : ndarray of shape (n_rows,), default=None
+        What the clicks of each row were divided by; 1 by default.
 
     Returns
     -------
@@ -91,9 +138,16 @@ def find_candidates(log: ClickLog, clicks: Floats, traffic_exponent: float = 1.0
     # By page impressions, not row impressions: selection decides how many rows are shown.
     weight *= np.maximum(pages, TINY)[query] ** (traffic_exponent - 1.0)
     label = np.divide(total(clicks), impressions, out=np.zeros(len(key)), where=shown)
+    propensity = np.ones(log.n_rows) if propensity is None else propensity
+    examination = np.divide(
+        impressions, total(log.weight / propensity), out=np.ones(len(key)), where=shown
+    )
     order = np.lexsort((doc, ~shown, query))
     order = order[weight[order] > 0]
-    return Candidates(query[order], doc[order], shown[order], label[order], weight[order])
+    seen = log.shown
+    rate = log.clicks[seen].sum() / max(log.weight[seen] @ propensity[seen], TINY)
+    chance = ClickChance(impressions[order], examination[order], float(rate))
+    return Candidates(query[order], doc[order], shown[order], label[order], weight[order], chance)
 
 
 def _pages(log):

@@ -17,6 +17,7 @@ from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
 
 from .._torch._losses import list_log_softmax
+from .._typing import Floats
 
 if TYPE_CHECKING:
     from skorch import NeuralNet
@@ -110,6 +111,9 @@ class TobitLoss(_TermLoss):
         Standard deviation of labels; None if it is learned.
     center, spread : float
         The network predicts the standardised label ``(label - center) / spread``.
+    noise : ndarray of shape (n_rows,), default=None
+        Known part of the variance of each label; batches have the place of a row as its bias
+        factor. None for 0.
     """
 
     def __init__(
@@ -119,9 +123,12 @@ class TobitLoss(_TermLoss):
         fixed: float | Literal["published"] | None,
         center: float,
         spread: float,
+        noise: Floats | None = None,
     ) -> None:
         super().__init__(scale)
         self.gamma, self.fixed, self.center, self.spread = gamma, fixed, center, spread
+        noise = None if noise is None else torch.from_numpy(noise / spread**2).float()
+        self.register_buffer("noise", noise)
 
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over rows: labels, selection if shown, if not shown, and if shown for gamma = 0."""
@@ -140,6 +147,7 @@ class TobitLoss(_TermLoss):
             shown,
             self.gamma,
             published,
+            0.0 if self.noise is None else batch.pad(self.noise[batch.bias]),
         )
         # The constants that tobit_terms omits: of the density, and of the unit of the labels.
         constant = 0.0 if published else math.log(self.spread) + 0.5 * math.log(2 * math.pi)
@@ -155,22 +163,28 @@ def tobit_terms(
     shown: torch.Tensor,
     gamma: float,
     published: bool = False,
+    noise: torch.Tensor | float = 0.0,
 ) -> tuple[torch.Tensor, ...]:
     r"""Log-likelihood terms of each row, without constants; 0 where a term does not apply.
 
-    With relevance :math:`f`, selection :math:`g` and :math:`e = (y - f) / \tau` they are
+    With relevance :math:`f`, selection :math:`g`, the known part :math:`v` of the variance of the
+    label (``noise``), :math:`\tau_i^2 = \tau^2 + v`, :math:`\gamma_i = \gamma \tau / \tau_i` and
+    :math:`e = (y - f) / \tau_i` they are
 
     .. math::
-        -\frac{e^2}{2} - \log\tau, \qquad
-        \log\Phi\Bigl(\frac{g + \gamma e}{\sqrt{1 - \gamma^2}}\Bigr), \qquad
+        -\frac{e^2}{2} - \log\tau_i, \qquad
+        \log\Phi\Bigl(\frac{g + \gamma_i e}{\sqrt{1 - \gamma_i^2}}\Bigr), \qquad
         \log\Phi(-g), \qquad \log\Phi(g);
 
     the third applies to rows that were not shown, the others to shown rows. In the ``published``
     form (Zhao et al. 2023, equation 9) the first is :math:`-e^2`, with a constant :math:`\tau`.
     """
-    error = torch.where(shown, label - relevance, 0.0) / log_scale.exp()
-    index = (selection + gamma * error) / math.sqrt(1 - gamma**2)
-    of_label = -(error**2) if published else -(error**2) / 2 - log_scale
+    variance = (2 * log_scale).exp()
+    spread = (variance + noise).sqrt()
+    gamma_of_row = gamma * variance.sqrt() / spread
+    error = torch.where(shown, label - relevance, 0.0) / spread
+    index = (selection + gamma_of_row * error) / (1 - gamma_of_row**2).sqrt()
+    of_label = -(error**2) if published else -(error**2) / 2 - spread.log()
     return (
         torch.where(shown, of_label, 0.0),
         torch.where(shown, log_ndtr(index), 0.0),

@@ -43,11 +43,16 @@ class Implied(NamedTuple):
 
 
 def told_curve(log: ClickLog) -> Floats | None:
-    """Propensity of each bias factor, shape (n_factors,); None if rows of one factor differ."""
+    """Propensity of each bias factor, shape (n_factors,).
+
+    None if rows of one factor differ, or if one is never examined: it has no ratio to others.
+    """
     rows = log.shown
     propensity, bias = log.propensity[rows], log.bias[rows]
     curve = np.ones(len(log.bias_values))
     curve[bias] = propensity
+    if not curve.all():
+        return None
     return curve if np.allclose(curve[bias], propensity, rtol=1e-6) else None
 
 

@@ -354,9 +354,10 @@ class UserAwareIPSRanker(IPSRanker):
         y_{q,d} = \frac{\mathrm{clicks}(q, d)}{N_q \sum_u P(e = 1 \mid k(d), u)\, P(u \mid q)},
 
     with :math:`P(u \mid q)` the users' shares of the :math:`N_q` sessions of the query. It is
-    unbiased whenever division by each user's own propensity is, and its variance is not larger. If
-    a query was served in several orders, the mean is taken over the impressions of the document,
-    with the position of each.
+    unbiased wherever that mean is positive, also if some users never examine the position
+    (propensity 0), by which no click can be divided; and its variance is not larger. If a query
+    was served in several orders, the mean is taken over the impressions of the document, with the
+    position of each.
 
     Assumes :math:`P(c = 1 \mid x, k, u) = o(k, u)\, r(x)`: users differ in what they examine, not
     in what they find relevant. If all users are alike, it equals :class:`IPSRanker`.
@@ -448,6 +449,12 @@ class UserAwareIPSRanker(IPSRanker):
         and fewer than five per query with clicks are left as effective sample.
     AssumptionWarning
         If propensities are assumed, or if the clicks contradict them.
+
+    Raises
+    ------
+    ValueError
+        If the mean propensity of a document that was shown is 0, or if a row with a click has
+        propensity 0.
 
     Notes
     -----

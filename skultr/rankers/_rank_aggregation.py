@@ -1,9 +1,9 @@
-"""Mean of the ranks that several rankers give the documents of a query."""
+"""Mean of the ranks or scores that several rankers give the documents of a query."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._log._segments import encode
-from .._sklearn import seeded_clone
+from .._log._segments import TINY, encode
+from .._sklearn import StrOptions, seeded_clone
 from .._typing import ArrayLike, Column, Floats, RandomState, Table
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
@@ -28,11 +28,14 @@ __all__ = ["RankAggRanker"]
 
 @dataclass(eq=False, repr=False)
 class RankAggRanker(HoldsMembers, BaseRanker):
-    """Ranker by the mean of the ranks that several rankers give the candidates of a query.
+    """Ranker by the mean rank, or the mean score, that several rankers give each candidate.
 
     Each member removes one bias: by default :class:`IPSRanker` removes position bias and
     :class:`HeckmanRanker` removes selection bias (Ovaisi et al. 2020). The members are fitted
-    independently, so that half of a bias remains if only one of two members removes it.
+    independently, so that half of a bias remains if only one of two members removes it. Members
+    that each remove both, such as :class:`CLDRanker` by lists, :class:`CLDRanker` by pairs and
+    ``HeckmanRanker(debias=True)``, have errors of their own, which the mean reduces; with
+    ``average="scores"`` it keeps by how much a member prefers a document.
 
     Parameters
     ----------
@@ -42,6 +45,9 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         propensities cannot read columns by name.
     weights : array-like of shape (n_estimators,), default=None
         Weights of the members in the mean; equal by default.
+    average : {"ranks", "scores"}, default="ranks"
+        What the mean is of. ``"scores"`` are standardised within each query: mean 0 and standard
+        deviation 1 over its candidates, or 0 where a member scores all alike.
     random_state : int, RandomState instance or None, default=None
         Seed of the members that have no ``random_state`` of their own.
 
@@ -57,8 +63,9 @@ class RankAggRanker(HoldsMembers, BaseRanker):
 
     Notes
     -----
-    A score is minus a mean rank: scores of different queries are not comparable, and a score
-    depends on the other candidates of the query. Tied candidates share the mean of their ranks.
+    A score is minus a mean rank, or a mean of standardised scores: scores of different queries are
+    not comparable, and a score depends on the other candidates of the query. Tied candidates share
+    the mean of their ranks.
 
     References
     ----------
@@ -82,18 +89,20 @@ class RankAggRanker(HoldsMembers, BaseRanker):
 
     estimators: list[tuple[str, Any]] | None = None
     weights: ArrayLike | None = None
+    average: Literal["ranks", "scores"] = "ranks"
     random_state: RandomState = None
 
     _parameter_constraints = {
         "estimators": [list, None],
         "weights": ["array-like", None],
+        "average": [StrOptions({"ranks", "scores"})],
         "random_state": ["random_state"],
     }
     __metadata_request__predict = {"qid": True}
     _reads_users = True  # members may
 
     def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
-        """Minus the mean rank of each row in its query; a higher score is more relevant.
+        """Mean standing of each row in its query; a higher score is more relevant.
 
         Parameters
         ----------
@@ -113,11 +122,12 @@ class RankAggRanker(HoldsMembers, BaseRanker):
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         features = self._read_features(X, reset=False)
         query = encode(qid)[0]
-        ranks = [
-            pd.Series(-scores_of(ranker, features, query)).groupby(query).rank().to_numpy()
+        standing = _standardised if self.average == "scores" else _minus_ranks
+        of_members = [
+            standing(pd.Series(scores_of(ranker, features, query)).groupby(query))
             for ranker in self.estimators_
         ]
-        return -np.average(ranks, axis=0, weights=self.weights)
+        return np.average(of_members, axis=0, weights=self.weights)
 
     def _validate_params(self):
         super()._validate_params()
@@ -142,6 +152,19 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         ]
         names = (name for name, _ in members)
         self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
+
+
+def _minus_ranks(scores):
+    """Minus the rank of each row in its group; 1 is the highest score."""
+    return -scores.rank(ascending=False).to_numpy()
+
+
+def _standardised(scores):
+    """Scores less the mean of their group, in its standard deviations."""
+    gap = scores.obj - scores.transform("mean")
+    spread = scores.transform("std", ddof=0)
+    # Rounding errors of equal scores are no preference.
+    return np.where(spread > 1e-12 * scores.obj.abs().max(), gap / spread.clip(lower=TINY), 0.0)
 
 
 def _check_weights(weights, n_members):

@@ -1,15 +1,18 @@
 r"""The Type-II Tobit likelihood: a label is observed only if a second variable is positive.
 
 .. math::
-    y = x\beta + e, \qquad s = [x\omega + \epsilon > 0], \qquad
-    (e / \tau, \epsilon) \text{ normal, of unit variances and correlation } \gamma .
+    y = x\beta + e + c, \qquad s = [x\omega + \epsilon > 0], \qquad
+    (e / \tau, \epsilon) \text{ normal, of unit variances and correlation } \gamma,
 
-A row with :math:`s = 1` contributes :math:`\log \frac1\tau \varphi(e / \tau) +
-\log\Phi((x\omega + \gamma e / \tau) / \sqrt{1 - \gamma^2})` to the log-likelihood, a row with
-:math:`s = 0` contributes :math:`\log\Phi(-x\omega)`. For a given :math:`\gamma` the sum is
-concave in :math:`\theta = 1 / \tau`, :math:`\delta = \beta / \tau` and :math:`\omega` (Olsen
-1978), so that Newton's method finds the maximum from any start; :math:`\gamma` has a profile
-likelihood.
+with :math:`c` an error of chance in the label of row *i*, of known variance :math:`v_i`, such as
+that of a click rate over few impressions: selection cannot know of it. With
+:math:`\tau_i^2 = \tau^2 + v_i`, :math:`\gamma_i = \gamma \tau / \tau_i` and
+:math:`e_i = (y - x\beta) / \tau_i`, a row with :math:`s = 1` contributes
+:math:`\log \frac1{\tau_i} \varphi(e_i) + \log\Phi((x\omega + \gamma_i e_i) /
+\sqrt{1 - \gamma_i^2})` to the log-likelihood, a row with :math:`s = 0` contributes
+:math:`\log\Phi(-x\omega)`. For given :math:`\gamma` and :math:`\tau` the sum is concave, and
+without :math:`v` it has one maximum for a given :math:`\gamma` (Olsen 1978): Newton's method finds
+it from any start. :math:`\gamma` has a profile likelihood, see ``_tobit_gamma.py``.
 
 Olsen (1978). Note on the uniqueness of the maximum likelihood estimator for the Tobit model.
 Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics.
@@ -18,79 +21,20 @@ Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.optimize import brentq, minimize_scalar
-from scipy.special import erfcx, log_ndtr, ndtri
+from scipy.special import log_ndtr
 
-from .._typing import ArrayLike, Bools, Floats
+from .._typing import Floats
+from ._newton import maximise
+from ._probit import bend, gram, mills_ratio, ridge
+from ._selected_rows import SelectedRows
 
-__all__ = [
-    "GammaProfile",
-    "ProbitFit",
-    "SelectedRows",
-    "TobitFit",
-    "TobitModel",
-    "fit_probit",
-    "fit_tobit",
-    "mills_ratio",
-    "profile_gamma",
-]
+__all__ = ["TobitFit", "TobitModel", "TobitTerms", "fit_tobit", "tobit_likelihood"]
 
-#: Correlations that ``profile_gamma`` tries: at 1 the likelihood has no density.
-GAMMA_BOUND = 0.98
-_GRID = np.linspace(-0.9, 0.9, 13)
-#: Half of the 95 % quantile of a chi-squared variable with one degree of freedom.
-_DROP = 1.9207294103470444
-#: Newton's method stops when a step would gain less mean log-likelihood per row than this.
-_TOLERANCE = 1e-12
-_MAX_ITER = 100
-#: Curvature added for directions that the rows do not determine, relative to each parameter's.
-_JITTER = 1e-10
-
-
-@dataclass(frozen=True, eq=False)
-class SelectedRows:
-    """Rows of features, of which the selected ones have a label.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_rows, n_features), float64
-    label : ndarray of shape (n_rows,)
-        Not used where ``selected`` is False.
-    selected : ndarray of shape (n_rows,), bool
-    weight : ndarray of shape (n_rows,)
-    """
-
-    features: Floats
-    label: Floats
-    selected: Bools
-    weight: Floats
-
-    @cached_property
-    def design(self) -> Floats:
-        """The features and a column of ones."""
-        return np.column_stack([self.features, np.ones(len(self.features))])
-
-    @cached_property
-    def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Designs and weights of the selected rows, then of the others."""
-        rows = self.selected
-        return self.design[rows], self.weight[rows], self.design[~rows], self.weight[~rows]
-
-    @cached_property
-    def standard(self) -> _Standard:
-        """The same rows with standardised features and labels, for Newton's method."""
-        rows, weight = self.selected, self.weight
-        center, spread, features = _standardise(self.features, weight)
-        label_center, label_spread, known = _standardise(self.label[rows], weight[rows])
-        label = np.full(len(rows), np.nan)
-        label[rows] = known
-        standard = SelectedRows(features, label, rows, weight)
-        return _Standard(standard, center, spread, float(label_center), float(label_spread))
+#: Newton's method changes the logarithm of the scale by no more in one step.
+_LONGEST_STEP = 1.0
 
 
 @dataclass(frozen=True)
@@ -105,8 +49,9 @@ class TobitModel:
         :math:`\tau`, or how it is determined. ``"published"`` is equation 9 of Zhao et al. (2023):
         :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`.
     penalty : float or ndarray of shape (n_features,), default=0
-        :math:`\alpha` in the penalty :math:`\frac12 \sum_j \alpha_j (\delta_j^2 + \omega_j^2)`,
-        without the intercepts, on the mean log-likelihood per row.
+        :math:`\alpha` in the penalty :math:`\frac12 \sum_j \alpha_j (\beta_j^2 / \sigma^2 +
+        \omega_j^2)`, without the intercepts, on the mean log-likelihood per row. :math:`\sigma` is
+        the scale if that is given, else the standard deviation of the labels.
     """
 
     gamma: float
@@ -119,11 +64,11 @@ class TobitModel:
         return 1.0 if self.scale == "published" else 0.5
 
     @property
-    def fixed_theta(self) -> float | None:
-        """Inverse scale; None if it is estimated."""
+    def fixed_scale(self) -> float | None:
+        """The scale; None if it is estimated."""
         if self.scale == "estimate":
             return None
-        return 1.0 if self.scale == "published" else 1.0 / self.scale
+        return 1.0 if self.scale == "published" else float(self.scale)
 
 
 class TobitFit(NamedTuple):
@@ -156,57 +101,17 @@ class TobitFit(NamedTuple):
     n_iter: int
     converged: bool
 
-    @property
-    def start(self) -> Floats:
-        """The parameters (delta, omega, theta), in which the likelihood is concave."""
-        theta = 1.0 / self.scale
-        delta = np.append(self.coef, self.intercept) * theta
-        return np.concatenate([delta, self.selection_coef, [self.selection_intercept, theta]])
+    def standard(self, rows: SelectedRows) -> Floats:
+        """The parameters (beta, omega, log tau) in the units of ``rows.standard``."""
+        units = rows.standard
+        beta = units.inward(self.coef, self.intercept)
+        beta[-1] -= units.label_center
+        omega = units.inward(self.selection_coef, self.selection_intercept)
+        scale = self.scale / units.label_spread
+        return np.concatenate([beta / units.label_spread, omega, [np.log(scale)]])
 
 
-class ProbitFit(NamedTuple):
-    """A maximum of the likelihood of the selection alone.
-
-    Parameters
-    ----------
-    coef : ndarray of shape (n_features,)
-    intercept : float
-    converged : bool
-    """
-
-    coef: Floats
-    intercept: float
-    converged: bool
-
-
-class GammaProfile(NamedTuple):
-    r"""The likelihood as a function of the correlation.
-
-    Parameters
-    ----------
-    fit : TobitFit
-        At the maximum-likelihood correlation.
-    gamma : float
-    interval : tuple of float
-        95 % confidence interval, if rows are independent and the model is correct: the profile
-        log-likelihood is within 1.92 of its maximum. Its ends lie between -0.98 and 0.98.
-    curve : ndarray of shape (n_tried, 2)
-        Correlation and profile log-likelihood, sorted by correlation.
-    """
-
-    fit: TobitFit
-    gamma: float
-    interval: tuple[float, float]
-    curve: Floats
-
-
-def mills_ratio(value: ArrayLike) -> Floats:
-    r"""The inverse Mills ratio :math:`\varphi / \Phi`, to machine precision."""
-    with np.errstate(over="ignore"):  # for large values erfcx is infinite, and the ratio 0
-        return np.sqrt(2 / np.pi) / erfcx(-np.asarray(value) / np.sqrt(2))
-
-
-def fit_tobit(rows: SelectedRows, model: TobitModel, start: Floats | None = None) -> TobitFit:
+def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = None) -> TobitFit:
     """Maximise the likelihood for a given correlation.
 
     Parameters
@@ -214,28 +119,37 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: Floats | None = None
     rows : SelectedRows
         With at least one selected row and one other.
     model : TobitModel
-    start : ndarray, default=None
-        ``TobitFit.start`` of a similar fit.
+    start : TobitFit, default=None
+        A similar fit.
 
     Returns
     -------
     fit : TobitFit
     """
-    standard = rows.standard
-    model = replace(model, penalty=model.penalty / standard.spread**2)
-    theta = model.fixed_theta
-    theta = None if theta is None else theta * standard.label_spread
-    start = _start(standard.rows, theta) if start is None else standard.inward(start)
-    if theta is None:
-        result = _newton(lambda at: _tobit(standard.rows, model, at), start, positive=True)
+    units = rows.standard
+    model = replace(model, penalty=model.penalty / units.spread**2)
+    fixed = model.fixed_scale
+    log_scale = None if fixed is None else np.log(fixed / units.label_spread)
+    at = _start(units.rows, log_scale) if start is None else start.standard(rows)
+    if log_scale is None:
+        result = maximise(
+            lambda at: tobit_likelihood(units.rows, model, at),
+            at,
+            longest_last_step=_LONGEST_STEP,
+        )
         at = result.at
     else:
-        result = _newton(_with_scale(standard.rows, model, theta), start[:-1])
-        at = np.append(result.at, theta)
+        result = maximise(_with_scale(units.rows, model, log_scale), at[:-1])
+        at = np.append(result.at, log_scale)
+    half = len(at) // 2
+    coef, intercept = units.outward(at[:half] * units.label_spread)
     # The density of a label in its own unit, not in that of standardised labels.
-    unit = np.log(standard.label_spread) * rows.weight[rows.selected].sum() / rows.weight.sum()
+    unit = np.log(units.label_spread) * rows.weight[rows.selected].sum() / rows.weight.sum()
     return TobitFit(
-        *standard.outward(at),
+        coef,
+        intercept + units.label_center,
+        *units.outward(at[half:-1]),
+        float(np.exp(at[-1]) * units.label_spread),
         float(result.value - unit),
         np.array(result.terms) - [unit, 0.0, 0.0],
         result.n_iter,
@@ -243,297 +157,196 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: Floats | None = None
     )
 
 
-def fit_probit(rows: SelectedRows, penalty: float = 0.0) -> ProbitFit:
-    r"""Maximise the likelihood of the selection alone.
-
-    Parameters
-    ----------
-    rows : SelectedRows
-    penalty : float
-
-    Returns
-    -------
-    fit : ProbitFit
-    """
-    standard = rows.standard
-    chosen, weight, others, other_weight = standard.rows.parts
-    total = rows.weight.sum()
-    ridge = _ridge(chosen.shape[1], penalty / standard.spread**2)
-
-    def objective(omega):
-        index, other = chosen @ omega, -(others @ omega)
-        value = weight @ log_ndtr(index) + other_weight @ log_ndtr(other)
-        ratio, other_ratio = mills_ratio(index), mills_ratio(other)
-        gradient = chosen.T @ (weight * ratio) - others.T @ (other_weight * other_ratio)
-        curvature = _gram(chosen, weight * _kappa(index, ratio))
-        curvature += _gram(others, other_weight * _kappa(other, other_ratio))
-        value = value / total - 0.5 * omega @ (ridge * omega)
-        return value, gradient / total - ridge * omega, curvature / total + np.diag(ridge), None
-
-    start = np.zeros(chosen.shape[1])
-    start[-1] = _threshold(rows)
-    result = _newton(objective, start)
-    return ProbitFit(*standard.index_outward(result.at), result.converged)
-
-
-def profile_gamma(rows: SelectedRows, model: TobitModel) -> GammaProfile:
-    r"""Maximum-likelihood correlation, with a confidence interval.
-
-    With :math:`L` the maximum of the mean log-likelihood per row for a given correlation, and
-    weights :math:`w`, the profile log-likelihood and the interval are
-
-    .. math::
-        \ell(\gamma) = \frac{(\sum w)^2}{\sum w^2}\, L(\gamma), \qquad
-        \{\gamma : \ell(\gamma) \ge \max \ell - \tfrac12 \chi^2_{1;\,0.95}\} .
+def tobit_likelihood(
+    rows: SelectedRows, model: TobitModel, at: Floats
+) -> tuple[float, Floats, Floats, Floats]:
+    """Value, gradient, curvature (minus the Hessian) and terms, as means over rows.
 
     Parameters
     ----------
     rows : SelectedRows
     model : TobitModel
-        Its ``gamma`` is not used.
+    at : ndarray of shape (2 * n_features + 3,)
+        Coefficients of the label and its intercept, those of the selection, and log tau.
 
     Returns
     -------
-    profile : GammaProfile
-    """
-    # Effective number of rows (Kish 1965): if few rows have most of the weight, there is less
-    # information.
-    n_rows = rows.weight.sum() ** 2 / (rows.weight @ rows.weight)
-    fits = {}
-
-    def value(gamma):
-        if gamma not in fits:
-            nearest = min(fits, key=lambda known: abs(known - gamma), default=None)
-            start = None if nearest is None else fits[nearest].start
-            fits[gamma] = fit_tobit(rows, replace(model, gamma=gamma), start)
-        return n_rows * fits[gamma].value
-
-    for gamma in sorted(_GRID, key=abs):
-        value(gamma)
-    middle = max(_GRID, key=value)
-    step = _GRID[1] - _GRID[0]
-    bounds = np.clip((middle - step, middle + step), -GAMMA_BOUND, GAMMA_BOUND)
-    minimize_scalar(lambda gamma: -value(gamma), bounds=bounds, options={"xatol": 1e-4})
-    best = max(fits, key=value)
-    interval = tuple(_end_of_interval(value, best, end) for end in (-GAMMA_BOUND, GAMMA_BOUND))
-    curve = np.array([(gamma, value(gamma)) for gamma in sorted(fits)])
-    return GammaProfile(fits[best], float(best), interval, curve)
-
-
-def _end_of_interval(value, best, end):
-    floor = value(best) - _DROP
-    if abs(end - best) < 1e-9 or value(end) >= floor:
-        return float(end)
-    return float(brentq(lambda gamma: value(gamma) - floor, best, end, xtol=1e-3))
-
-
-# The likelihood -----------------------------------------------------------------------
-def _tobit(rows, model, at):
-    r"""Value, gradient, curvature (minus the Hessian) and terms at (delta, omega, theta).
-
-    With :math:`e = \theta y - x\delta`, :math:`\rho = \sqrt{1 - \gamma^2}`,
-    :math:`b = \gamma / \rho`, :math:`z = x\omega / \rho + b e`, :math:`m = \varphi / \Phi`,
-    :math:`\kappa = m (z + m)` and :math:`q = 1/2`, a selected row (:math:`s = 1`) has
-
-    .. math::
-        \ell &= \log\theta - q e^2 + \log\Phi(z), \qquad g_e = b\, m(z) - 2 q e, \\
-        \nabla_\delta \ell &= -x\, g_e, \quad \nabla_\omega \ell = x\, m(z) / \rho, \quad
-        \nabla_\theta \ell = y\, g_e + 1 / \theta, \\
-        H_{\delta\delta} &= a\, x x^\top, \quad H_{\delta\omega} = -d\, x x^\top, \quad
-        H_{\omega\omega} = \kappa\, x x^\top / \rho^2, \quad
-        H_{\delta\theta} = -a\, y x, \quad H_{\omega\theta} = d\, y x, \quad
-        H_{\theta\theta} = a\, y^2 + 1 / \theta^2
-
-    with :math:`a = 2 q + b^2 \kappa` and :math:`d = b \kappa / \rho`. Any other row has
-    :math:`\ell = \log\Phi(-x\omega)`. Rows are weighted, and the sums divided by all weights.
+    value : float
+        Penalised.
+    gradient, curvature : ndarray
+    terms : ndarray of shape (3,)
+        Labels, selection of selected rows and selection of the others.
     """
     chosen, weight, others, other_weight = rows.parts
-    n_columns = chosen.shape[1]
-    delta, omega, theta = at[:n_columns], at[n_columns:-1], at[-1]
-    label = rows.label[rows.selected]
-    root = np.sqrt(1 - model.gamma**2)
-    slope = model.gamma / root
-    error = theta * label - chosen @ delta
-    index = (chosen @ omega) / root + slope * error
-    other = -(others @ omega)
-    total = rows.weight.sum()
-    terms = (
-        weight @ (np.log(theta) - model.square * error**2 - _constant(model)),
-        weight @ log_ndtr(index),
-        other_weight @ log_ndtr(other),
-    )
-    ratio, other_ratio = mills_ratio(index), mills_ratio(other)
-    by_error = weight * (slope * ratio - 2 * model.square * error)
-    inverse = weight.sum() / theta
+    total, n_columns = rows.weight.sum(), chosen.shape[1]
+    row = TobitTerms.of(rows, model, at)
+    other = -(others @ at[n_columns:-1])
+    other_ratio = mills_ratio(other)
+    terms = np.array([weight @ row.label, weight @ row.selection, other_weight @ log_ndtr(other)])
+    by_beta, by_omega, by_scale = row.slopes()
     gradient = np.concatenate(
         [
-            -(chosen.T @ by_error),
-            chosen.T @ (weight * ratio) / root - others.T @ (other_weight * other_ratio),
-            [by_error @ label + inverse],
+            chosen.T @ (weight * by_beta),
+            chosen.T @ (weight * by_omega) - others.T @ (other_weight * other_ratio),
+            [weight @ by_scale],
         ]
     )
-    kappa = weight * _kappa(index, ratio)
-    of_error = 2 * model.square * weight + slope**2 * kappa
-    mixed = kappa * slope / root
-    by_label = np.concatenate([-(chosen.T @ (of_error * label)), chosen.T @ (mixed * label)])
-    across = -_gram(chosen, mixed)
+    bends = {name: weight * values for name, values in row.bends().items()}
+    omega = gram(chosen, bends["omega"]) + gram(others, other_weight * bend(other, other_ratio))
+    mixed = gram(chosen, bends["beta omega"])
+    last = np.concatenate([chosen.T @ bends["beta scale"], chosen.T @ bends["omega scale"]])
     curvature = np.block(
         [
-            [_gram(chosen, of_error), across, by_label[:n_columns, None]],
-            [
-                across.T,
-                _gram(chosen, kappa / root**2)
-                + _gram(others, other_weight * _kappa(other, other_ratio)),
-                by_label[n_columns:, None],
-            ],
-            [by_label[None, :], np.array([[of_error @ label**2 + inverse / theta]])],
+            [np.block([[gram(chosen, bends["beta"]), mixed], [mixed.T, omega]]), last[:, None]],
+            [last[None, :], np.array([[bends["scale"].sum()]])],
         ]
     )
-    ridge = _ridge(n_columns, model.penalty)
-    ridge = np.concatenate([ridge, ridge, [0.0]])
-    value = sum(terms) / total - 0.5 * at @ (ridge * at)
-    gradient = gradient / total - ridge * at
-    return value, gradient, curvature / total + np.diag(ridge), np.array(terms) / total
+    penalties = _penalties(rows, model, at)
+    value = terms.sum() / total - 0.5 * at @ (penalties * at)
+    gradient = gradient / total - penalties * at
+    return value, gradient, curvature / total + np.diag(penalties), terms / total
 
 
-def _with_scale(rows, model, theta):
-    """The likelihood as a function of (delta, omega)."""
+class TobitTerms(NamedTuple):
+    r"""The log-likelihood of selected rows, and its derivatives with respect to their indices.
+
+    With :math:`f = x\beta`, :math:`g = x\omega`, :math:`\lambda = \log\tau`, :math:`t = \tau_i`,
+    :math:`\sigma = \tau^2 / t^2`, :math:`c = \gamma_i`, :math:`\rho = \sqrt{1 - c^2}`,
+    :math:`e = (y - f) / t`, :math:`z = (g + c e) / \rho`, :math:`m = \varphi / \Phi`,
+    :math:`\kappa = m (z + m)` and :math:`q = 1/2`,
+
+    .. math::
+        \ell = -\log t - q e^2 + \log\Phi(z), \qquad
+        \frac{dt}{d\lambda} = t \sigma, \quad \frac{de}{d\lambda} = -e \sigma, \quad
+        \frac{dc}{d\lambda} = c (1 - \sigma), \quad
+        \frac{\partial z}{\partial c} = \frac{e + c g}{\rho^3} .
+
+    Parameters
+    ----------
+    error, spread, share, gamma, root : ndarray of shape (n_selected,)
+        :math:`e, t, \sigma, c` and :math:`\rho`.
+    index, ratio, kappa : ndarray of shape (n_selected,)
+        :math:`z, m(z)` and :math:`\kappa`.
+    by_gamma, by_scale : ndarray of shape (n_selected,)
+        Derivatives of :math:`z` with respect to :math:`c` and :math:`\lambda`.
+    choice : ndarray of shape (n_selected,)
+        :math:`g`.
+    square : float
+        :math:`q`.
+    """
+
+    error: Floats
+    spread: Floats
+    share: Floats
+    gamma: Floats
+    root: Floats
+    index: Floats
+    ratio: Floats
+    kappa: Floats
+    by_gamma: Floats
+    by_scale: Floats
+    choice: Floats
+    square: float
+
+    @classmethod
+    def of(
+        cls, rows: SelectedRows, model: TobitModel, at: Floats, label: Floats | None = None
+    ) -> TobitTerms:
+        """The terms at (beta, omega, log tau), of the labels of the rows or of others."""
+        chosen, (known, noise) = rows.parts[0], rows.known
+        label = known if label is None else label
+        n_columns = chosen.shape[1]
+        variance = np.exp(2 * at[-1])
+        spread = np.sqrt(variance + noise)
+        share = variance / spread**2
+        gamma = model.gamma * np.sqrt(share)
+        root = np.sqrt(1 - gamma**2)
+        error = (label - chosen @ at[:n_columns]) / spread
+        choice = chosen @ at[n_columns:-1]
+        index = (choice + gamma * error) / root
+        ratio = mills_ratio(index)
+        by_gamma = (error + gamma * choice) / root**3
+        by_scale = by_gamma * gamma * (1 - share) - gamma / root * error * share
+        kappa = bend(index, ratio)
+        return cls(
+            error,
+            spread,
+            share,
+            gamma,
+            root,
+            index,
+            ratio,
+            kappa,
+            by_gamma,
+            by_scale,
+            choice,
+            model.square,
+        )
+
+    @property
+    def label(self) -> Floats:
+        """Log density of each label."""
+        constant = 0.0 if self.square == 1.0 else 0.5 * np.log(2 * np.pi)
+        return -np.log(self.spread) - self.square * self.error**2 - constant
+
+    @property
+    def selection(self) -> Floats:
+        """Log-likelihood of the selection of each row, given its label."""
+        return log_ndtr(self.index)
+
+    def slopes(self) -> tuple[Floats, Floats, Floats]:
+        """Derivatives with respect to the indices of label and selection, and log tau."""
+        slope, twice = self.gamma / self.root, 2 * self.square
+        return (
+            (twice * self.error - slope * self.ratio) / self.spread,
+            self.ratio / self.root,
+            self.share * (twice * self.error**2 - 1) + self.ratio * self.by_scale,
+        )
+
+    def bends(self) -> dict[str, Floats]:
+        """Minus the second derivatives with respect to the same, by name."""
+        gamma, root, ratio, kappa = self.gamma, self.root, self.ratio, self.kappa
+        error, share, twice = self.error, self.share, 2 * self.square
+        slope, rest = gamma / root, 1 - share
+        drift = gamma * rest / root**3  # of gamma / root, by log tau
+        # Of by_scale itself, by log tau.
+        again = (gamma * rest * self.choice - error * share) / root**3
+        again += 3 * slope * gamma / root * rest * self.by_gamma
+        again = (again + self.by_gamma * (1 - 3 * share)) * gamma * rest
+        again -= (drift * share + slope * share * (2 - 3 * share)) * error
+        of_beta = ratio * (drift - share * slope) + 2 * twice * error * share
+        return {
+            "beta": (twice + slope**2 * kappa) / self.spread**2,
+            "beta omega": -slope * kappa / root / self.spread,
+            "omega": kappa / root**2,
+            "beta scale": (of_beta - slope * kappa * self.by_scale) / self.spread,
+            "omega scale": kappa * self.by_scale / root - ratio * gamma * drift,
+            "scale": kappa * self.by_scale**2
+            - ratio * again
+            + 2 * share * rest
+            - 2 * twice * error**2 * share * (1 - 2 * share),
+        }
+
+
+def _with_scale(rows, model, log_scale):
+    """The likelihood as a function of (beta, omega)."""
 
     def objective(at):
-        value, gradient, curvature, terms = _tobit(rows, model, np.append(at, theta))
+        value, gradient, curvature, terms = tobit_likelihood(rows, model, np.append(at, log_scale))
         return value, gradient[:-1], curvature[:-1, :-1], terms
 
     return objective
 
 
-def _constant(model):
-    return 0.0 if model.scale == "published" else 0.5 * np.log(2 * np.pi)
+def _penalties(rows, model, at):
+    """Penalty of each parameter; in units of the scale, or of the labels where it is estimated."""
+    unit = rows.label_spread if model.fixed_scale is None else np.exp(at[-1])
+    penalty = np.broadcast_to(model.penalty, rows.features.shape[1])
+    return np.concatenate([ridge(penalty / unit**2), ridge(penalty), [0.0]])
 
 
-def _kappa(index, ratio):
-    """Minus the second derivative of log_ndtr; clipped, because rounding can leave [0, 1]."""
-    return np.clip(ratio * (index + ratio), 0.0, 1.0)
-
-
-def _gram(design, weight):
-    return design.T @ (design * weight[:, None])
-
-
-def _ridge(n_columns, penalty):
-    ridge = np.zeros(n_columns)  # the intercept has no penalty
-    ridge[:-1] = penalty
-    return ridge
-
-
-def _start(rows, theta):
+def _start(rows, log_scale):
     """Start of Newton's method: the maximum without features, for standardised labels."""
     at = np.zeros(2 * rows.design.shape[1] + 1)
-    at[-2:] = _threshold(rows), theta or 1.0
+    at[-2:] = rows.threshold, 0.0 if log_scale is None else log_scale
     return at
-
-
-def _threshold(rows):
-    """Intercept of a probit without features."""
-    share = rows.weight[rows.selected].sum() / rows.weight.sum()
-    return ndtri(np.clip(share, 1e-3, 1 - 1e-3))
-
-
-# Units --------------------------------------------------------------------------------
-class _Standard(NamedTuple):
-    """Rows with standardised features and known labels, and the conversion of parameters.
-
-    The penalised likelihood is unchanged: a coefficient is multiplied by the spread of its
-    feature, and its penalty is divided by the square of that spread.
-    """
-
-    rows: SelectedRows
-    center: Floats
-    spread: Floats
-    label_center: float
-    label_spread: float
-
-    def inward(self, at):
-        """``TobitFit.start`` in standardised units."""
-        n_columns = len(self.center) + 1
-        delta, omega, theta = at[:n_columns], at[n_columns:-1], at[-1]
-        inside = []
-        for coef in (delta, omega):
-            inside += [coef[:-1] * self.spread, [coef[-1] + coef[:-1] @ self.center]]
-        inside[1][0] -= theta * self.label_center
-        return np.concatenate([*inside, [theta * self.label_spread]])
-
-    def outward(self, at):
-        """The first fields of ``TobitFit``: coefficients, intercepts and scale."""
-        n_columns = len(self.center) + 1
-        scale = self.label_spread / at[-1]
-        coef, intercept = self.index_outward(at[:n_columns] * scale)
-        intercept += self.label_center
-        return coef, intercept, *self.index_outward(at[n_columns:-1]), float(scale)
-
-    def index_outward(self, at):
-        """Coefficients and intercept of one index of the features."""
-        coef = at[:-1] / self.spread
-        return coef, float(at[-1] - coef @ self.center)
-
-
-def _standardise(values, weight):
-    """Weighted mean and standard deviation of columns, and the standardised columns.
-
-    A constant column becomes 0.
-    """
-    total = weight.sum()
-    center = weight @ values / total
-    values = values - center
-    spread = np.sqrt(weight @ values**2 / total)
-    constant = spread <= 1e-12 * np.abs(center)  # otherwise rounding errors would be scaled up
-    spread = np.where(constant, 1.0, spread)
-    return center, spread, np.where(constant, 0.0, values / spread)
-
-
-# Newton's method ----------------------------------------------------------------------
-class _Maximum(NamedTuple):
-    at: Floats
-    value: float
-    terms: list[Any]
-    n_iter: int
-    converged: bool
-
-
-def _newton(objective, start, *, positive=False):
-    """Maximise a concave function by damped Newton steps.
-
-    If ``positive`` is True, the last parameter stays positive.
-    """
-    at = start
-    value, gradient, curvature, terms = objective(at)
-    history = [terms]
-    for n_iter in range(_MAX_ITER):
-        step = _solve(curvature, gradient)
-        decrement = gradient @ step
-        if decrement < _TOLERANCE:
-            return _Maximum(at, value, history, n_iter, True)
-        length = 1.0
-        if positive and step[-1] < 0:
-            length = min(1.0, -0.9 * at[-1] / step[-1])
-        new = objective(at + length * step)
-        while not new[0] >= value + 1e-4 * length * decrement:
-            length /= 2
-            if length < 1e-10:  # only rounding errors are left
-                return _Maximum(at, value, history, n_iter, decrement < 1e-8)
-            new = objective(at + length * step)
-        at = at + length * step
-        value, gradient, curvature, terms = new
-        history.append(terms)
-    return _Maximum(at, value, history, _MAX_ITER, False)
-
-
-def _solve(curvature, gradient):
-    scale = np.sqrt(np.diag(curvature))
-    scale = np.where(scale > 0, scale, 1.0)
-    curvature, gradient = curvature / np.outer(scale, scale), gradient / scale
-    eye, jitter = np.eye(len(curvature)), _JITTER
-    while True:
-        try:
-            return cho_solve(cho_factor(curvature + jitter * eye), gradient) / scale
-        except LinAlgError:
-            jitter *= 100

@@ -17,14 +17,31 @@ from torch import nn
 from .._log._factors import factor_codes, loss_scale
 from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
-from .._torch._losses import ListLoss, mse_loss, softmax_loss
+from .._torch._fixed_examination import ListTarget, fit_listwise
+from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
-from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._hull import Hull
 from ._ranker import BaseRanker
-from ._vectorization_net import BaseModel, FreezeObservation, SideBySide, VectorModule
+from ._vectorization_formulas import (
+    doubly_robust_labels,
+    impressions_of_documents,
+    most_likely_vectors,
+    relevance_of,
+    spread_within,
+    warn_about_rank,
+)
+from ._vectorization_net import (
+    BaseModel,
+    FreezeObservation,
+    PositiveVectorModule,
+    SideBySide,
+    VectorModule,
+    binomial_loss,
+    constant_base,
+    merge_networks,
+)
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -36,7 +53,17 @@ __all__ = ["VectorizationRanker"]
 #: network.
 _DOCUMENTS_PER_LIST = 32
 #: Both losses are linear in the clicks: merging equal lists does not change their optimum.
-_LOSSES = {"logit": softmax_loss, "probability": mse_loss}
+_LOSSES = {"logit": softmax_loss, "probability": binomial_loss}
+#: Parameters of the network of base vectors that are those of the ranker.
+_SHARED = (
+    *("learning_rate", "optimizer", "validation_fraction"),
+    *("n_iter_no_change", "device", "verbose"),
+)
+#: What the model of vectors set, which the training of students would replace.
+_VECTOR_ATTRIBUTES = (
+    *("network_", "net_", "history_", "n_iter_"),
+    *("observation_embedding_", "_hull", "_variance_range", "_log_scale"),
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -62,8 +89,21 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         \tilde o_q = \frac{\sum_i \mu(x_i) / \sigma^2(x_i)}{\sum_i 1 / \sigma^2(x_i)}, \qquad
         \mathrm{score}(x_i) = r(x_i)^\top \tilde o_q .
 
-    A score therefore depends on the other candidates of the query, through :math:`\tilde o_q`:
-    ``predict`` needs the column ``qid``.
+    These are the published stages, ``student=None``. By default a third one follows. A network
+    with one output, the *student*, learns by the listwise softmax loss from doubly robust labels,
+    which correct modelled relevance by how clicks differ from modelled clicks:
+
+    .. math::
+        \rho(x) + w\,(c - \hat c), \qquad \rho = e^{r(x)^\top \bar o}, \quad
+        \hat c \propto e^{r(x)^\top o(t)}, \quad w = \min(\rho / \hat c,\, 3 m),
+
+    with :math:`\bar o` the mean observation embedding, :math:`\rho` at most 1 and of geometric
+    mean 0.2, and m the median of :math:`\rho / \hat c`. The ranker's score is the mean of both
+    scores, each divided by its standard deviation within the lists of the log.
+
+    The score of the base vector depends on the other candidates of the query, and with it the
+    mean: ``predict`` then needs the column ``qid``. The score of the student depends on the row
+    alone. With ``student="only"`` scores may be stored, and lists may be scored in parts.
 
     Assumes that the more relevant of two documents is clicked more often under every bias factor,
     and that the log showed similar documents under several bias factors.
@@ -77,11 +117,22 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Meaning of the inner product. "logit": the input of the softmax over the list, as
         published. It is the *logarithm* of the click rate, up to a constant per list. Position
         bias then needs d = 2, with r = [log relevance, 1] and o = [1, log examination]; d = 1 is
-        misspecified. "probability": the click rate itself, fitted by least squares. Position bias
-        is d = 1 and trust bias d = 2, but rates of about 0.001, as at low positions, hardly
-        contribute to the loss.
+        misspecified. "probability": the click rate itself, from vectors of positive entries
+        (softplus), fitted by the binomial likelihood. Position bias is d = 1 and trust bias d = 2.
+    student : {"average", "only"} or None, default="average"
+        Whether a student is trained, and ranks together with the base vector or alone. None is
+        the published method, whose base vector ranks.
+    n_networks : int, default=3
+        Networks of vectors from other initial weights and with other held-out queries, and as many
+        students, to reduce the dependence on ``random_state``. The relevance and observation
+        embeddings are the best approximation by d components of the mean product; the scores of
+        the students are averaged. 1 is the published method.
     observation_learning_rate : float, default=0.02
         Step size of the observation embeddings.
+    frozen_steps : int, default=None
+        Number of optimiser steps (batches) before the observation embeddings begin to move, at
+        most half of the epochs; 500 as published. By default 5 epochs, or half of ``max_epochs``
+        if that is less.
     bounded_base : bool, default=True
         Keep the variances within their range over the training documents, and move the base
         vector into the convex hull of the observation embeddings. False is the published eq. 8,
@@ -92,14 +143,14 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-        ``module`` has ``n_components`` outputs per document.
+        The networks and their input; shared by all neural rankers, see :ref:`network_parameters`.
+        ``module`` has ``n_components`` outputs per document; a student adds a linear layer.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training. The network of base vectors has one hidden layer of 32 units and is trained
+        Their training. The network of base vectors has one hidden layer of 32 units and is trained
         afterwards, with the same ``learning_rate``, ``batch_size`` and ``optimizer``.
     traffic_exponent
         A query weighs as much as its number of impressions to this power, in the training of the
-        relevance embeddings.
+        relevance embeddings and of the students.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping by the loss of held-out queries.
     device, random_state, verbose
@@ -114,17 +165,38 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     network_ : torch.nn.Sequential
         Scaling of the features, then the networks of relevance embeddings and of base vectors
         (mean and log variance) side by side.
+    student_network_ : torch.nn.Sequential or None
+        Scaling of the features, then the students side by side, whose mean is the score. None
+        with ``student=None``.
     net_ : skorch.NeuralNet
-        The net that trained the relevance embeddings.
+        The net that trained the relevance embeddings, the last of ``n_networks``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+        Its learning curves: training and, with ``early_stopping``, validation loss by epoch.
     base_history_ : DataFrame
         Learning curves of the network of base vectors.
+    student_history_ : DataFrame
+        Learning curves of the last student; not with ``student=None``.
     n_iter_ : int
-        Number of epochs run.
+        Number of epochs that ``net_`` was trained for.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
+
+    Warns
+    -----
+    NotIdentifiableWarning
+        If the log does not determine relevance, or has fewer bias factors than ``n_components``.
+
+    Notes
+    -----
+    The method of the paper is ``VectorizationRanker(student=None, n_networks=1,
+    bounded_base=False, optimizer="adagrad", learning_rate=0.05, observation_learning_rate=0.05,
+    batch_size=256, frozen_steps=500, early_stopping=False)``; its 15,000 steps are
+    ``max_epochs = ceil(15_000 / ceil(n_lists / 256))``, with n_lists the number of lists with a
+    click.
+
+    There are more than 23 parameters, because each step beyond the published method can be left
+    out.
 
     References
     ----------
@@ -153,18 +225,25 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     n_components: int = 2
     link: Literal["logit", "probability"] = "logit"
+    student: Literal["average", "only"] | None = "average"
+    n_networks: int = 3
     observation_learning_rate: float = 0.02
+    frozen_steps: int | None = None
     bounded_base: bool = True
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "link": [StrOptions(set(_LOSSES))],
+        "student": [StrOptions({"average", "only"}), None],
+        "n_networks": [Interval(Integral, 1, None, closed="left")],
         "observation_learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "frozen_steps": [Interval(Integral, 0, None, closed="left"), None],
         "bounded_base": ["boolean"],
     }
-    #: Number of epochs (at most half of ``max_epochs``) in which only the network is trained; the
-    #: observation embeddings stay at their start, vectors of ones. Early stopping begins after.
+    #: Number of epochs (at most half of ``max_epochs``) in which only the network is trained,
+    #: unless ``frozen_steps`` says how long. The observation embeddings stay at their start, where
+    #: all are equal. Early stopping begins after.
     _frozen_epochs = 5
     #: Parameters of the network of base vectors. It has neither dropout nor normalisation, trains
     #: on one row per document, and ignores ``net_params``.
@@ -196,6 +275,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             If there are several rows and no query ids.
         """
         check_is_fitted(self)
+        if self.student == "only":  # scores of rows, whatever their queries
+            return self._student_scores(self._read_features(X, reset=False))
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
     def base_vectors(self, X: Table, *, qid: Column | None = None) -> pd.DataFrame:
@@ -262,63 +343,113 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         codes = factor_codes(observation.index, X, bias, position)
         # The code -1 selects the last row, which is 0.
         vectors = np.vstack([observation.to_numpy(), np.zeros(self.n_components)])[codes]
-        products = np.einsum("ij,ij->i", self._embeddings(X)[0], vectors)
-        rate = products if self.link == "probability" else np.exp(products + self._log_scale)
-        return np.where(codes >= 0, np.clip(rate, 0.0, 1.0), 0.0)
+        products = np.einsum("ij,ij->i", self.relevance_embedding(X), vectors)
+        return np.where(codes >= 0, self._rates(products), 0.0)
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
-        codes, ids = encode(qid)
-        relevance, mean, log_variance = self._embeddings(X)
-        vectors = self._base_vectors(codes, len(ids), mean, log_variance)
-        return np.einsum("ij,ij->i", relevance, vectors[codes])
+        features = self._read_features(X, reset=False)
+        if self.student is None or self.student_network_ is None:
+            return self._base_scores(features, encode(qid)[0])
+        if self.student == "only":
+            return self._student_scores(features)
+        scores = self._base_scores(features, encode(qid)[0]), self._student_scores(features)
+        first, second = (part / spread for part, spread in zip(scores, self._spreads, strict=True))
+        return (first + second) / 2
+
+    def _base_scores(self, features, query):
+        """Products with the base vector of the query; queries are codes from 0."""
+        relevance, mean, log_variance = self._parts(features)
+        vectors = self._base_vectors(query, query.max(initial=-1) + 1, mean, log_variance)
+        return np.einsum("ij,ij->i", relevance, vectors[query])
+
+    def _student_scores(self, features):
+        return self._outputs(self.student_network_, features).mean(axis=1)
+
+    def _network(self, features, n_out=1, *, constant=True):
+        network = super()._network(features, n_out, constant=constant)
+        if self.module is None or n_out == self.n_components:
+            return network
+        # The module has n_components outputs, of which a student makes one.
+        scale, module = network
+        return nn.Sequential(
+            scale, nn.Sequential(module, nn.Linear(self.n_components, n_out, bias=constant))
+        )
+
+    def _rates(self, products):
+        rate = products if self.link == "probability" else np.exp(products + self._log_scale)
+        return np.clip(rate, 0.0, 1.0)
+
+    def _n_subtasks(self) -> int:
+        stages = 1 if self.student is None else 2
+        return super()._n_subtasks() * self.n_networks * stages
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
-        self._warn_about_rank(len(log.bias_values))
+        warn_about_rank(self.n_components, len(log.bias_values))
         self._factors = pd.Index(log.bias_values, name="bias")
-        training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
-            self._fit_vectors(training, task)
-            observation = self.net_.module_.observation.detach().double().cpu().numpy()
+            observation = self._fit_vectors(log, task)
             self._fit_base(log, observation)
-        self.observation_embedding_ = pd.DataFrame(observation, index=self._factors)
-        self._hull = Hull(observation)
-        self._remember_training(log, observation)
+            self.observation_embedding_ = pd.DataFrame(observation, index=self._factors)
+            self._hull = Hull(observation)
+            self._remember_training(log)
+            self.student_network_ = None
+            if self.student is not None:
+                self._fit_students(log, task)
 
     def _attributes_so_far(self, module):
-        """Attributes for predicting before the base is trained: its mean replaces it."""
+        """Attributes for predicting in the middle of training, for scikit-learn's callbacks."""
+        if not isinstance(module, VectorModule):
+            names = (*_VECTOR_ATTRIBUTES, "_spreads")
+            attributes = {name: getattr(self, name) for name in names}
+            return attributes | {"student_network_": copy.deepcopy(module.network)}
+        # Until the network of base vectors is trained, the mean embedding replaces it.
         network = copy.deepcopy(module.network)
-        observation = module.observation.detach().double().cpu().numpy()
-        mean = nn.Linear(self.n_features_in_, 2 * self.n_components)
-        with torch.no_grad():
-            mean.weight.zero_()
-            mean.bias.zero_()
-            mean.bias[: self.n_components] = torch.from_numpy(observation.mean(axis=0))
-        joined = SideBySide(network[1], mean.to(self.device))
+        observation = module.table()
+        base = constant_base(self.n_features_in_, observation)
+        joined = SideBySide(network[1], base.to(self.device))
         return {
             "network_": nn.Sequential(network[0], joined),
             "observation_embedding_": pd.DataFrame(observation, index=self._factors),
             "_hull": Hull(observation),
             "_variance_range": (0.0, 0.0),
             "_log_scale": np.nan,
+            "student_network_": None,
         }
 
-    def _warn_about_rank(self, n_factors):
-        if self.n_components > n_factors:
-            warn_user(
-                f"n_components={self.n_components}, but the log has {n_factors} bias "
-                f"factor{'' if n_factors == 1 else 's'}: its clicks determine products of rank "
-                f"{n_factors} at most, and further components are arbitrary. Use "
-                f"n_components={n_factors} or less.",
-                NotIdentifiableWarning,
-            )
-
     def _fit_vectors(self, log, task):
+        """Observation embeddings; the network gives relevance embeddings afterwards."""
+        training, _ = log.tempered(self.traffic_exponent)
+        fitted = []
+        for _ in range(self.n_networks):
+            self._fit_one(training, task)
+            fitted.append((self.network_[1], self.net_.module_.table()))
+        networks, tables = zip(*fitted, strict=True)
+        if self.n_networks == 1:
+            return tables[0]
+        scale = self.network_[0]
+        docs, weight = impressions_of_documents(log)
+        joined = nn.Sequential(scale, SideBySide(*networks))
+        outputs = self._outputs(joined, log.features[docs])
+        merged, observation = merge_networks(networks, outputs, tables, weight)
+        self.network_ = nn.Sequential(scale, merged.to(self.device))
+        return observation
+
+    def _fit_one(self, log, task):
         click_only = self.link == "logit"
         unit = log.clicks if click_only else log.weight
         network = self._network(log.shown_features(), self.n_components)
+        shape = len(log.bias_values), self.n_components
+        if click_only:
+            module = VectorModule(network, torch.ones(shape))
+        else:
+            rate = log.clicks[log.shown].sum() / log.weight[log.shown].sum()
+            module = PositiveVectorModule(network, rate, shape)
+        n_epochs = NeuralEstimator._n_subtasks(self) // 2
+        if self.frozen_steps is None:
+            n_epochs = min(self._frozen_epochs, n_epochs)
         self._train(
-            VectorModule(network, torch.ones(len(log.bias_values), self.n_components)),
+            module,
             ListLoss(_LOSSES[self.link], loss_scale(log, unit)),
             log,
             log.clicks,
@@ -328,9 +459,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             param_groups=[
                 ("observation", {"lr": self.observation_learning_rate, "weight_decay": 0.0})
             ],
-            callbacks=[
-                ("freeze", FreezeObservation(min(self._frozen_epochs, self._n_subtasks() // 2)))
-            ],
+            callbacks=[("freeze", FreezeObservation(n_epochs, self.frozen_steps))],
         )
 
     def _fit_base(self, log, observation):
@@ -340,51 +469,69 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             batch_size=_DOCUMENTS_PER_LIST * self.batch_size,
             # Without validation queries for the first network there are none for this one.
             early_stopping="valid_loss" in self.history_,
-            **{
-                name: getattr(self, name)
-                for name in (
-                    "learning_rate",
-                    "optimizer",
-                    "validation_fraction",
-                    "n_iter_no_change",
-                    "device",
-                    "verbose",
-                )
-            },
+            **{name: getattr(self, name) for name in _SHARED},
         )
         scale, relevance = self.network_
         base.fit_documents(scale, log, observation)
         self.base_history_ = base.history_
         self.network_ = nn.Sequential(scale, SideBySide(relevance, base.network_))
 
-    def _remember_training(self, log, observation):
+    def _remember_training(self, log):
         """Set the range of the variances, and the log scale of the click rates."""
+        docs, _ = impressions_of_documents(log)
+        log_variance = self._parts(log.features[docs])[2]
+        self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
         rows = log.shown
-        relevance, _, log_variance = self._split(self._outputs(self.network_, log.features))
-        shown = log_variance[np.unique(log.doc[rows])]
-        self._variance_range = shown.min(axis=0), shown.max(axis=0)
-        products = np.einsum("ij,ij->i", relevance[log.doc[rows]], observation[log.bias[rows]])
+        products = self._training_products(log)[rows]
         highest = products.max()
         expected = log.weight[rows] @ np.exp(products - highest)
         with np.errstate(divide="ignore"):  # without clicks the scale is 0, and so is every rate
             self._log_scale = np.log(log.clicks[rows].sum() / expected) - highest
 
+    def _training_products(self, log):
+        relevance = self._parts(log.features)[0][log.doc]
+        return np.einsum("ij,ij->i", relevance, self.observation_embedding_.to_numpy()[log.bias])
+
+    def _fit_students(self, log, task):
+        """Train scalar networks on doubly robust labels."""
+        of_vectors = {name: getattr(self, name) for name in _VECTOR_ATTRIBUTES}
+        target = ListTarget(self._labels(log))
+        self._spreads = self._spread_of_base(log), 1.0
+        students, histories = [], []
+        for _ in range(self.n_networks):
+            fit_listwise(self, log, task, target)
+            students.append(self.network_[1])
+            histories.append(self.history_)
+            vars(self).update(of_vectors)
+        self.student_network_ = nn.Sequential(self.network_[0], SideBySide(*students))
+        self.student_history_ = histories[-1]
+        rows = log.shown
+        scores = self._student_scores(log.features)[log.doc]
+        self._spreads = self._spreads[0], spread_within(scores[rows], log.list_[rows])
+
+    def _labels(self, log):
+        relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
+        relevance = relevance[log.doc]
+        if self.link == "logit":
+            relevance = relevance_of(relevance, np.where(log.shown, log.weight, 0.0))
+        return doubly_robust_labels(log, relevance, self._rates(self._training_products(log)))
+
+    def _spread_of_base(self, log):
+        rows = log.shown
+        scores = self._base_scores(log.features[log.doc[rows]], log.query[rows])
+        return spread_within(scores, log.list_[rows])
+
     def _embeddings(self, X):
         """Relevance embedding, mean and log variance of the base of each row."""
-        return self._split(self._outputs(self.network_, self._read_features(X, reset=False)))
+        return self._parts(self._read_features(X, reset=False))
 
-    def _split(self, outputs):
-        d = self.n_components
+    def _parts(self, features):
+        """The same of features that were read."""
+        outputs, d = self._outputs(self.network_, features), self.n_components
         return outputs[:, :d], outputs[:, d : 2 * d], outputs[:, 2 * d :]
 
     def _base_vectors(self, query, n_queries, mean, log_variance):
         if self.bounded_base:
             log_variance = np.clip(log_variance, *self._variance_range)
-        vectors = np.empty((n_queries, self.n_components))
-        for place, (means, logs) in enumerate(zip(mean.T, log_variance.T, strict=True)):
-            # Relative to the least variance of the query, so that no weight overflows.
-            least = np.full(n_queries, np.inf)
-            np.minimum.at(least, query, logs)
-            weights = np.exp(least[query] - logs)
-            vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
+        vectors = most_likely_vectors(query, n_queries, mean, log_variance)
         return self._hull.pull_in(vectors) if self.bounded_base else vectors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from skorch.callbacks import Callback
 from torch import nn
+from torch.nn.functional import softplus
 from torch.utils.data import Dataset
 
 from .._torch._net import NeuralEstimator
@@ -21,25 +23,45 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._torch._lists import ListBatch
 
-__all__ = ["BaseModel", "FreezeObservation", "SideBySide", "VectorModule"]
+__all__ = [
+    "BaseModel",
+    "FreezeObservation",
+    "PositiveVectorModule",
+    "SideBySide",
+    "VectorModule",
+    "binomial_loss",
+    "constant_base",
+    "merge_networks",
+]
+
+#: Click rates are kept above the first in logarithms; above the second the likelihood is a line.
+_LEAST_RATE, _LARGEST_RATE = 1e-6, 0.99
 
 
 class VectorModule(ListScores):
-    r"""Logits :math:`r(x)^\top o(t)`, with r from a network and o from a table.
+    r"""Products :math:`r(x)^\top o(t)`, with r from a network and o from a table.
 
     Parameters
     ----------
     network : torch.nn.Sequential of (scaling, network of n_components outputs)
     start : Tensor of shape (n_factors, n_components)
-        Observation embeddings to start from.
+        Entries of the table to start from.
     """
 
     def __init__(self, network: nn.Sequential, start: torch.Tensor) -> None:
         super().__init__(network)
         self.observation = nn.Parameter(start)
 
+    def embedding(self) -> torch.Tensor:
+        """Observation embeddings, shape (n_factors, n_components)."""
+        return self.observation
+
+    def table(self) -> Floats:
+        """The same as an ndarray of float64."""
+        return self.embedding().detach().double().cpu().numpy()
+
     def forward(self, batch: ListBatch) -> torch.Tensor:
-        """Logits of shape (n_lists, width); 0 at padding."""
+        """Products of shape (n_lists, width); 0 at padding."""
         relevance = self.network[1](batch.features)
         expected = (len(batch.features), self.observation.shape[1])
         if relevance.shape != expected:
@@ -48,39 +70,150 @@ class VectorModule(ListScores):
                 f"{expected[0]} documents; expected n_components={expected[1]} numbers per "
                 f"document, {expected}. Check the last layer of the module."
             )
-        return batch.pad((relevance * self.observation[batch.bias]).sum(dim=1))
+        return batch.pad((relevance * self.embedding()[batch.bias]).sum(dim=1))
+
+    def frozen_at_first(self) -> list[nn.Parameter]:
+        """Parameters that are fixed at first: the embeddings, and the biases of the last layer.
+
+        While all embeddings are equal, a bias shifts all rows of a list equally. Its gradient then
+        consists of rounding errors, which an adaptive step size would scale up to full steps.
+        """
+        layers = [layer for layer in self.network.modules() if isinstance(layer, nn.Linear)]
+        constants = [layer.bias for layer in layers[-1:] if layer.bias is not None]
+        return [self.observation, *constants]
+
+
+class PositiveVectorModule(VectorModule):
+    """Products of positive vectors, for click rates.
+
+    Parameters
+    ----------
+    network : torch.nn.Sequential of (scaling, network of n_components outputs)
+    rate : float
+        Mean click rate, with which all products start.
+    shape : (int, int)
+        Number of bias factors and of components.
+    """
+
+    def __init__(self, network: nn.Sequential, rate: float, shape: tuple[int, int]) -> None:
+        # An untrained network has outputs near 0, where softplus is log 2.
+        start = max(rate, _LEAST_RATE) / (shape[1] * np.log(2))
+        scale, outputs = network
+        super().__init__(
+            nn.Sequential(scale, nn.Sequential(outputs, nn.Softplus())),
+            torch.full(shape, float(np.log(np.expm1(start)))),
+        )
+
+    def embedding(self) -> torch.Tensor:
+        """Observation embeddings, shape (n_factors, n_components)."""
+        return softplus(self.observation)
+
+    def frozen_at_first(self) -> list[nn.Parameter]:
+        """The embeddings."""
+        return [self.observation]
+
+
+def binomial_loss(
+    rates: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Negative log-likelihood :math:`-\sum_i c_i \log p_i + (w_i - c_i) \log(1 - p_i)`.
+
+    Rates above 0.99, also above 1, are continued by a straight line, so that they have a gradient.
+    """
+    inside = rates.clamp(_LEAST_RATE, _LARGEST_RATE)
+    excess = (rates - _LARGEST_RATE).clamp(min=0.0) / (1 - _LARGEST_RATE)
+    loss = -clicks * inside.log() + (weight - clicks) * (excess - torch.log1p(-inside))
+    return loss[mask].sum()
 
 
 class FreezeObservation(Callback):
-    """Keeps the observation embeddings fixed in the first epochs of a training.
+    """Keeps the observation embeddings fixed in the first steps of a training.
 
-    Early stopping begins after these epochs, because until then the model is a different one.
+    Early stopping begins after them, because until then the model is a different one.
+
+    Parameters
+    ----------
+    n_epochs : int
+        The embeddings are free from then on.
+    n_steps : int or None
+        They are free after this number of steps, if that is earlier.
     """
 
-    def __init__(self, n_epochs: int) -> None:
+    def __init__(self, n_epochs: int, n_steps: int | None = None) -> None:
         self.n_epochs = n_epochs
+        self.n_steps = n_steps
 
     def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
-        self.frozen_ = [weight for weight in _first_frozen(net.module_) if weight.requires_grad]
+        self.n_done_ = 0
+        self.is_free_ = False
+        self.frozen_ = [weight for weight in net.module_.frozen_at_first() if weight.requires_grad]
 
     def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
-        epoch = len(net.history) - 1  # skorch has opened the record of this epoch already
-        for weight in self.frozen_:
-            weight.requires_grad_(epoch >= self.n_epochs)
         stop = dict(net.callbacks_).get("early_stopping")
-        if epoch <= self.n_epochs and stop is not None:
+        if not self.is_free_ and stop is not None:
             stop.on_train_begin(net)
 
+    def on_batch_begin(self, net: NeuralNet, training: bool = False, **kwargs: Any) -> None:
+        if not training:
+            return
+        epoch = len(net.history) - 1  # skorch has opened the record of this epoch already
+        done = self.n_steps is not None and self.n_done_ >= self.n_steps
+        embeddings, *constants = self.frozen_
+        for bias in constants:  # one step later, when the embeddings are no longer equal
+            bias.requires_grad_(self.is_free_)
+        self.is_free_ = done or epoch >= self.n_epochs
+        embeddings.requires_grad_(self.is_free_)
+        self.n_done_ += 1
 
-def _first_frozen(module):
-    """Parameters that are fixed at first: the embeddings, and the biases of the last layer.
 
-    While all embeddings are equal, a bias shifts all rows of a list equally. Its gradient then
-    consists of rounding errors, which an adaptive step size would scale up to full steps.
+def merge_networks(
+    networks: Sequence[nn.Module],
+    outputs: Floats,
+    observations: Sequence[Floats],
+    weight: Floats,
+) -> tuple[nn.Sequential, Floats]:
+    r"""One model whose products are closest to the mean products of several.
+
+    The mean of m products of d components has rank m d at most. The best approximation of rank d
+    over weighted documents and all bias factors is its projection onto the first d right singular
+    vectors: one linear map of the embeddings of all networks, beside one table. The vectors are
+    rotated toward the first table, because singular vectors have no sign.
+
+    Parameters
+    ----------
+    networks : sequence of torch.nn.Module
+    outputs : ndarray of shape (n_docs, m d)
+        Relevance embeddings of all networks, side by side.
+    observations : sequence of ndarray of shape (n_factors, d)
+    weight : ndarray of shape (n_docs,)
+
+    Returns
+    -------
+    network : torch.nn.Sequential of the networks side by side and a linear map
+    observation : ndarray of shape (n_factors, d)
+        Of mean square 1, unless there are more components than bias factors.
     """
-    layers = [layer for layer in module.network.modules() if isinstance(layer, nn.Linear)]
-    constants = [layer.bias for layer in layers[-1:] if layer.bias is not None]
-    return [module.observation, *constants]
+    table = np.concatenate(observations, axis=1) / len(networks)
+    n_factors, d = observations[0].shape
+    triangle = np.linalg.qr(outputs * np.sqrt(weight)[:, None], mode="r")
+    axes = np.linalg.svd(triangle @ table.T)[2][:d].T
+    axes = np.pad(axes, ((0, 0), (0, d - axes.shape[1])))
+    left, _, right = np.linalg.svd(axes.T @ observations[0])
+    axes = axes @ left @ right
+    linear = nn.Linear(table.shape[1], d, bias=False).requires_grad_(False)
+    linear.weight.copy_(torch.from_numpy(axes.T @ table / np.sqrt(n_factors)))
+    return nn.Sequential(SideBySide(*networks), linear), axes * np.sqrt(n_factors)
+
+
+def constant_base(n_features: int, observation: Floats) -> nn.Linear:
+    """A network that gives every document the mean embedding, with variance 1."""
+    n_components = observation.shape[1]
+    base = nn.Linear(n_features, 2 * n_components)
+    with torch.no_grad():
+        base.weight.zero_()
+        base.bias.zero_()
+        base.bias[:n_components] = torch.from_numpy(observation.mean(axis=0))
+    return base
 
 
 class SideBySide(nn.Module):

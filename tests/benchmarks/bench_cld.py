@@ -3,6 +3,8 @@
     python tests/benchmarks/bench_cld.py worlds [--seeds 5] [--strengths 0 0.5 1 2] [--forms]
     python tests/benchmarks/bench_cld.py cutoffs | noise | misspecified | etas | sessions | gamma
     python tests/benchmarks/bench_cld.py real [--data /folder/of/shared/data]
+    python tests/benchmarks/bench_cld.py click_noise --seeds 40 [--impressions 20 200]
+    python tests/benchmarks/bench_cld.py ensembles [--queries 400] [--seeds 4]
     python tests/benchmarks/bench_cld.py speed
 
 Documents of ``make_ltr`` (100 features), grades 3 and 4 relevant; the top 5 of a production ranker
@@ -44,11 +46,20 @@ ROWS = {"loss": "pointwise", "hidden_layer_sizes": ()}
 HECKMAN = {"hidden_layer_sizes": ()}
 
 
-def world(seed, strength=0.0, k=5, eta=1.0, n_sessions=100_000, noise=0.1, source=None):
+def world(
+    seed,
+    strength=0.0,
+    k=5,
+    eta=1.0,
+    n_sessions=100_000,
+    noise=0.1,
+    source=None,
+    n_queries=N_QUERIES,
+):
     """An aggregated log with its candidates, click rates, the test documents, the curve."""
     if source is None:
-        documents, fraction = make_ltr(2 * N_QUERIES, random_state=seed), 0.01
-        asked = documents["qid"] < N_QUERIES
+        documents, fraction = make_ltr(2 * n_queries, random_state=seed), 0.01
+        asked = documents["qid"] < n_queries
     else:
         documents, fraction = source, 0.05
         asked = np.random.default_rng(seed).permutation(source["qid"].max() + 1) % 2 == 0
@@ -280,6 +291,121 @@ def real(args):
         pivot(run(args, settings, networks=not args.linear), ("linear", "network"))
 
 
+#: True coefficients of relevance, in units of its error, and of selection.
+BETA, OMEGA, UNIT = np.array([1, -0.5, 0.3, 0]), np.array([0.8, 0.2, -0.4, 0.5]), 0.08
+
+
+def selection_world(impressions, rho, seed, n_queries=500, n_documents=20):
+    """A log that follows the model, selection by a threshold per document, at random positions."""
+    rng = np.random.default_rng(seed)
+    n = n_queries * n_documents
+    X = rng.normal(size=(n, 4))
+    error = rng.normal(size=n)
+    other = rho * error + np.sqrt(1 - rho**2) * rng.normal(size=n)
+    relevance = np.clip(0.5 + UNIT * (X @ BETA + error), 0, 1)
+    shown = X @ OMEGA - 0.8 + other > 0
+    log = pd.DataFrame(X, columns=list("abcd"))
+    log["qid"], log["doc"] = np.repeat(np.arange(n_queries), n_documents), np.arange(n)
+    log["impressions"] = impressions
+    order = pd.Series(np.where(shown, rng.random(n), np.nan))
+    log["position"] = order.groupby(log["qid"]).rank()
+    chance = relevance / log["position"].fillna(1)
+    return log, np.where(shown, rng.binomial(impressions, chance) / impressions, 0.0)
+
+
+def click_noise(args):
+    """RMSE of the coefficients, and whether the interval of gamma covers or a warning says no.
+
+    "one tau" is the likelihood with one scale for all rows, that of what least squares leaves.
+    """
+    for impressions in args.impressions:
+        for rho in (0.0, 0.5):
+            rows = [_one_log(impressions, rho, seed) for seed in _seeds(args)]
+            table = pd.DataFrame(rows)
+            errors = np.sqrt(table.filter(like="squared").mean()).round(3)
+            print(f"\n{impressions} impressions a row, rho {rho}: RMSE of the coefficients")
+            print(errors.rename(lambda name: name.removeprefix("squared ")).to_string())
+            print(table.filter(regex="^(?!squared)").mean().round(3).to_string(), flush=True)
+
+
+def _one_log(impressions, rho, seed):
+    log, rate = selection_world(impressions, rho, seed)
+    known = {"propensity": 1 / np.arange(1, int(log["position"].max()) + 1), **ROWS}
+    known.update(scale_features=False, alpha=0.0)
+
+    def squared(**settings):
+        ranker = CLDRanker(**known, **settings).fit(log, rate)
+        return ranker, np.mean((ranker.coef_ / UNIT - BETA) ** 2)
+
+    label = (rate * log["position"])[log["position"].notna()]
+    design = np.column_stack([log.loc[label.index, list("abcd")], np.ones(len(label))])
+    left = np.linalg.lstsq(design, label, rcond=None)[1][0]
+    row = {}
+    for name, gamma in {"gamma 0": 0.0, "gamma .2 (default)": 0.2, "gamma = rho": rho}.items():
+        one = squared(gamma=gamma, scale=np.sqrt(left / len(label)))[1]
+        row[f"squared {name}, one tau"] = one
+        row[f"squared {name}"] = squared(gamma=gamma)[1]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ranker, row["squared estimate"] = squared(gamma="estimate")
+    low, high = ranker.gamma_interval_
+    row["covers"] = low <= rho <= high
+    row["warned"] = any("does not determine" in str(each.message) for each in caught)
+    row["covers or warned"] = row["covers"] or row["warned"]
+    row["best gamma"] = ranker.gamma_profile_["log_likelihood"].idxmax()
+    return row
+
+
+def ensembles(args):
+    """nDCG@3 of networks, and of the mean of the standardised scores of three."""
+    rows = []
+    for strength in args.strengths:
+        for seed in _seeds(args):
+            log, rate, test, curve = world(
+                seed, strength, n_sessions=100 * args.queries, n_queries=args.queries
+            )
+            scores = {}
+            for name, ranker in _members_of_ensembles(curve):
+                values = pd.Series(ranker.fit(log, rate).predict(test)).groupby(test["qid"])
+                gap = values.obj - values.transform("mean")
+                scores[name] = gap / values.transform("std").clip(lower=1e-12)
+            for names in [(name,) for name in scores] + _ENSEMBLES:
+                mean = np.mean([scores[name] for name in names], axis=0)
+                value = ndcg_score(test["relevance"], mean, qid=test["qid"], k=3)
+                row = {"strength": strength, "seed": seed, "ranker": " + ".join(names)}
+                rows.append({**row, "nDCG@3": value})
+    runs = pd.DataFrame(rows)
+    wide = runs.pivot_table(
+        index=["strength", "seed"], columns="ranker", values="nDCG@3", sort=False
+    )
+    for strength, part in wide.groupby("strength"):
+        gap = part.sub(part["CLD"], axis=0)
+        table = pd.DataFrame({"nDCG@3": part.mean(), "over CLD": gap.mean()})
+        table["p"] = {name: paired_p(gap[name]) for name in gap}
+        print(f"\nstrength {strength}, {args.queries} queries\n{table.round(3).to_string()}")
+
+
+#: Networks whose scores ``ensembles`` averages; the first two repeat one ranker.
+_ENSEMBLES = [
+    ("IPS", "IPS, seed 1", "IPS, seed 2"),
+    ("CLD", "CLD, seed 1", "CLD, seed 2"),
+    ("IPS", "CLD-pair", "Heckman, debiased"),
+    ("IPS", "CLD-pair", "CLD"),
+    ("CLD", "CLD-pair", "Heckman, debiased"),
+]
+
+
+def _members_of_ensembles(curve):
+    ips = {"propensity": curve}
+    for seed in range(3):
+        suffix = f", seed {seed}" if seed else ""
+        literal = {"correction": "divide", "clip": None, "random_state": seed}
+        yield f"IPS{suffix}", IPSRanker(**ips, **literal)
+        yield f"CLD{suffix}", CLDRanker(**ips, random_state=seed)
+    yield "CLD-pair", CLDRanker(**ips, loss="pairwise", **NEURAL)
+    yield "Heckman, debiased", HeckmanRanker(debias=True, **ips, **NEURAL)
+
+
 def speed(args):
     """Seconds and memory of one fit on 5,000 queries of 20 candidates, and on 100 of 1,000."""
     for n_queries, n_documents in ((5_000, 20), (100, 1_000)):
@@ -328,7 +454,8 @@ def with_candidates(log, rate, documents):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    studies = [worlds, cutoffs, noise, misspecified, etas, sessions, gamma, real, speed]
+    studies = [worlds, cutoffs, noise, misspecified, etas, sessions, gamma, real]
+    studies += [click_noise, ensembles, speed]
     studies = {study.__name__: study for study in studies}
     parser.add_argument("study", choices=studies)
     parser.add_argument("--seeds", type=int, default=5)
@@ -337,6 +464,8 @@ def main():
     parser.add_argument("--save", help="a CSV file for one row a run")
     parser.add_argument("--etas", type=float, nargs="+", default=[1.0, 0.1])
     parser.add_argument("--strengths", type=float, nargs="+", default=[0.0, 1.0])
+    parser.add_argument("--impressions", type=int, nargs="+", default=[20, 200, 100_000])
+    parser.add_argument("--queries", type=int, default=N_QUERIES, help="for ensembles")
     parser.add_argument("--forms", action="store_true", help="also the other forms of CLD")
     parser.add_argument("--linear", action="store_true", help="no networks")
     args = parser.parse_args()

@@ -2,6 +2,8 @@
 
     python tests/benchmarks/bench_vectorization.py matrix   # clicks by the TianGong-ST table
     python tests/benchmarks/bench_vectorization.py trust    # trust bias
+    python tests/benchmarks/bench_vectorization.py student  # third stage, both worlds and links
+    python tests/benchmarks/bench_vectorization.py repeats  # other random_state, same log
     python tests/benchmarks/bench_vectorization.py dims     # nDCG@10 against d, both worlds
     python tests/benchmarks/bench_vectorization.py starts   # freeze and learning rate
     python tests/benchmarks/bench_vectorization.py lists    # more candidates than were shown
@@ -11,6 +13,8 @@
 One protocol for all methods: 5,000 queries, of which a ranker trained on the labels of 1 % shows
 the top ten, always in the same order; a million sessions; five settings a method, of which nDCG@10
 on 500 annotated queries picks one; 1,000 other queries for the figures; five seeds, paired.
+``student`` and ``repeats`` take defaults and ``--queries`` with 200 sessions each; ``dims``,
+``starts``, ``lists``, ``mslr`` and ``speed`` take the two published stages and one network.
 """
 
 import argparse
@@ -36,6 +40,7 @@ RATES = [{"learning_rate": rate} for rate in (0.0005, 0.001, 0.002, 0.004, 0.008
 #: The published forms of rankers that learn examination, without the refit of the default.
 PUBLISHED = {"examination": "network"}
 PUBLISHED_DLA = {**PUBLISHED, "max_weight": None}
+TWO_STAGES = {"student": None, "n_networks": 1}
 #: The budget: five settings a method, the default step size among them.
 METHODS = {
     "naive": (NaiveRanker, RATES),
@@ -44,6 +49,10 @@ METHODS = {
     "pair debias": (PairDebiasRanker, [{"p": p} for p in (0.0, 1.0, 2.0, 4.0, 8.0)]),
     "affine": (AffineRanker, [{"clip": clip} for clip in (0.1, 0.2, 0.3, 0.5, 1.0)]),
     "vectorization": (VectorizationRanker, [{"n_components": d} for d in (1, 2, 3, 4, 5)]),
+    "two stages": (
+        VectorizationRanker,
+        [{"n_components": d} | TWO_STAGES for d in (1, 2, 3, 4, 5)],
+    ),
 }
 MSLR = Path(__file__).parents[3] / "shared" / "data" / "mslr_sample.parquet"
 
@@ -118,22 +127,54 @@ def compare(name, n_seeds, rankers, **world):
     return found
 
 
+def student(n_seeds, n_train):
+    """The stages of vectorization beside its peers, each with its defaults."""
+    rankers = {
+        "naive": NaiveRanker(),
+        "DLA": DLARanker(),
+        "DLA as published": DLARanker(**PUBLISHED_DLA),
+        "affine": AffineRanker(),
+        "vectorization, two stages": VectorizationRanker(**TWO_STAGES),
+        "vectorization": VectorizationRanker(),
+        "its student alone": VectorizationRanker(student="only"),
+        "link=probability": VectorizationRanker(link="probability"),
+    }
+    for name in USERS:
+        compare(name, n_seeds, rankers, n_train=n_train, n_sessions=200 * n_train)
+        for seed in range(n_seeds):
+            _, _, train, _, test = make_world(name, seed, None, n_train, 200 * n_train)
+            print(f"{name} {seed} labels: {ndcg(skyline(train, seed), test):.4f}", flush=True)
+
+
+def repeats(n_seeds, n_train):
+    """How far the same log gives the same quality, with other initial weights."""
+    for name in USERS:
+        X, rate, _, _, test = make_world(name, 0, None, n_train, 200 * n_train)
+        for n_networks in (1, 3):
+            ranker = VectorizationRanker(n_networks=n_networks)
+            found = [
+                ndcg(ranker.set_params(random_state=state).fit(X, rate), test)
+                for state in range(n_seeds)
+            ]
+            spread = f"± {np.std(found, ddof=1):.4f}, range {np.ptp(found):.4f}"
+            print(f"{name} n_networks={n_networks}: {np.mean(found):.4f} {spread}", flush=True)
+
+
 def dims(n_seeds):
-    rankers = {f"d={d}": VectorizationRanker(n_components=d) for d in range(1, 6)}
+    rankers = {f"d={d}": VectorizationRanker(n_components=d, **TWO_STAGES) for d in range(1, 6)}
     for name in USERS:
         compare(name, n_seeds, rankers)
 
 
 def starts(n_seeds):
-    rankers = {"default": VectorizationRanker()}
+    rankers = {"default": VectorizationRanker(**TWO_STAGES)}
     for epochs in (0, 10):
         frozen = type("Frozen", (VectorizationRanker,), {"_frozen_epochs": epochs})
-        rankers[f"{epochs} frozen epochs"] = frozen()
+        rankers[f"{epochs} frozen epochs"] = frozen(**TWO_STAGES)
     for rate in (0.005, 0.05):
-        rankers[f"rate={rate}"] = VectorizationRanker(observation_learning_rate=rate)
+        rankers[f"rate={rate}"] = VectorizationRanker(observation_learning_rate=rate, **TWO_STAGES)
     published = {"optimizer": "adagrad", "learning_rate": 0.05, "observation_learning_rate": 0.05}
-    rankers["adagrad 0.05, as published"] = VectorizationRanker(**published)
-    rankers["link=probability"] = VectorizationRanker(link="probability")
+    rankers["adagrad 0.05, as published"] = VectorizationRanker(**published, **TWO_STAGES)
     for name in USERS:
         compare(name, n_seeds, rankers)
 
@@ -149,7 +190,7 @@ def lists(n_seeds):
             row = []
             for bounded in (True, False):
                 ranker = VectorizationRanker(
-                    n_components=3, bounded_base=bounded, random_state=seed
+                    n_components=3, bounded_base=bounded, random_state=seed, **TWO_STAGES
                 ).fit(X, rate)
                 scores = ranker.predict(both)[: len(test)]
                 twice = ndcg_score(test["relevance"], scores, qid=test["qid"], k=10)
@@ -170,7 +211,7 @@ def mslr(n_seeds):
         "DLA": DLARanker(**PUBLISHED_DLA),
         "regression-EM": RegressionEMRanker(**PUBLISHED),
         "affine": AffineRanker(),
-        "vectorization": VectorizationRanker(),
+        "vectorization": VectorizationRanker(**TWO_STAGES),
     }
     for name in USERS:
         found = compare(name, n_seeds, rankers, documents=documents, n_train=int(0.7 * n_queries))
@@ -186,7 +227,7 @@ def speed(_):
     quick = {"early_stopping": False, "random_state": 0}
     rankers = {
         "scalar (DLA)": DLARanker(**PUBLISHED_DLA, **quick),
-        "vectorization": VectorizationRanker(**quick),
+        "vectorization": VectorizationRanker(**TWO_STAGES, **quick),
     }
     throughput = {}
     for label, ranker in rankers.items():
@@ -229,13 +270,17 @@ def _seconds_of_fit(ranker, X, rate, epochs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parts = {"dims": dims, "starts": starts, "lists": lists, "mslr": mslr, "speed": speed}
-    parser.add_argument("part", choices=[*USERS, *parts])
+    sized = {"student": student, "repeats": repeats}
+    parser.add_argument("part", choices=[*USERS, *parts, *sized])
+    parser.add_argument("--queries", type=int, default=1_200)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.part in USERS:
         table(arguments.part, arguments.seeds, arguments.methods)
+    elif arguments.part in sized:
+        sized[arguments.part](arguments.seeds, arguments.queries)
     else:
         parts[arguments.part](arguments.seeds)
 

@@ -366,7 +366,9 @@ def test_propensities_are_never_assumed():
 
 def test_propensities_that_are_none():
     X, relevance = world()
-    with pytest.raises(ValueError, match="propensity is 0 in 120 shown rows, first in row 0"):
+    with pytest.raises(
+        ValueError, match="propensity is 0 in 120 rows with a click, first in row 0"
+    ):
         IPSScorer()(Linear(), X.assign(propensity=0.0), relevance * examined(X))
     # Where nothing was shown, nothing is needed.
     propensity = np.where(X["position"].isna(), np.nan, 0.5)

@@ -96,6 +96,21 @@ def test_published_figures_decide_between_reproduced_and_in_shape(tmp_path, publ
     assert verdict(tmp_path)[0] == expected
 
 
+def test_panels_of_dots_have_one_list_of_rows():
+    """Row B has no value of the second metric, and stays in its place."""
+    from dataclasses import replace
+
+    from _report import _draw, summarize
+
+    rows = pd.DataFrame({"method": list("ABC") * 2, "seed": [0] * 3 + [1] * 3, "one": range(6)})
+    rows["two"] = rows["one"].where(rows["method"] != "B")
+    exhibit = replace(paper().exhibits[0], by=("method",), metrics=("one", "two"))
+    left, right = _draw(exhibit, rows, summarize(exhibit, rows)).axes
+    assert [text.get_text() for text in left.get_yticklabels()] == ["A", "B", "C"]
+    assert left.get_yticks().tolist() == [2, 1, 0]
+    assert right.lines[0].get_ydata().tolist() == [2, 0]
+
+
 def test_rows_are_marked_against_the_reference(tmp_path):
     # B is ahead of A by .1 in each run: the same gap has no spread, so no test is made.
     from _report import summarize
@@ -131,7 +146,7 @@ def test_an_unknown_exhibit_names_those_that_exist(tmp_path):
         call(tmp_path, "--table", "9")
 
 
-@pytest.mark.parametrize("option", ["--letor", "--sets"])
+@pytest.mark.parametrize("option", ["--letor", "--sets", "--log"])
 def test_an_absent_path_is_refused_before_anything_runs(tmp_path, option, capsys):
     with pytest.raises(SystemExit):
         call(tmp_path, option, str(tmp_path / "nowhere"))

@@ -36,7 +36,7 @@ BETA, OMEGA = np.array([0.05, -0.03, 0.02]), np.array([0.3, 0.8, -0.5])
 
 
 def tobit_log(n_rows=20_000, gamma=0.6, seed=0):
-    """Queries of one candidate, shown where a hidden variable says so, and click *rates*."""
+    """Candidates shown where a hidden variable says so, and click rates that chance leaves."""
     rng = np.random.default_rng(seed)
     log = pd.DataFrame(rng.normal(size=(n_rows, 3)), columns=FEATURES).astype(np.float32)
     errors = rng.multivariate_normal([0, 0], [[1, gamma], [gamma, 1]], n_rows)
@@ -45,6 +45,7 @@ def tobit_log(n_rows=20_000, gamma=0.6, seed=0):
     shown = values @ OMEGA - 0.3 + errors[:, 1] > 0
     log["qid"] = np.arange(n_rows) // 20
     log["doc"] = np.arange(n_rows)
+    log["impressions"] = 1e9
     order = log.assign(shown=shown).groupby(["qid", "shown"]).cumcount() + 1
     log["position"] = np.where(shown, order, np.nan)
     assert ((rate[shown] >= 0) & (rate[shown] <= 1)).all()
@@ -93,7 +94,7 @@ def test_gamma_zero_is_penalised_least_squares_on_shown_documents():
     settings = {"propensity": curve, "scale_features": False, "traffic_exponent": 1.0}
     features = [name for name in log if name.startswith("feature")]
     log[features] = StandardScaler().fit_transform(log[features])
-    ranker = CLDRanker(gamma=0.0, alpha=0.0, **LINEAR, **settings).fit(log, clicks)
+    ranker = CLDRanker(gamma=0.0, scale=0.3, alpha=0.0, **LINEAR, **settings).fit(log, clicks)
     least = IPSRanker(estimator=LinearRegression(), traffic_exponent=1.0, propensity=curve)
     least.fit(log, clicks)
     np.testing.assert_allclose(ranker.predict(log), least.predict(log), atol=1e-4)
@@ -402,7 +403,7 @@ def test_heckman_keeps_nothing_of_a_fit_that_debiased():
 
 def test_heckman_says_when_the_first_step_did_not_converge(monkeypatch):
     _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
-    monkeypatch.setattr("skultr.rankers._tobit._MAX_ITER", 1)
+    monkeypatch.setattr("skultr.rankers._newton._MAX_ITER", 1)
     with pytest.warns(ConvergenceWarning, match="probit"):
         HeckmanRanker(**QUICK).fit(log, clicks)
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -16,7 +18,8 @@ from skultr.rankers._cld_losses import (
     pair_terms,
     tobit_terms,
 )
-from skultr.rankers._tobit import SelectedRows, TobitModel, _tobit
+from skultr.rankers._selected_rows import SelectedRows
+from skultr.rankers._tobit import TobitModel, tobit_likelihood
 
 
 def batch_of(lists):
@@ -51,25 +54,29 @@ def random_scores(batch, seed=0):
 @pytest.mark.parametrize("published", [False, True])
 def test_tobit_terms_are_those_of_newtons_method(published):
     batch = batch_of(LISTS)
+    batch = replace(batch, bias=torch.arange(len(batch.bias)))
     scores = random_scores(batch)
     scale = 1.0 if published else 0.6
     gamma, center, spread = 0.35, 0.2, 1.5
-    loss = TobitLoss(1.0, gamma, "published" if published else scale, center, spread)
+    fixed, noise = ("published", None) if published else (None, np.linspace(0, 2, 10))
+    loss = TobitLoss(1.0, gamma, fixed, center, spread, noise).double()
     relevance = (scores[0] - center) / spread
-    terms = loss.terms((relevance, scores[1], torch.zeros((), dtype=torch.float64)), batch)
+    log_scale = torch.tensor(np.log(scale / spread))
+    terms = loss.terms((relevance, scores[1], log_scale), batch)
     mask = batch.mask
     shown = batch.shown[mask].numpy()
     # One column a row, so that any scores are linear.
     n_rows = int(mask.sum())
-    rows = SelectedRows(np.eye(n_rows), batch.clicks[mask].numpy(), shown, np.ones(n_rows))
+    label = batch.clicks[mask].numpy()
+    rows = SelectedRows(np.eye(n_rows), label, shown, np.ones(n_rows), noise)
     index = scores.detach()[:, mask].numpy()
-    at = np.concatenate([index[0] / scale, [0.0], index[1], [0.0, 1 / scale]])
-    model = TobitModel(gamma, "published" if published else scale)
-    _, gradient, _, expected = _tobit(rows, model, at)
+    at = np.concatenate([index[0], [0.0], index[1], [0.0, np.log(scale)]])
+    model = TobitModel(gamma, "published" if published else "estimate")
+    _, gradient, _, expected = tobit_likelihood(rows, model, at)
     np.testing.assert_allclose(terms.detach().numpy()[:3], n_rows * expected, atol=1e-10)
     terms[:3].sum().backward()
     slopes = scores.grad[:, mask].numpy()
-    np.testing.assert_allclose(slopes[0], n_rows * gradient[:n_rows] / scale, atol=1e-10)
+    np.testing.assert_allclose(slopes[0], n_rows * gradient[:n_rows], atol=1e-10)
     np.testing.assert_allclose(
         slopes[1], n_rows * gradient[n_rows + 1 : 2 * n_rows + 1], atol=1e-10
     )

@@ -1,6 +1,7 @@
 """Propensities as divisors or as an offset, and the choice between them by held-out clicks."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from skultr import UserAwareIPSRanker
 from skultr._torch._fixed_examination import _choice_table, _HeldOutClicks
 from skultr._torch._losses import exposure_loss, softmax_loss
 from skultr.datasets import make_ltr
-from skultr.exceptions import UnstableWeightsWarning
+from skultr.exceptions import ClickDataWarning, UnstableWeightsWarning
 from skultr.metrics import IPSScorer
 from skultr.propensity import relevance_labels
 from skultr.rankers import IPSRanker, LambdaMARTRanker, NaiveRanker
@@ -212,9 +213,62 @@ def test_user_who_never_examines_a_position_is_averaged():
     LambdaMARTRanker(n_estimators=1, early_stopping=False).fit(X, rate)
 
 
+@pytest.mark.parametrize("correction", ["auto", "divide", "offset"])
+def test_users_who_stop_earlier_change_the_mean_only(correction):
+    """0.8 in half of the impressions is 0.4 in all of them."""
+    X, rate = _two_users(0.0)
+    settings = {"correction": correction, "max_epochs": 2, "early_stopping": False}
+    settings["random_state"] = 0
+    aware = UserAwareIPSRanker(**settings).fit(X, rate)
+    alike = X.assign(propensity=[1.0, 0.4, 1.0, 0.4])
+    same = UserAwareIPSRanker(**settings).fit(alike, rate)
+    np.testing.assert_array_equal(aware.predict(X), same.predict(X))
+
+
+def test_expected_label_is_relevance_where_one_user_never_looks():
+    """Theorem 3.1: E[clicks / (n mean propensity)] = r, with clicks of those who look."""
+    X, _ = _two_users(0.0)
+    relevance = np.array([0.5, 0.3] * 2)
+    labels = relevance_labels(X, X["propensity"] * relevance)
+    assert labels["label"].tolist() == pytest.approx([0.5, 0.3])
+    assert labels["impressions"].tolist() == [200.0, 200.0]
+
+
+def test_position_that_nobody_examines_is_no_contradiction():
+    """Both documents moved: their mean propensity is 1 / 2, that of position 2 is 0."""
+    X = pd.DataFrame({"qid": 1, "session": [0, 0, 1, 1], "doc": list("abba")})
+    X["position"], X["propensity"] = [1, 2, 1, 2], [1.0, 0.0, 1.0, 0.0]
+    X["impressions"], X[FEATURES[0]] = 10.0, [0.0, 1.0, 1.0, 0.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranker = UserAwareIPSRanker(estimator=Ridge()).fit(X, [0.6, 0.0, 0.2, 0.0])
+    assert not hasattr(ranker, "examination_comparison_")
+    # 6 and 2 clicks over 20 impressions, half of them examined.
+    assert ranker.labels_["label"].tolist() == [0.6, 0.2]
+
+
+@pytest.mark.parametrize("fit", [UserAwareIPSRanker().fit, IPSRanker().fit, relevance_labels])
+def test_click_at_propensity_0_is_refused(fit):
+    X, _ = _two_users(0.0)
+    message = r"propensity is 0 in 1 row with a click, first in row 3: who clicked a row has"
+    with pytest.raises(ValueError, match=message):
+        fit(X, [0.5, 0.4, 0.5, 0.01])
+
+
+def test_click_at_propensity_0_of_a_row_that_was_not_shown_only_warns():
+    X, _ = _two_users(0.0)
+    X["position"] = X["position"].astype(float).mask(X["propensity"] == 0)
+    with pytest.warns(ClickDataWarning, match="1 row has a click but no position"):
+        labels = relevance_labels(X, [0.5, 0.4, 0.5, 0.01])
+    assert labels["label"].tolist() == [0.5, 0.5]
+
+
 def test_propensity_0_is_refused_where_it_divides():
     X, rate = _two_users(0.0)
-    message = r"propensity is 0 in 1 shown row, first at position 2 of query 1"
+    message = (
+        r"propensity is 0 in 1 shown row, first at position 2 of query 1; expected .*"
+        r"average over users: UserAwareIPSRanker, LambdaMARTRanker\(debiasing='user-aware'\), or "
+    )
     for ranker in (IPSRanker(), LambdaMARTRanker(debiasing="ips")):
         with pytest.raises(ValueError, match=message):
             ranker.fit(X, rate)
@@ -226,7 +280,7 @@ def test_propensity_0_is_refused_where_it_divides():
 
 def test_mean_propensity_0_is_refused():
     X, rate = _two_users(0.0)
-    X.loc[1, "propensity"] = 0.0
+    X.loc[1, "propensity"] = rate[1] = 0.0
     message = "mean propensity over all impressions of a document in its query is 0 in 2 shown"
     for fit in (UserAwareIPSRanker(estimator=Ridge()).fit, relevance_labels):
         with pytest.raises(ValueError, match=message):

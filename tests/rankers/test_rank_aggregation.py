@@ -40,6 +40,24 @@ def test_mean_ranks():
     assert ranker.named_estimators_["h"].mills_collinearity_ > 0
 
 
+def test_mean_scores():
+    documents, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
+    heckman = HeckmanRanker(hidden_layer_sizes=())
+    members = [("ips", IPSRanker(estimator=Ridge(), propensity=curve)), ("h", heckman)]
+    ranker = RankAggRanker(members, weights=[3, 1], average="scores").fit(log, clicks)
+    scores = [
+        pd.Series(member.fit(log, clicks).predict(documents))
+        .groupby(documents["qid"])
+        .transform(lambda x: (x - x.mean()) / x.std(ddof=0))
+        for _, member in members
+    ]
+    np.testing.assert_allclose(ranker.predict(documents), (3 * scores[0] + scores[1]) / 4)
+    # A query of one candidate, and members without a preference, have no standing.
+    assert ranker.predict(documents[:1]) == [0.0]
+    same = documents.assign(**dict.fromkeys(documents.filter(like="feature"), 0.0))
+    np.testing.assert_array_equal(ranker.predict(same), 0)
+
+
 @pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
 @pytest.mark.parametrize("kind", ["nested", "vectorization"])
 def test_members_that_look_at_the_whole_query(kind):

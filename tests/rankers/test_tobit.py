@@ -9,17 +9,11 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from skultr.rankers import _tobit as _tobit_module
-from skultr.rankers._tobit import (
-    GAMMA_BOUND,
-    SelectedRows,
-    TobitModel,
-    _tobit,
-    fit_probit,
-    fit_tobit,
-    mills_ratio,
-    profile_gamma,
-)
+from skultr.rankers import _newton
+from skultr.rankers._probit import fit_probit, mills_ratio
+from skultr.rankers._selected_rows import SelectedRows
+from skultr.rankers._tobit import TobitModel, fit_tobit, tobit_likelihood
+from skultr.rankers._tobit_gamma import GAMMA_BOUND, profile_gamma
 
 BETA, OMEGA = np.array([0.5, -0.3, 0.2]), np.array([0.3, 0.8, -0.5])
 INTERCEPT, SELECTION_INTERCEPT, SCALE = 0.4, -0.5, 0.7
@@ -34,9 +28,21 @@ def tobit_world(n_rows, gamma, seed=0, omega=OMEGA):
     return SelectedRows(features, np.where(selected, label, np.nan), selected, np.ones(n_rows))
 
 
-def truth(theta=1 / SCALE):
-    beta = np.append(BETA, INTERCEPT)
-    return np.concatenate([beta * theta, OMEGA, [SELECTION_INTERCEPT, theta]])
+def truth(scale=SCALE):
+    """Coefficients and the logarithm of the scale, as the likelihood takes them."""
+    return np.concatenate([BETA, [INTERCEPT], OMEGA, [SELECTION_INTERCEPT, np.log(scale)]])
+
+
+def parameters(fit):
+    """Those of a fit."""
+    return np.concatenate(
+        [
+            fit.coef,
+            [fit.intercept],
+            fit.selection_coef,
+            [fit.selection_intercept, np.log(fit.scale)],
+        ]
+    )
 
 
 # ------------------------------------------------------------------------ likelihood
@@ -57,55 +63,63 @@ def density_by_integral(label, index, selection, scale, gamma):
 
 
 @pytest.mark.parametrize("gamma", [-0.6, 0.0, 0.3, 0.95])
-def test_likelihood_is_the_integrated_normal_density(gamma):
+@pytest.mark.parametrize("noise", [0.0, 0.8])
+def test_likelihood_is_the_integrated_normal_density(gamma, noise):
+    """A label with an error of chance has a larger scale, and a smaller correlation."""
     rows = tobit_world(12, gamma)
+    rows = replace(rows, noise=np.full(12, noise))
     index = rows.features @ BETA + INTERCEPT
     selection = rows.features @ OMEGA + SELECTION_INTERCEPT
+    scale = np.sqrt(SCALE**2 + noise)
     expected = sum(
-        density_by_integral(rows.label[i], index[i], selection[i], SCALE, gamma)
+        density_by_integral(rows.label[i], index[i], selection[i], scale, gamma * SCALE / scale)
         if rows.selected[i]
         else float(mpmath.log(mpmath.ncdf(-selection[i])))
         for i in range(12)
     )
-    value = _tobit(rows, TobitModel(gamma), truth())[0]
+    value = tobit_likelihood(rows, TobitModel(gamma), truth())[0]
     assert value * 12 == pytest.approx(expected, abs=1e-10)
 
 
 def precise_likelihood(rows, model, at):
     """The same formula in 50 digits, written row by row."""
     n_columns = rows.features.shape[1] + 1
-    total = mpmath.mpf(0)
-    gamma, theta = mpmath.mpf(model.gamma), at[-1]
-    for row, label, selected, weight in zip(
-        rows.features, rows.label, rows.selected, rows.weight, strict=True
+    total, noise = mpmath.mpf(0), np.zeros(len(rows.label)) if rows.noise is None else rows.noise
+    scale = mpmath.exp(at[-1])
+    for row, label, selected, weight, variance in zip(
+        rows.features, rows.label, rows.selected, rows.weight, noise, strict=True
     ):
         row = [mpmath.mpf(float(value)) for value in row] + [mpmath.mpf(1)]
-        delta_index = mpmath.fdot(row, at[:n_columns])
         omega_index = mpmath.fdot(row, at[n_columns:-1])
         if not selected:
             total += weight * mpmath.log(mpmath.ncdf(-omega_index))
             continue
-        error = theta * float(label) - delta_index
+        spread = mpmath.sqrt(scale**2 + mpmath.mpf(float(variance)))
+        gamma = mpmath.mpf(model.gamma) * scale / spread
+        error = (mpmath.mpf(float(label)) - mpmath.fdot(row, at[:n_columns])) / spread
         if model.scale == "published":
             of_label = -(error**2)
         else:
-            of_label = mpmath.log(theta) - error**2 / 2 - mpmath.log(2 * mpmath.pi) / 2
+            of_label = -mpmath.log(spread) - error**2 / 2 - mpmath.log(2 * mpmath.pi) / 2
         selection = (omega_index + gamma * error) / mpmath.sqrt(1 - gamma**2)
         total += weight * (of_label + mpmath.log(mpmath.ncdf(selection)))
     total /= mpmath.mpf(float(rows.weight.sum()))
-    free = [*range(n_columns - 1), *range(n_columns, 2 * n_columns - 1)]
-    return total - mpmath.mpf(model.penalty) / 2 * sum(at[i] ** 2 for i in free)
+    unit = mpmath.mpf(model.fixed_scale or rows.label_spread)
+    penalty = sum((value / unit) ** 2 for value in at[: n_columns - 1])
+    penalty += sum(value**2 for value in at[n_columns : 2 * n_columns - 1])
+    return total - mpmath.mpf(model.penalty) / 2 * penalty
 
 
 @pytest.mark.parametrize("scale", ["estimate", "published"])
 @pytest.mark.parametrize("gamma", [0.0, 0.3, -0.9])
 def test_gradient_and_curvature_are_those_of_fifty_digits(scale, gamma):
     rows = tobit_world(6, 0.3, seed=1)
-    rows = SelectedRows(rows.features, rows.label, rows.selected, np.arange(1.0, 7.0))
+    noise = None if scale == "published" else np.linspace(0, 2, 6)
+    rows = SelectedRows(rows.features, rows.label, rows.selected, np.arange(1.0, 7.0), noise)
     model = TobitModel(gamma, scale, penalty=0.1)
-    at = truth(1.0 if scale == "published" else 1 / SCALE)
+    at = truth(1.0 if scale == "published" else SCALE)
     n_free = len(at) - (scale == "published")
-    value, gradient, curvature, _ = _tobit(rows, model, at)
+    value, gradient, curvature, _ = tobit_likelihood(rows, model, at)
     with mpmath.workdps(50):
         precise = [mpmath.mpf(float(number)) for number in at]
         assert value == pytest.approx(float(precise_likelihood(rows, model, precise)), abs=1e-12)
@@ -138,7 +152,7 @@ def test_published_scale_is_equation_9():
         + np.sum(np.log(norm.cdf((index + gamma * error) / np.sqrt(1 - gamma**2)))[shown])
         + np.sum(np.log(1 - norm.cdf(index))[~shown])
     )
-    value = _tobit(rows, TobitModel(gamma, "published"), at)[0]
+    value = tobit_likelihood(rows, TobitModel(gamma, "published"), at)[0]
     assert 50 * value == pytest.approx(expected, abs=1e-10)
 
 
@@ -147,9 +161,9 @@ def test_stable_far_out(index):
     """At |x omega| = 40 the distribution function itself is 0 or 1 in float64."""
     for selected in (True, False):
         rows = SelectedRows(np.array([[index]]), np.array([0.1]), np.array([selected]), np.ones(1))
-        model = TobitModel(0.3)
-        at = np.array([0.0, 0.0, 1.0, 0.0, 1.0])
-        value, gradient, curvature, _ = _tobit(rows, model, at)
+        model = TobitModel(0.3, scale=1.0)
+        at = np.array([0.0, 0.0, 1.0, 0.0, 0.0])
+        value, gradient, curvature, _ = tobit_likelihood(rows, model, at)
         with mpmath.workdps(400):
             precise = [mpmath.mpf(float(number)) for number in at]
             step = mpmath.mpf(10) ** -100
@@ -172,14 +186,11 @@ def test_mills_ratio():
 
 # ------------------------------------------------------------------------ fits
 def standard_errors(rows, model, fit):
-    """Of beta and omega, from the information at the maximum (delta method for beta)."""
-    n_rows, k = len(rows.label), len(fit.coef)
-    covariance = np.linalg.inv(_tobit(rows, model, fit.start)[2]) / n_rows
-    jacobian = np.zeros((k, len(covariance)))
-    jacobian[:, :k] = fit.scale * np.eye(k)
-    jacobian[:, -1] = -fit.scale * fit.coef
-    beta = np.sqrt(np.diag(jacobian @ covariance @ jacobian.T))
-    return beta, np.sqrt(np.diag(covariance))[k + 1 : 2 * k + 1]
+    """Of beta and omega, from the information at the maximum."""
+    k = len(fit.coef)
+    curvature = tobit_likelihood(rows, model, parameters(fit))[2]
+    errors = np.sqrt(np.diag(np.linalg.inv(curvature)) / len(rows.label))
+    return errors[:k], errors[k + 1 : 2 * k + 1]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -206,14 +217,14 @@ def test_maximum_is_that_of_a_general_optimiser():
         TobitModel(0.4, "published"),
     ):
         fit = fit_tobit(rows, model)
-        theta = model.fixed_theta
+        scale = model.fixed_scale
 
-        def cost(at, theta=theta, model=model):
-            at = at if theta is None else np.append(at, theta)
-            return -_tobit(rows, model, at)[0]
+        def cost(at, scale=scale, model=model):
+            at = at if scale is None else np.append(at, np.log(scale))
+            return -tobit_likelihood(rows, model, at)[0]
 
-        start = truth(theta or 1 / SCALE)
-        best = minimize(cost, start if theta is None else start[:-1], tol=1e-10)
+        start = truth(scale or SCALE)
+        best = minimize(cost, start if scale is None else start[:-1], tol=1e-10)
         assert fit.value == pytest.approx(-best.fun, abs=1e-8)
         assert (np.diff([sum(terms) for terms in fit.terms]) > -1e-3).all()
 
@@ -244,12 +255,12 @@ def test_units_do_not_matter(model, unit, offset, spread):
     # The density of a label has the unit of one over the label.
     share = rows.selected.mean()
     assert other.value == pytest.approx(fit.value - share * np.log(unit))
-    assert _tobit(moved, moved_model, other.start)[0] == pytest.approx(other.value)
+    assert tobit_likelihood(moved, moved_model, parameters(other))[0] == pytest.approx(other.value)
     np.testing.assert_allclose(other.terms[-1].sum(), other.value)
     probit, moved_probit = fit_probit(rows), fit_probit(moved)
     assert moved_probit.converged
     np.testing.assert_allclose(moved_probit.coef * [1, spread, 1], probit.coef, rtol=1e-5)
-    again = fit_tobit(moved, moved_model, other.start)
+    again = fit_tobit(moved, moved_model, other)
     assert again.n_iter <= 1
 
 
@@ -258,7 +269,7 @@ def test_penalty_is_that_of_the_features_as_they_came():
     rows = replace(rows, features=rows.features * [1, 10, 0.1] + [0, 5, 0])
     model = TobitModel(0.4, penalty=0.05)
     fit = fit_tobit(rows, model)
-    value, gradient, *_ = _tobit(rows, model, fit.start)
+    value, gradient, *_ = tobit_likelihood(rows, model, parameters(fit))
     assert value == pytest.approx(fit.value)
     np.testing.assert_allclose(gradient, 0, atol=1e-5)
     probit = fit_probit(rows, 0.05)
@@ -281,7 +292,7 @@ def test_constant_feature(penalty):
 
 
 def test_steps_that_did_not_suffice_are_reported(monkeypatch):
-    monkeypatch.setattr(_tobit_module, "_MAX_ITER", 1)
+    monkeypatch.setattr(_newton, "_MAX_ITER", 1)
     assert not fit_probit(tobit_world(500, 0.4)).converged
     assert not fit_tobit(tobit_world(500, 0.4), TobitModel(0.4)).converged
 

@@ -1,5 +1,7 @@
 """Vectorization: its formulas, what a score depends on, and what it refuses."""
 
+import copy
+import dataclasses
 import warnings
 
 import numpy as np
@@ -17,22 +19,28 @@ from skultr import VectorizationRanker
 from skultr._log._clicklog import make_click_log
 from skultr._torch._joint import TowersModule
 from skultr._torch._lists import ListDataset
-from skultr._torch._losses import ListLoss, mse_loss, softmax_loss
+from skultr._torch._losses import ListLoss, softmax_loss
 from skultr.datasets import make_ltr
 from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
 from skultr.metrics import RankingScorer
 from skultr.rankers import DistilledRanker
+from skultr.rankers._vectorization_formulas import doubly_robust_labels, spread_within
 from skultr.rankers._vectorization_net import (
     BaseModel,
+    PositiveVectorModule,
     VectorModule,
     _DocumentBatch,
     _Documents,
     _GaussianLoss,
+    binomial_loss,
+    merge_networks,
 )
 from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
+from skultr.testing._ranker_checks import _check_relabelled_ids
 from tests._worlds import FEATURES, random_lists
 
-QUICK = {"max_epochs": 6, "random_state": 0, "n_components": 3}
+QUICK = {"max_epochs": 6, "random_state": 0, "n_components": 3, "n_networks": 2}
+PUBLISHED = {"student": None, "n_networks": 1}
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +97,135 @@ def test_score_is_the_product_with_the_base_vector(world):
     documents, ranker, _, _ = world
     base = ranker.base_vectors(documents).loc[documents["qid"]].to_numpy()
     expected = (ranker.relevance_embedding(documents) * base).sum(axis=1)
+    literal = copy.copy(ranker).set_params(student=None)  # it acts at prediction, too
+    np.testing.assert_allclose(literal.predict(documents), expected)
+
+
+def test_score_is_the_mean_of_base_vector_and_student(world):
+    """Each divided by its deviation within the lists of the log."""
+    documents, ranker, log, _ = world
+    parts = [copy.copy(ranker).set_params(student=each) for each in (None, "only")]
+    scores = [part.predict(documents) for part in parts]
+    expected = sum(np.divide(*pair) for pair in zip(scores, ranker._spreads, strict=True)) / 2
+    np.testing.assert_allclose(ranker.predict(documents), expected)
+    lists = np.unique(log["session"], return_inverse=True)[1]
+    of_log = parts[1].predict(log)  # no list was served twice, so that none were merged
+    assert ranker._spreads[1] == pytest.approx(spread_within(of_log, lists), rel=1e-6)
+
+
+def test_score_of_the_student_depends_on_the_row_alone(world):
+    documents, ranker, _, _ = world
+    student = copy.copy(ranker).set_params(student="only")
+    scores = student.predict(documents)
+    few = documents.iloc[::7]
+    np.testing.assert_allclose(student.predict(few), scores[::7], rtol=1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(student.predict(documents.drop(columns="qid")), scores)
+    assert np.corrcoef(scores, ranker.predict(documents))[0, 1] > 0.5
+
+
+def test_published_form_has_neither_student_nor_second_network(world):
+    documents, _, log, clicks = world
+    ranker = VectorizationRanker(**QUICK | PUBLISHED).fit(log, clicks)
+    assert ranker.student_network_ is None
+    assert not hasattr(ranker, "student_history_")
+    assert isinstance(ranker.network_[1].networks[0][-1], torch.nn.Linear)
+    base = ranker.base_vectors(documents).loc[documents["qid"]].to_numpy()
+    expected = (ranker.relevance_embedding(documents) * base).sum(axis=1)
     np.testing.assert_allclose(ranker.predict(documents), expected)
 
 
-@pytest.mark.parametrize("loss", [softmax_loss, mse_loss])
-def test_gradients_of_the_vectors_against_finite_differences(loss):
+def test_merged_networks_have_the_mean_product_where_it_has_that_rank():
+    """Two networks with the same products in another basis: the mean is that product."""
+    rng = np.random.default_rng(0)
+    r, o, basis = rng.normal(size=(20, 2)), rng.normal(size=(5, 2)), rng.normal(size=(2, 2))
+    networks = [torch.nn.Identity(), torch.nn.Linear(2, 2, bias=False)]
+    with torch.no_grad():
+        networks[1].weight.copy_(torch.from_numpy(basis.T))
+    tables = [o, o @ np.linalg.inv(basis).T]
+    outputs = np.concatenate([r, r @ basis], axis=1)
+    merged, observation = merge_networks(networks, outputs, tables, rng.random(20))
+    found = merged.double()(torch.from_numpy(r)).detach().numpy() @ observation.T
+    np.testing.assert_allclose(found, r @ o.T, atol=1e-5)
+    np.testing.assert_allclose((observation**2).mean(), 1.0)
+
+
+def test_merged_networks_are_the_best_approximation():
+    """Against the singular value decomposition of the weighted mean products."""
+    rng = np.random.default_rng(1)
+    outputs, weight = rng.normal(size=(20, 4)), rng.random(20)
+    tables = [rng.normal(size=(5, 2)) for _ in range(2)]
+    mean = (outputs[:, :2] @ tables[0].T + outputs[:, 2:] @ tables[1].T) / 2
+    networks = [torch.nn.Linear(4, 2, bias=False) for _ in range(2)]
+    with torch.no_grad():
+        for network, columns in zip(networks, np.eye(4).reshape(2, 2, 4), strict=True):
+            network.weight.copy_(torch.from_numpy(columns))
+    merged, observation = merge_networks(networks, outputs, tables, weight)
+    found = merged.double()(torch.from_numpy(outputs)).detach().numpy() @ observation.T
+    root = np.sqrt(weight)[:, None]
+    u, s, v = np.linalg.svd(root * mean, full_matrices=False)
+    np.testing.assert_allclose(root * found, (u[:, :2] * s[:2]) @ v[:2], atol=1e-5)
+
+
+def test_label_is_relevance_plus_weighted_residual():
+    log, _ = random_lists(seed=0)
+    log = make_click_log(log, log[FEATURES].to_numpy(np.float32), np.ones(len(log)), roles={})
+    relevance, rate = np.linspace(0.1, 0.9, log.n_rows), np.linspace(0.9, 0.05, log.n_rows)
+    found = doubly_robust_labels(log, relevance, rate)
+    rows = log.shown
+    ratio = relevance / rate
+    weight = np.minimum(ratio, 3 * np.median(ratio[rows]))
+    assert (weight < ratio).any()
+    expected = relevance + weight * (log.clicks - rate)
+    np.testing.assert_allclose(found[rows], expected[rows])
+    assert (found[~rows] == 0).all()
+
+
+def test_labels_without_clicks_are_not_negative():
+    log, clicks = random_lists(seed=0)
+    log = make_click_log(log, log[FEATURES].to_numpy(np.float32), clicks, roles={})
+    log = dataclasses.replace(log, clicks=0 * log.clicks)
+    relevance, rate = np.full(log.n_rows, 0.3), np.linspace(0.001, 2.0, log.n_rows)
+    assert (doubly_robust_labels(log, relevance, rate) >= 0).all()
+
+
+@pytest.mark.parametrize("link", ["logit", "probability"])
+def test_gradients_of_the_vectors_against_finite_differences(link):
     _, batch = one_batch()
-    module = VectorModule(linear_network(2), torch.randn(3, 2, dtype=torch.float64) * 0.5)
-    criterion = ListLoss(loss, 0.01)
+    network = linear_network(2)
+    if link == "logit":
+        start = torch.randn(3, 2, dtype=torch.float64) * 0.5
+        module, criterion = VectorModule(network, start), ListLoss(softmax_loss, 0.01)
+        weight = network[1].weight
+    else:
+        module, criterion = PositiveVectorModule(network, 0.3, (3, 2)).double(), None
+        criterion, weight = ListLoss(binomial_loss, 0.01), network[1].weight
     criterion(module(batch), batch).backward()
-    for parameter in (module.observation, module.network[1].weight):
+    for parameter in (module.observation, weight):
         assert_gradient(parameter, lambda: criterion(module(batch), batch))
+
+
+def test_binomial_loss_is_the_likelihood_and_a_line_above_one():
+    clicks, weight = torch.tensor([[3.0, 0.0]]).double(), torch.tensor([[10.0, 0.0]]).double()
+    mask = torch.tensor([[True, False]])
+
+    def loss(rate):
+        rates = torch.tensor([[rate, 0.5]]).double()
+        return binomial_loss(rates, clicks, weight, mask).item()
+
+    assert loss(0.3) == pytest.approx(-(3 * np.log(0.3) + 7 * np.log(0.7)))
+    # Above 0.99 every 0.01 costs one unit per missing click.
+    assert loss(1.01) - loss(1.0) == pytest.approx(7.0)
+
+
+def test_positive_vectors_begin_at_the_click_rate():
+    network = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(4, 2))
+    torch.nn.init.zeros_(network[1].weight)
+    torch.nn.init.zeros_(network[1].bias)
+    module = PositiveVectorModule(network, 0.07, (3, 2))
+    relevance = module.network[1](torch.zeros(1, 4))
+    np.testing.assert_allclose((relevance @ module.embedding().T).detach(), 0.07, rtol=1e-5)
 
 
 def test_gradients_of_the_base_against_finite_differences():
@@ -324,22 +450,42 @@ class Record(Callback):
 
 
 @pytest.mark.parametrize(
-    ("frozen_epochs", "expected"),
-    [(0, [False] * 4), (1, [True, False, False, False]), (9, [True, True, False, False])],
+    ("frozen", "max_epochs", "expected"),
+    [
+        (None, 12, [True] * 5 + [False] * 7),
+        (None, 4, [True, True, False, False]),
+        (0, 4, [False] * 4),
+        (1, 4, [False] * 4),
+        (2, 4, [True, False, False, False]),
+        (1000, 4, [True, True, False, False]),
+    ],
 )
-def test_observation_embeddings_stay_while_frozen(frozen_epochs, expected, monkeypatch):
-    """For at most half of the epochs."""
+def test_observation_embeddings_stay_while_frozen(frozen, max_epochs, expected):
+    """For a number of steps, of which an epoch has two; at most half of the epochs."""
     log, clicks = random_lists()
     still = []
-    monkeypatch.setattr(VectorizationRanker, "_frozen_epochs", frozen_epochs)
     ranker = VectorizationRanker(
-        max_epochs=4,
+        **PUBLISHED,
+        max_epochs=max_epochs,
+        frozen_steps=frozen,
+        batch_size=40,  # of 67 lists with a click
         early_stopping=False,
         net_params={"callbacks": [("record", Record(still))]},
         random_state=0,
     )
     ranker.fit(log, clicks)
+    assert len(ranker.net_.history[0, "batches"]) == 2
     assert still == expected
+
+
+def test_student_has_one_output_whatever_the_module():
+    log, clicks = random_lists()
+    ranker = VectorizationRanker(
+        module=lambda n_features: torch.nn.Linear(n_features, 2), max_epochs=2, random_state=0
+    ).fit(log, clicks)
+    students = ranker.student_network_[1].networks
+    assert [student[-1].out_features for student in students] == [1, 1, 1]
+    assert np.isfinite(ranker.predict(log)).all()
 
 
 def test_weights_that_the_user_froze_stay():
@@ -353,7 +499,7 @@ def test_weights_that_the_user_froze_stay():
         return network
 
     ranker = VectorizationRanker(
-        module=half_frozen, max_epochs=4, early_stopping=False, random_state=0
+        **PUBLISHED, module=half_frozen, max_epochs=4, early_stopping=False, random_state=0
     )
     bias = ranker.fit(log, clicks).network_[1].networks[0][1].bias
     np.testing.assert_allclose(bias.detach().cpu(), [0.3, -0.4])
@@ -363,7 +509,7 @@ def test_early_stopping_begins_when_the_embeddings_are_free(world, monkeypatch):
     _, _, log, clicks = world
     monkeypatch.setattr(VectorizationRanker, "_frozen_epochs", 8)
     ranker = VectorizationRanker(
-        n_iter_no_change=2, learning_rate=0.05, max_epochs=20, random_state=0
+        **PUBLISHED, n_iter_no_change=2, learning_rate=0.05, max_epochs=20, random_state=0
     )
     ranker.fit(log, clicks)
     assert ranker.n_iter_ >= 10
@@ -437,3 +583,14 @@ def test_base_model_begins_at_the_marginal():
     base.fit_documents(torch.nn.Identity(), log, observation)
     expected = np.average(observation[log.bias[log.shown]], axis=0, weights=log.weight[log.shown])
     np.testing.assert_allclose(base.network_[-1].bias.detach()[:2], expected, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("random_state", [0, 1])
+def test_rounding_does_not_decide_the_first_free_step(random_state):
+    """The gradient of a bias is rounding error while all embeddings are equal."""
+    settings = {"max_epochs": 10, "early_stopping": False, "batch_size": 4096}
+    ranker = VectorizationRanker(
+        **PUBLISHED, **settings, learning_rate=0.05, random_state=random_state
+    )
+    _check_relabelled_ids(ranker)

@@ -1,0 +1,178 @@
+"""CLDRanker where chance in clicks is most of what labels vary by, in a world of known truth."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skultr import CLDRanker
+from skultr._log._clicklog import sort_into_lists
+from skultr._log._reader import read
+from skultr.exceptions import NotIdentifiableWarning
+from skultr.rankers._candidates import ClickChance, find_candidates
+from skultr.rankers._selected_rows import SelectedRows
+from skultr.rankers._tobit import TobitModel, fit_tobit
+from skultr.rankers._tobit_gamma import profile_gamma
+from tests._worlds import top_k_log
+
+#: Of relevance in units of its error, and of selection.
+BETA, OMEGA, UNIT = np.array([1, -0.5, 0.3, 0]), np.array([0.8, 0.2, -0.4, 0.5]), 0.08
+PROPENSITY = 1 / np.arange(1, 21)
+ROWS = {"loss": "pointwise", "hidden_layer_sizes": (), "scale_features": False, "alpha": 0.0}
+
+
+def world(impressions, rho, seed):
+    """500 queries of 20, each document behind a threshold of its own, at random positions."""
+    rng = np.random.default_rng(seed)
+    X, error = rng.normal(size=(10_000, 4)), rng.normal(size=10_000)
+    other = rho * error + np.sqrt(1 - rho**2) * rng.normal(size=10_000)
+    relevance = np.clip(0.5 + UNIT * (X @ BETA + error), 0, 1)
+    log = pd.DataFrame(X, columns=list("abcd"))
+    log["qid"], log["doc"] = np.arange(10_000) // 20, np.arange(10_000)
+    shown = X @ OMEGA - 0.8 + other > 0
+    place = pd.Series(np.where(shown, rng.random(10_000), np.nan)).groupby(log["qid"]).rank()
+    log["position"], log["impressions"] = place, impressions
+    clicks = rng.binomial(impressions, relevance / place.fillna(1)) / impressions
+    return log, np.where(shown, clicks, 0.0)
+
+
+def squared_error(log, clicks, **settings):
+    known = {"propensity": PROPENSITY[: int(log["position"].max())]}
+    ranker = CLDRanker(**known, **ROWS, **settings).fit(log, clicks)
+    return np.mean((ranker.coef_ / UNIT - BETA) ** 2)
+
+
+def test_coefficients_with_the_true_correlation():
+    """One scale for all rows had an RMSE of .097; the noise by row has .022."""
+    by_row, one_scale = [], []
+    for seed in range(3):
+        log, clicks = world(200, 0.5, seed)
+        by_row.append(squared_error(log, clicks, gamma=0.5))
+        one_scale.append(squared_error(log, clicks, gamma=0.5, scale=0.2))
+    assert np.sqrt(np.mean(by_row)) < 0.035
+    assert np.sqrt(np.mean(one_scale)) > 2 * np.sqrt(np.mean(by_row))
+
+
+def test_little_is_lost_by_the_default_where_selection_knew_nothing():
+    """20 impressions: one scale for all rows had .25 with the default, .075 without."""
+    logs = [world(20, 0.0, seed) for seed in range(3)]
+    default, none = (
+        np.sqrt(np.mean([squared_error(*log, **settings) for log in logs]))
+        for settings in ({}, {"gamma": 0.0})
+    )
+    assert none < 0.08
+    assert default < 1.3 * 0.075
+
+
+@pytest.mark.parametrize(("impressions", "rho"), [(20, 0.0), (200, 0.5)])
+def test_interval_covers_or_a_warning_says_that_nothing_is_known(impressions, rho):
+    """Of 5 logs; bench_cld.py click_noise has 40."""
+    good = 0
+    for seed in range(5):
+        log, clicks = world(impressions, rho, seed)
+        ranker = CLDRanker(
+            propensity=PROPENSITY[: int(log["position"].max())], gamma="estimate", **ROWS
+        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ranker.fit(log, clicks)
+        warned = [each for each in caught if each.category is NotIdentifiableWarning]
+        low, high = ranker.gamma_interval_
+        determined = low > -0.98 and high < 0.98 and high - low <= 1
+        best = ranker.gamma_profile_["log_likelihood"].idxmax()
+        assert low <= best <= high
+        assert determined == (not warned)
+        assert ranker.gamma_ == (best if determined else 0.2)
+        good += not determined or low <= rho <= high
+    assert good >= 4
+
+
+def test_chance_is_the_variance_of_labels():
+    """Clicks over propensities, drawn anew: 30 impressions at position 1 and 50 at position 4."""
+    rng = np.random.default_rng(0)
+    rate, trials, examination = 0.3, np.array([30, 50]), np.array([1.0, 0.25])
+    clicks = rng.binomial(trials, rate * examination, size=(200_000, 2))
+    labels = (clicks / examination).sum(axis=1) / trials.sum()
+    inverse = (trials / examination).sum() / trials.sum()
+    chance = ClickChance(np.array([80.0, 0.0]), np.array([1 / inverse, 1.0]), rate)
+    np.testing.assert_allclose(chance.variance, [labels.var(), 0.0], rtol=0.02)
+    draws = [chance.draw(np.array([True, False]), np.array([rate]), rng) for _ in range(20_000)]
+    assert np.mean(draws) == pytest.approx(rate, abs=0.003)
+    assert np.var(draws) == pytest.approx(chance.variance[0], rel=0.05)
+
+
+def test_chance_of_the_candidates_of_a_log():
+    frame = pd.DataFrame(
+        {
+            "qid": 0,
+            "doc": [7, 8, 9, 8, 7],
+            "session": [0, 0, 0, 1, 1],
+            "position": [1, 2, np.nan, 1, 2],
+            "impressions": [30, 30, 30, 10, 10],
+            "x": [1.0, 2.0, 3.0, 2.0, 1.0],
+        }
+    )
+    log = sort_into_lists(read(frame, [0.5, 0.2, 0, 0.5, 0.1], None, {}), frame[["x"]].to_numpy())
+    propensity = np.where(log.position == 2, 0.5, 1.0)
+    rows = find_candidates(log, log.clicks / propensity, 1.0, propensity)
+    assert rows.chance.trials.tolist() == [40, 40, 0]
+    np.testing.assert_allclose(rows.chance.examination, [40 / 50, 40 / 70, 1])
+    assert rows.chance.rate == pytest.approx((15 + 6 + 5 + 1) / (30 + 15 + 10 + 5))
+
+
+def rows_of(seed, noise):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(4_000, 2))
+    errors = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 4_000)
+    label = X @ [0.5, -0.3] + 0.7 * errors[:, 0] + np.sqrt(noise) * rng.normal(size=4_000)
+    selected = X @ [0.9, 0.5] - 0.3 + errors[:, 1] > 0
+    label = np.where(selected, label, np.nan)
+    return SelectedRows(X, label, selected, np.ones(4_000), noise, np.arange(4_000))
+
+
+def test_scale_is_that_without_chance():
+    noise = np.random.default_rng(1).choice([0.0, 1.0, 4.0], 4_000)
+    fits = [fit_tobit(rows_of(seed, noise), TobitModel(0.5)) for seed in range(5)]
+    assert np.mean([fit.scale for fit in fits]) == pytest.approx(0.7, abs=0.03)
+    coef = np.mean([fit.coef for fit in fits], axis=0)
+    np.testing.assert_allclose(coef, [0.5, -0.3], atol=0.04)
+
+
+def test_nothing_but_chance():
+    """Labels vary less than chance alone: the scale goes to 0, and the fit ends."""
+    rows = rows_of(0, np.zeros(4_000))
+    fit = fit_tobit(replace(rows, noise=np.full(4_000, 100.0)), TobitModel(0.5))
+    assert fit.converged
+    assert fit.scale < 0.01
+    assert np.isfinite(fit.coef).all()
+
+
+def test_interval_knows_which_rows_belong_together():
+    """Four copies of each row are no more rows, if they are of one query."""
+    rows = rows_of(0, np.full(4_000, 0.3))
+    four = SelectedRows(
+        np.tile(rows.features, (4, 1)),
+        *(np.tile(each, 4) for each in (rows.label, rows.selected, rows.weight, rows.noise)),
+        np.tile(rows.query, 4),
+    )
+    once, copied, wrong = (
+        profile_gamma(each, TobitModel(0.0)).interval
+        for each in (rows, four, replace(four, query=None))
+    )
+    np.testing.assert_allclose(copied, once, atol=0.03)
+    assert wrong[1] - wrong[0] < 0.6 * (once[1] - once[0])
+
+
+def test_a_scale_that_is_given_is_that_of_whole_labels():
+    """As published: chance by row does not enter."""
+    _, log, clicks, curve = top_k_log(n_queries=40)
+    many = log.assign(impressions=1000)
+    settings = {"propensity": curve, "traffic_exponent": 0.0, **ROWS}
+    one, other = (
+        CLDRanker(scale=0.4, **settings).fit(X, clicks).predict(log) for X in (log, many)
+    )
+    np.testing.assert_allclose(one, other, atol=1e-8)
+    one, other = (CLDRanker(**settings).fit(X, clicks).predict(log) for X in (log, many))
+    assert np.abs(one - other).max() > 1e-3
