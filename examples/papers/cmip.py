@@ -346,8 +346,8 @@ def joint_is_never_worse(means, rows):
     return True
 
 
-def regret(means, side="as published"):
-    return means["regret"].loc[side]
+def regret(means):
+    return means["regret"].loc["as published"]
 
 
 def papers_rule_is_best(means, rows):
@@ -358,14 +358,10 @@ def ndcg_loses_most(means, rows):
     return regret(means)[list(RULES)].idxmax() == "nDCG"
 
 
-def cmip_in_front(side, harm=0.1):
-    """Whether CMIP in front of a rule costs at most ``harm`` (in thousandths of perplexity)."""
-
-    def holds(means, rows):
-        lost = regret(means, side)
-        return all(lost[with_cmip] <= lost[rule] + harm for rule, with_cmip in IN_FRONT.items())
-
-    return holds
+def cmip_in_front_does_no_harm(means, rows):
+    """Whether CMIP in front of a rule costs at most a tenth of a thousandth of perplexity."""
+    lost = regret(means)
+    return all(lost[with_cmip] <= lost[rule] + 0.1 for rule, with_cmip in IN_FRONT.items())
 
 
 def cmip_in_front_of_ndcg(means, rows):
@@ -384,6 +380,7 @@ def dctr_copies(means, rows):
 LOGGER = Study("logger", against_logger, quick_runs=2, full_runs=10, hours=4)
 STUDY = Study("configurations", measure, lambda settings: CELLS, 2, 10, hours=800)
 SMALL = "With few documents the paper's estimator of CMIP is far below 0 (it trains on a quarter)"
+FEW_ROWS = "a tree needs the ten runs of the full size: it learns nothing from seven rows a run"
 
 PAPER = Paper(
     "cmip",
@@ -449,12 +446,17 @@ PAPER = Paper(
             marks=welch_marks,
             draw=draw_heat,
             claims=(
-                Claim("CMIP is the best single metric, on average", cmip_is_best_alone),
-                Claim("all combinations with CMIP have an average above .9", all_with_cmip_above),
-                Claim("CMIP adds to perplexity and nDCG, on average", cmip_adds("tree")),
+                Claim("CMIP is the best single metric, on average", cmip_is_best_alone, FEW_ROWS),
+                Claim(
+                    "all combinations with CMIP have an average above .9",
+                    all_with_cmip_above,
+                    FEW_ROWS,
+                ),
+                Claim("CMIP adds to perplexity and nDCG, on average", cmip_adds("tree"), FEW_ROWS),
                 Claim(
                     "all three metrics are nowhere significantly worse than the usual two",
                     joint_is_never_worse,
+                    FEW_ROWS,
                 ),
                 Claim("the same holds for linear regression", cmip_adds("linear")),
             ),
@@ -476,11 +478,7 @@ PAPER = Paper(
                 Claim("top-4 CMIP, top-4 PPL: nDCG has the least regret", papers_rule_is_best),
                 Claim("nDCG alone has the most regret", ndcg_loses_most),
                 Claim("CMIP in front halves the regret of nDCG", cmip_in_front_of_ndcg),
-                Claim("CMIP in front of a rule does no harm", cmip_in_front("as published")),
-                Claim(
-                    "CMIP in front of a rule does no harm with skultr's models",
-                    cmip_in_front("skultr"),
-                ),
+                Claim("CMIP in front of a rule does no harm", cmip_in_front_does_no_harm),
             ),
             note="Intervals are over the eight logs (user and logging policy).",
         ),
