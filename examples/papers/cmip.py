@@ -378,7 +378,7 @@ def dctr_copies(means, rows):
 # The paper
 # --------------------------------------------------------------------------------------
 LOGGER = Study("logger", against_logger, quick_runs=2, full_runs=10, hours=0.5)
-STUDY = Study("configurations", measure, lambda settings: CELLS, 2, 10, hours=60)
+STUDY = Study("configurations", measure, lambda settings: CELLS, 2, 10, hours=35)
 SMALL = "With few documents the paper's estimator of CMIP is far below 0 (it trains on a quarter)"
 FEW_ROWS = "a tree needs the ten runs of the full size: seven rows per run are few"
 
