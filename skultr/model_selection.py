@@ -254,8 +254,8 @@ class OffPolicySelection:
 
     A callable for ``refit`` of scikit-learn's searches. Each scorer of ``keep`` keeps its best few
     candidates; among the candidates that every scorer keeps, the one with the best score ``by`` is
-    selected. If no candidate is kept by all scorers, the best of all candidates by ``by`` is
-    selected, with a warning.
+    selected. If no candidate that has a score ``by`` is kept by all scorers, the best of all
+    candidates by ``by`` is selected, with a warning.
 
     Held-out clicks come from the logged ranking. A model that copies this ranking may therefore
     be best by every usual metric and fail as soon as its own ranking is served. The default, the
@@ -281,7 +281,7 @@ class OffPolicySelection:
     Warns
     -----
     ClickDataWarning
-        If a scorer is NaN for some candidates, or if no candidate is kept by all scorers.
+        If a scorer is NaN for some candidates, or if the choice was among all candidates.
 
     Notes
     -----
@@ -412,11 +412,13 @@ class OffPolicySelection:
                     "select them. Run the search with error_score='raise' to see why.",
                     ClickDataWarning,
                 )
-        if not kept.any():
+        unknown = np.isnan(_mean_score(cv_results, self.by))
+        if not (kept & ~unknown).any():
+            lacking = f" and has a score {self.by!r}" if kept.any() else ""
             warn_user(
-                f"None of the {len(kept)} candidates is kept by all of {list(self.keep)}: the "
-                f"best of all candidates by {self.by!r} is selected. Let each scorer keep more "
-                "candidates to select by all of them.",
+                f"None of the {len(kept)} candidates is kept by all of {list(self.keep)}{lacking}"
+                f": the best of all candidates by {self.by!r} is selected. Let each scorer keep "
+                "more candidates to select by all of them.",
                 ClickDataWarning,
             )
 

@@ -65,16 +65,25 @@ def test_fallback_is_the_best_of_all():
     assert list(table["chosen"]) == [False, True, False]
 
 
+def test_fallback_where_the_kept_have_no_score():
+    found = results(cmip=[-2.0, -1.0, -3.0], perplexity=[-1.2, np.nan, -1.1])
+    select = OffPolicySelection({"cmip": 1})
+    with (
+        pytest.warns(ClickDataWarning, match="'perplexity' is NaN for 1 of 3"),
+        pytest.warns(ClickDataWarning, match="kept by all of .* and has a score 'perplexity'"),
+    ):
+        assert select(found) == 2
+
+
 def test_nan_is_never_kept():
     nan = np.nan
     found = results(cmip=[nan, -1.0, -2.0], ndcg=[0.9, 0.5, 0.6])
     for number in (2, 3):
         with pytest.warns(ClickDataWarning, match="'cmip' is NaN for 1 of 3 .* candidate 0:"):
             assert OffPolicySelection({"cmip": number}, by="ndcg")(found) == 2
-    with pytest.warns(ClickDataWarning, match="'ndcg' is NaN for 1 of 2"):
-        assert (
-            OffPolicySelection({"cmip": 1}, by="ndcg")(results(cmip=[-1, 0], ndcg=[0.5, nan])) == 0
-        )
+    found = results(cmip=[-1, 0, -0.5], ndcg=[0.5, nan, 0.4])
+    with pytest.warns(ClickDataWarning, match="'ndcg' is NaN for 1 of 3"):
+        assert OffPolicySelection({"cmip": 2}, by="ndcg")(found) == 2
 
 
 @pytest.mark.parametrize("failed", ["cmip", "ndcg"])

@@ -49,7 +49,9 @@ class Exhibit:
     column of ``by`` instead of dots, ``panel`` one panel for each of its values; ``draw(rows,
     table)`` draws something else and returns the figure. ``reference`` is the row that all others
     are tested against (paired t test over runs); ``marks(rows, table)`` makes another test and
-    returns a mark for each line of the table. ``cells(cell)`` says whether the exhibit shows a
+    returns a mark for each line of the table. ``paired`` are the columns that tell, with the seed,
+    which rows come from the same documents: their intervals leave out what these rows share, as
+    methods are compared on the same documents. ``cells(cell)`` says whether the exhibit shows a
     cell of the study: others are not run for it. ``note`` says what differs from the paper.
     """
 
@@ -68,6 +70,7 @@ class Exhibit:
     reference: object = None
     marks: Callable | None = None
     cells: Callable | None = None
+    paired: tuple | None = None
     level: float = 0.95
     tolerance: float = 0.01
     note: str = ""
@@ -111,8 +114,11 @@ def summarize(exhibit, rows):
     long = rows.melt([*by, "seed"], metrics, "metric", "value").dropna(subset="value")
     long["metric"] = pd.Categorical(long["metric"], metrics)
     order = {key: i for i, key in enumerate(rows[by].drop_duplicates().itertuples(index=False))}
-    groups = long.groupby([*by, "metric"], observed=True)["value"]
-    table = groups.agg(ours="mean", sd="std", runs="count").reset_index()
+    long["own"] = long["value"] - _shared(exhibit, long)
+    groups = long.groupby([*by, "metric"], observed=True)
+    table = groups.agg(
+        ours=("value", "mean"), sd=("own", "std"), runs=("value", "count")
+    ).reset_index()
     half = stats.t.ppf((1 + exhibit.level) / 2, np.maximum(table["runs"] - 1, 1))
     table["interval"] = half * table.pop("sd") / np.sqrt(table["runs"])
     keys = list(table[by].itertuples(index=False))
@@ -125,6 +131,14 @@ def summarize(exhibit, rows):
         table["mark"] = exhibit.marks(rows, table)
     place = [(order[key], metrics.index(m)) for key, m in zip(keys, table["metric"], strict=True)]
     return table.iloc[sorted(range(len(place)), key=place.__getitem__)].reset_index(drop=True)
+
+
+def _shared(exhibit, long):
+    """What all rows of a run have in common: their median, which one odd method does not move."""
+    if exhibit.paired is None:
+        return 0.0
+    run = ["seed", "metric", *exhibit.paired]
+    return long.groupby(run, observed=True)["value"].transform("median")
 
 
 def _published(exhibit, key, metric):

@@ -350,6 +350,7 @@ def figure(name, title, study, x, claims, keep=by_panel, **options):
         keep=keep,
         x=x,
         panel="panel",
+        paired=("panel",),
         level=0.9,
         note=f"The paper has curves without figures; {NOTE}",
         **options,
@@ -366,6 +367,7 @@ PAPER = Paper(
             TABLES,
             ("log", "model", "method"),
             METRICS,
+            paired=("log",),
             published={
                 (f"{name}, features", MODEL_OF[method], method): values
                 for (name, method), values in TABLE_2.items()
@@ -459,6 +461,7 @@ PAPER = Paper(
             TABLES,
             ("log", "variant"),
             METRICS,
+            paired=("log",),
             published={
                 (f"{name}, features", method): values for (name, method), values in TABLE_3.items()
             },

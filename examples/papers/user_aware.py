@@ -372,6 +372,7 @@ TABLE_1 = Exhibit(
     claims=(*CLAIMS_1, CLAIM_OF_YAHOO),
     keep=of_methods,
     reference="user-aware",
+    paired=(),
     tolerance=0.01,
 )
 TABLE_1_OF_BAIDU = Exhibit(
@@ -384,6 +385,7 @@ TABLE_1_OF_BAIDU = Exhibit(
     claims=CLAIMS_1,
     keep=of_methods,
     reference="user-aware",
+    paired=(),
     tolerance=0.01,
 )
 FIGURE_3 = Exhibit(
@@ -407,6 +409,7 @@ FIGURE_4 = Exhibit(
     SESSIONS,
     ("model", "method", "sessions per query"),
     ("nDCG@5",),
+    paired=("model",),
     claims=(
         Claim(
             "from 5 sessions per query on, user-aware is ahead of IPS-PBM, PRS and naive",
@@ -439,6 +442,7 @@ TABLE_2 = Exhibit(
     ),
     keep=side_by_side("users", NAMES_OF_USERS, USERS),
     reference="user-aware",
+    paired=(),
     tolerance=0.01,
 )
 TABLE_3 = Exhibit(
@@ -456,6 +460,7 @@ TABLE_3 = Exhibit(
     ),
     keep=side_by_side("model", {}, MODELS),
     reference="user-aware",
+    paired=(),
     tolerance=0.01,
 )
 FIGURE_5A = Exhibit(

@@ -22,8 +22,9 @@ _ROUNDS, _LEAST_CHANGE = 12, 0.02
 #: Up to so many pairs the Hessian is a dense matrix; beyond, Newton steps are by conjugate
 #: gradients, and standard errors are as if the effects were known.
 _MAX_DENSE = 1_500
-#: Numbers of a block of the matrix of documents by pairs.
-_BLOCK = 4_000_000
+#: Numbers of a block of the matrix of documents by pairs, and the share of pairs that a document
+#: was shown under up to which it stays sparse: most documents of long lists have few of the pairs.
+_BLOCK, _SPARSE = 4_000_000, 0.1
 #: Largest gradient of coefficients that are standard normal a priori: they are as exact.
 _LEAST_GRADIENT = 1e-3
 #: Most Newton steps, and the least part of a step.
@@ -95,9 +96,8 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
             break
         point = np.append(point[:n_effects], point[n_effects:] * last / tau)
     total = mean + effects @ (spread * coefficients[:n_effects])
-    result, error = total.copy(), np.full(len(total), np.nan)
+    result, error = total.copy(), np.full(len(total), np.hypot(last, spread.mean()))
     result[seen] = mean[seen] + design @ coefficients
-    error = np.full(len(total), np.hypot(last, spread.mean()))
     error[seen] = likelihood.standard_error(result[seen], design, last)
     return PairCurve(result, error, total, last, n_iter)
 
@@ -171,17 +171,18 @@ class _WithinDocuments:
         return np.bincount(self.factor, surplus, self.n_factors)
 
     def _dense_information(self, share):
-        """Matrix (n_factors, n_factors), by blocks of documents."""
+        """Matrix (n_factors, n_factors)."""
         information = np.diag(
             np.bincount(self.factor, self.total[self.doc] * share, self.n_factors)
         )
+        root = share * np.sqrt(self.total)[self.doc]
+        shape = (len(self.total), self.n_factors)
+        documents = csr_array((root, (self.doc, self.factor)), shape)
+        if len(root) < _SPARSE * len(self.total) * self.n_factors:
+            return information - (documents.T @ documents).toarray()
         n_block = max(_BLOCK // self.n_factors, 1)
         for first in range(0, len(self.total), n_block):
-            last = min(first + n_block, len(self.total))
-            rows = slice(*np.searchsorted(self.doc, [first, last]))
-            block = np.zeros((last - first, self.n_factors))
-            root = np.sqrt(self.total[self.doc[rows]])
-            block[self.doc[rows] - first, self.factor[rows]] = share[rows] * root
+            block = documents[first : first + n_block].toarray()
             information -= block.T @ block
         return information
 

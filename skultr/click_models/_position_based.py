@@ -51,7 +51,10 @@ class PBMModel(ProductModel):
           Documents that were always at the bottom are pulled toward the average document, and
           examination of their positions is underestimated. Examination of a position with few
           impressions is pulled, with the weight of 20 impressions, toward that of its group:
-          neighbouring positions with 100 impressions together.
+          neighbouring positions with 100 impressions together. For users who are not
+          position-based it can fit clicks of the logged rankings better, and those of others
+          worse: perplexity 1.270 for 1.278, and 1.317 for 1.273, with users of the user browsing
+          model and 850 sessions per query.
         - (float, float): pseudo-counts of clicks and of skips of an examined document.
         - None: maximum likelihood. It is the optimum that gradient descent on one free number per
           document approaches, as in studies of click models without priors. Documents without

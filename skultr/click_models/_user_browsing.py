@@ -15,6 +15,7 @@ from .._models._browsing import (
     ubm_conditional_click_probability,
 )
 from .._models._pair_curve import pair_curve
+from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._em import WEAK
 from ._known_factors import warn_about_unknown
 from ._patterns import last_clicks
@@ -100,6 +101,12 @@ class UBMModel(ProductModel):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Warns
+    -----
+    NotIdentifiableWarning
+        If no documents compare the ranks. Examination is then an assumption, which falls with the
+        root of the rank by default.
+
     Notes
     -----
     Long lists have many pairs of ranks, most of them rare. With ``prior="logged"`` log examination
@@ -121,7 +128,7 @@ class UBMModel(ProductModel):
     --------
     >>> import pandas as pd
     >>> from skultr.click_models import UBMModel
-    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b", "b", "a"],
     ...                     "position": [1, 2] * 2})
     >>> model = UBMModel(prior=(1, 1)).fit(log, [1, 1, 0, 1])
     >>> model.examination_.index.tolist()
@@ -138,6 +145,8 @@ class UBMModel(ProductModel):
         )
 
     def _fit(self, log, task):
+        # Ranks are connected by documents that moved; last clicks alone do not compare them.
+        warn_unless_identifiable(_by_rank(log), network=self.solver == "gradient")
         n_ranks = int(log.position.max())
         cells = Cells.from_rows(
             log.doc, log.bias, log.clicks, log.weight, len(log.features), n_ranks**2
@@ -202,6 +211,14 @@ class UBMModel(ProductModel):
         # The same distance from the last click, if there is a click.
         moved = np.clip(last - (rank - near), np.minimum(last, 1), near)
         return self._examination[near, moved]
+
+
+def _by_rank(log):
+    """The log with the ranks of its shown rows as bias factors."""
+    ranks, code = np.unique(log.position[log.shown_rows], return_inverse=True)
+    bias = np.zeros_like(log.bias)
+    bias[log.shown_rows] = code
+    return replace(log, bias=bias, bias_values=ranks)
 
 
 def _check_depth(n_ranks):

@@ -43,7 +43,8 @@ def load_result_lists(path: str | PathLike[str], *, split: str = "train") -> pd.
         If a file is missing.
     ValueError
         If the files differ in their queries or in the length of a list, a line holds anything
-        but whole numbers after its query, a grade is negative, or a document has two grades.
+        but whole numbers after its query, all pages are empty, a grade is negative, or a document
+        has two grades.
 
     See Also
     --------
@@ -92,6 +93,7 @@ def load_result_lists(path: str | PathLike[str], *, split: str = "train") -> pd.
         }
     )
     rows = rows[rows["doc"] >= 0].reset_index(drop=True)
+    _check_pages(rows, split)
     _check_grades(rows, split)
     return rows
 
@@ -105,7 +107,7 @@ def _read(path):
             continue
         try:
             lines.append((query, np.array(numbers, dtype=np.int64)))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise ValueError(
                 f"{path}, line {number}: {error}. Expected a query and then whole numbers, "
                 "separated by spaces."
@@ -132,10 +134,20 @@ def _check_same(pages, grades, split):
 
 
 def _as_ids(queries):
+    """Whole numbers where no query would lose its name: "01" and "1" are two queries."""
     try:
-        return np.array(queries, dtype=np.int64)
-    except ValueError:
+        ids = np.array(queries, dtype=np.int64)
+    except (ValueError, OverflowError):
         return np.array(queries, dtype=object)
+    return ids if ids.astype(str).tolist() == queries else np.array(queries, dtype=object)
+
+
+def _check_pages(rows, split):
+    if rows.empty:
+        raise ValueError(
+            f"{split}.init_list shows no document: all numbers are negative, which pads short "
+            "pages. Expected numbers of documents from 0."
+        )
 
 
 def _check_grades(rows, split):

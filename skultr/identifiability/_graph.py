@@ -283,7 +283,7 @@ class IdentifiabilityGraph:
         .. math:: P_n = 1 - \sum_{k=1}^{n-1} \binom{n-1}{k-1} P_k f^{k (n-k)}, \quad P_1 = 1,
 
         and above 30 factors with its limit :math:`\exp(-|T| f^{|T| - 1})`, where this is off by
-        at most .012. The formula of [1]_ for many factors, :math:`1 - |T| f^{|T| - 1}`, is the
+        at most .013. The formula of [1]_ for many factors, :math:`1 - |T| f^{|T| - 1}`, is the
         first term of both. This is what to expect of a log of this size, not whether this log is
         connected: rankings are far from uniform.
 

@@ -43,6 +43,9 @@ def classifier_information(
     """
     cell = np.unique(cell, return_inverse=True)[1]
     held_out, trained = np.zeros((2, len(pred)))
+    if len(pred) < _N_FOLDS:
+        # All other documents are of grades in which a variable is constant.
+        return held_out, trained
     for _ in range(n_repeats):
         x, y = (_scores_in_cells(values, grade, cell, rng) for values in (pred, logging))
         fold = _folds(cell, rng)

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.special import xlogy
 from sklearn.utils import check_random_state
 
+from .._log._faults import count_of
 from .._sklearn import Interval, StrOptions, validate_params
 from .._typing import Column, RandomState
 from ..exceptions import ClickDataWarning, warn_user
@@ -56,10 +57,10 @@ class CMIPResult:
         Number of documents of each grade.
     n_together : int
         Number of documents in grades of fewer than 20, which enter ``value`` by their ranks
-        within their grade, compared with the ranks of all such grades.
+        within their grade, compared with the ranks of all such grades; 0 for ``"published"``.
     n_left_out : int
         Number of documents that do not enter ``value``: alone in their grade, or in grades of
-        fewer than 20 that together have fewer than 20.
+        fewer than 20 that together have fewer than 20; 0 for ``"published"``.
     estimator : {"classifier", "knn", "published"}
         The estimator that was used: ``"knn"`` also if there were too few documents for a
         classifier.
@@ -188,7 +189,7 @@ def cmip_score(
         - ``"published"``: section 4.3 of the paper to the letter, to compare with its figures:
           one half of the documents against the other with exchanged ``y_logging``, LightGBM as it
           comes, trained on one half of both and tested on the other, P in [.01, .99]. Its bias is
-          large: -.31 at 5,000 documents where the truth is 0, .15 for .51.
+          large: -.28 at 5,000 documents where the truth is 0, .15 for .51.
 
         With fewer than 200 documents, ``"knn"`` is used instead of both classifiers, with a
         warning. This depends on ``y_true`` alone, and never on the scores.
@@ -217,8 +218,9 @@ def cmip_score(
     Warns
     -----
     ClickDataWarning
-        If grades have fewer than 20 documents, if ``y_pred`` or ``y_logging`` is constant (CMIP
-        is then 0), or if there are too few documents for a classifier.
+        If grades have fewer than 20 documents (not with ``"published"``), if ``y_pred`` or
+        ``y_logging`` is constant (CMIP is then 0, and so are all estimates but ``"published"``,
+        which has its bias for constants too), or if there are too few documents for a classifier.
 
     See Also
     --------
@@ -288,7 +290,7 @@ def cmip_score(
     # By the documents alone, so that all candidates of a search have the same one.
     estimator = _estimator_for(estimator, grades)
     if estimator == "published":
-        value, error = _published(pred, logging, relevance, n_repeats, rng), np.nan
+        value, error = published_information(pred, logging, relevance, n_repeats, rng), np.nan
     else:
         grades.warn_about_small()
         value, error = _value(pred, logging, grades, estimator, n_repeats, rng, return_result)
@@ -335,12 +337,6 @@ def _value(pred, logging, grades, estimator, n_repeats, rng, with_error):
     return value, float(np.sqrt(error**2 + (correction / 2) ** 2 + missed**2))
 
 
-def _published(pred, logging, relevance, n_repeats, rng):
-    if np.ptp(pred) == 0 or np.ptp(logging) == 0:
-        return 0.0
-    return published_information(pred, logging, relevance, n_repeats, rng)
-
-
 def _mean_and_error(terms, n_documents, factor=1.0):
     """Mean of the terms, those of further documents being 0, and its standard error."""
     information = np.zeros(n_documents)
@@ -368,7 +364,7 @@ class _Grades:
         large = self.counts >= SMALLEST_GRADE
         self.n_large, n_small = int(large.sum()), int(self.counts[small].sum())
         together = n_small >= SMALLEST_GRADE or not self.n_large
-        self.n_together = n_small if together and small.sum() > 1 else 0
+        self.n_together = n_small if together else 0
         # Codes of large grades come first, so that the others are one cell from `n_large` on.
         rank = np.empty(len(self.counts), dtype=np.intp)
         rank[np.argsort(~large, kind="stable")] = np.arange(len(self.counts))
@@ -383,18 +379,18 @@ class _Grades:
         said = []
         if self.n_together:
             said.append(
-                f"{self.n_together} documents of grades with fewer than {SMALLEST_GRADE} are "
-                "compared by their ranks within the grade, all these grades together, which "
-                "finds a part of strong dependence only"
+                f"{count_of(self.n_together, 'document')} compared by ranks within the grade, all "
+                "these grades together, which finds a part of strong dependence only"
             )
         if self.n_left_out:
             said.append(
-                f"{self.n_left_out} documents of grades with fewer than {SMALLEST_GRADE} are left "
-                "out of the value, because there are too few of them to compare"
+                f"{count_of(self.n_left_out, 'document')} left out of the value, being alone in "
+                f"the grade, or in grades that together have fewer than {SMALLEST_GRADE}"
             )
         warn_user(
-            f"Of {len(self.code)} documents, {', and '.join(said)}. Annotate more documents, or "
-            "merge grades yourself where their differences do not matter.",
+            f"Grades of fewer than {SMALLEST_GRADE} of the {len(self.code)} documents: "
+            f"{'; '.join(said)}. Annotate more documents, or merge grades yourself where their "
+            "differences do not matter.",
             ClickDataWarning,
         )
 
@@ -495,10 +491,10 @@ def _warn_about_constants(pred, logging):
         ("y_pred", pred, "a constant copies nobody, and ranks nothing"),
         ("y_logging", logging, "the logging policy ranked all documents alike"),
     ):
-        if np.ptp(values) == 0:
+        if values.min() == values.max():
             warn_user(
-                f"{name} is {values[0]:g} for all {len(values)} documents, so CMIP is 0: {what}. "
-                "Expected values that differ.",
+                f"{name} is {values[0] + 0.0:g} for all {len(values)} documents, so CMIP is 0: "
+                f"{what}. Expected values that differ.",
                 ClickDataWarning,
             )
 

@@ -272,7 +272,13 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
 def _check_start(start, factors):
     """The start as floats, shape (n_factors,); an error unless it has a probability for each."""
-    start = column_or_1d(start, dtype=float)
+    try:
+        start = column_or_1d(start, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "examination_start must be 'random', 'ones' or one number for each bias factor, got "
+            f"{start!r}."
+        ) from error
     if len(start) != len(factors):
         raise ValueError(
             f"examination_start has {len(start)} values, but the log has {len(factors)} bias "

@@ -9,13 +9,14 @@ from operator import index
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.utils import Bunch, check_random_state, column_or_1d
+from sklearn.utils import Bunch, check_random_state
 
 from .._log._components import factor_components
 from .._models._browsing import pbm_click_probability
 from .._sklearn import Interval, validate_params
 from .._typing import Ints, RandomState
 from ._generate import SimulatedLog
+from ._given import as_floats
 from ._links import linked_pages
 from ._users import PositionBasedUser, relevance_probability
 
@@ -186,13 +187,14 @@ default='eye-tracking'
 def _draw_grades(n_documents, max_grade, weights, rng):
     if weights is None:
         return rng.integers(max_grade + 1, size=n_documents)
-    weights = column_or_1d(weights, dtype=float)
-    if len(weights) != max_grade + 1 or not (weights >= 0).all() or not weights.sum() > 0:
+    share = as_floats(weights)
+    valid = share.shape == (max_grade + 1,) and ((share >= 0) & (share < np.inf)).all()
+    if not (valid and share.any()):
         raise ValueError(
-            f"grade_weights must hold a weight of at least 0 for each of the {max_grade + 1} "
-            f"grades 0, ..., max_grade={max_grade}, not all 0; got {weights}."
+            f"grade_weights must hold a finite weight of at least 0 for each of the "
+            f"{max_grade + 1} grades 0, ..., max_grade={max_grade}, not all 0; got {weights!r}."
         )
-    return rng.choice(max_grade + 1, size=n_documents, p=weights / weights.sum())
+    return rng.choice(max_grade + 1, size=n_documents, p=share / share.sum())
 
 
 def _log_frame(doc: Ints, grade: Ints, n_impressions: int) -> pd.DataFrame:

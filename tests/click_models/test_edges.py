@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from skultr._log._clicklog import make_click_log
+from skultr._models import _pair_curve
 from skultr._models._browsing import draw_chain_clicks
 from skultr.click_models import (
     CascadeModel,
@@ -215,6 +216,31 @@ def test_by_gradient_n_iter_is_epochs(model):
     ).fit(frame, clicks)
     assert model.n_iter_ == len(model.history_) == 3
     assert model.prior_ == {}
+
+
+@pytest.mark.parametrize("prior", ["logged", "empirical", (1, 1), None])
+def test_ubm_says_that_a_fixed_order_determines_no_examination(prior):
+    """Last clicks differ between lists, but no document compares two ranks."""
+    X, clicks = sessions(np.tile([3, 1, 2], (40, 1))), np.tile([1, 0, 0, 0, 1, 1], 20)
+    with pytest.warns(NotIdentifiableWarning, match="3 bias factors fall into 3 components"):
+        UBMModel(prior=prior).fit(X.assign(position=2 * X["position"]), clicks)
+    unshown = pd.concat([X, X[:3].assign(position=np.nan)], ignore_index=True)
+    with pytest.warns(NotIdentifiableWarning, match="3 bias factors fall into 3 components"):
+        UBMModel(prior=prior).fit(unshown, np.append(clicks, [0, 0, 0]))
+    UBMModel(prior=prior).fit(sessions(shuffled(40, 3)), clicks)  # no warning
+
+
+def test_ubm_of_few_and_of_many_pairs_per_document_agree(monkeypatch):
+    docs = shuffled(400, 6)
+    X = sessions(docs)
+    clicks = np.random.default_rng(0).random(len(X)) < 0.6 / X["position"]
+    found = []
+    for sparse in (0.0, 2.0):
+        monkeypatch.setattr(_pair_curve, "_SPARSE", sparse)
+        model = UBMModel().fit(X, clicks)
+        found.append((model.examination_["examination"], model.documents_["upper"]))
+    for dense, of_sparse in zip(*found, strict=True):
+        np.testing.assert_allclose(dense, of_sparse, rtol=1e-6)
 
 
 def test_rows_that_are_not_shown_are_not_clicked():

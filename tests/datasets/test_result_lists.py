@@ -34,6 +34,13 @@ def test_lists_of_a_folder(tmp_path):
     assert text["qid"].tolist() == ["q1", "q1"]
 
 
+def test_names_of_queries_stay_apart(tmp_path):
+    names = load_result_lists(write(tmp_path, "01 1\n1 2\n", "01 0\n1 0\n"))["qid"]
+    assert names.tolist() == ["01", "1"]
+    long = str(10**20)
+    assert load_result_lists(write(tmp_path, f"{long} 1", f"{long} 0"))["qid"].tolist() == [long]
+
+
 def test_what_is_written_is_read(tmp_path):
     X = make_disconnected_log(3, n_documents=200, n_queries=25, n_links=12, random_state=0).X
     texts = (
@@ -56,6 +63,8 @@ def test_what_is_written_is_read(tmp_path):
         ("1 2 3\n2 3 2\n", "1 0 1\n2 1 4\n", r"Document 2 has the grades \[0, 4\]"),
         ("", "", "has no lists"),
         ("1\n", "1\n", "has no lists"),
+        ("1 -1 -1\n", "1 0 0\n", "shows no document"),
+        (f"1 {10**20}\n", "1 0\n", "line 1: .*Expected a query and then whole numbers"),
     ],
 )
 def test_bad_files(tmp_path, pages, grades, message):

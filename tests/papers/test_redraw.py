@@ -126,6 +126,23 @@ def test_rows_are_marked_against_the_reference(tmp_path):
     assert table["mark"].tolist() == ["", "+", ""]
 
 
+def test_paired_intervals_leave_out_what_a_run_shares():
+    from dataclasses import replace
+
+    from _report import summarize
+
+    # Documents of the runs are worth 0, .2 and -.1; B is .1 ahead of A, and C .1 behind.
+    rows = pd.DataFrame({"method": list("ABC") * 3, "seed": [0] * 3 + [1] * 3 + [2] * 3})
+    level = rows["seed"].map({0: 0.5, 1: 0.7, 2: 0.4})
+    rows["score"] = level + rows["method"].map({"A": 0.0, "B": 0.1, "C": -0.1})
+    exhibit = replace(paper().exhibits[0], by=("method",))
+    alone = summarize(exhibit, rows)["interval"]
+    together = summarize(replace(exhibit, paired=()), rows)["interval"]
+    # sd of 0, .2, -.1 is .1528; t with 2 degrees of freedom is 4.303.
+    assert alone.tolist() == pytest.approx([4.302653 * 0.1527525 / 3**0.5] * 3)
+    assert together.tolist() == pytest.approx([0.0] * 3, abs=1e-12)
+
+
 def test_a_failed_run_leaves_the_others(tmp_path, capsys):
     assert call(tmp_path, cells=(1, 13)) == 1
     assert "a bad cell" in capsys.readouterr().err

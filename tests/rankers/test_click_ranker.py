@@ -323,6 +323,9 @@ def test_start_decides_the_scale_of_a_component(ranker):
         ([1, 1, 1, 0], "above 0 and at most 1"),
         ([1, 1, 1, np.nan], "above 0 and at most 1"),
         ("zeros", "examination_start"),
+        (["a"] * 4, "one number for each bias factor, got"),
+        (np.ones((2, 2)), "one number for each bias factor, got"),
+        ({1: 0.5}, "one number for each bias factor, got"),
     ],
 )
 def test_bad_start(start, message):
