@@ -19,6 +19,8 @@ import numpy as np
 import pandas as pd
 from _documents import split_documents
 from _redraw import Claim, Exhibit, Paper, Study, main
+from scipy.spatial.distance import pdist
+from scipy.stats import spearmanr
 
 from skultr import DLARanker, VectorizationRanker, aggregate_clicks
 from skultr.metrics import ndcg_score
@@ -153,14 +155,14 @@ def embeddings(cell, settings, seed):
         yield {"along": "base vector", "nDCG@10": base} | shared
     mean = ranker.base_vectors(world.test).to_numpy().mean(axis=0)
     yield {"along": "mean base vector", "position": 0, "o1": mean[0], "o2": mean[1]}
-    # The plane is drawn from a sample: 20 documents of each grade.
+    # The plane is drawn from a sample: 60 documents of each grade.
     labels = world.test["relevance"].to_numpy()
     rng = np.random.default_rng(seed)
     for grade in np.unique(labels):
         rows = np.flatnonzero(labels == grade)
         for row in rng.choice(rows, min(len(rows), 60), replace=False):
             point = {"o1": points[row, 0], "o2": points[row, 1]}
-            yield {"along": "document", "position": int(grade)} | point
+            yield {"along": "document", "grade": int(grade)} | point
 
 
 def inference(cell, settings, seed):
@@ -214,13 +216,13 @@ def draw_plane(rows, table):
     figure, axis = plt.subplots(figsize=(6.5, 5), layout="constrained")
     rows = rows[rows["seed"] == rows["seed"].min()]
     points = rows[rows["along"] == "document"]
-    dots = axis.scatter(points["o1"], points["o2"], c=points["position"], s=10, cmap="viridis")
-    figure.colorbar(dots, label="grade", ticks=sorted(points["position"].unique()))
+    dots = axis.scatter(points["o1"], points["o2"], c=points["grade"], s=10, cmap="viridis")
+    figure.colorbar(dots, label="grade", ticks=sorted(points["grade"].unique()))
     size = np.hypot(points["o1"], points["o2"]).quantile(0.95)
     for row in rows[rows["along"] == "observation embedding"].itertuples():
         end = np.array([row.o1, row.o2]) * size / np.hypot(row.o1, row.o2)
         axis.plot([0, end[0]], [0, end[1]], ":", color="C1")
-        axis.annotate(str(row.position), end, fontsize=8)
+        axis.annotate(f"{row.position:.0f}", end, fontsize=8)
     base = rows[rows["along"] == "mean base vector"].iloc[0]
     end = np.array([base["o1"], base["o2"]]) * size / np.hypot(base["o1"], base["o2"])
     axis.plot([0, end[0]], [0, end[1]], "-", color="black", label="base vectors, mean")
@@ -303,6 +305,14 @@ def two_like_affine(means, rows):
     return bool(abs(values["Vectorization"] - values["Affine"]) < 0.01)
 
 
+def near_grades_are_near(means, rows):
+    """Whether distances in the plane grow with the distance between grades."""
+    points = rows[rows["along"] == "document"]
+    places = pdist(points[["o1", "o2"]].to_numpy())
+    grades = pdist(points[["grade"]].to_numpy())
+    return bool(spearmanr(places, grades).statistic > 0.1)
+
+
 def base_is_level(means, rows):
     """Whether the base vector is within .01 of the best position, which nobody knows."""
     best = means["nDCG@10"].unstack("along").loc["matrix"].max()
@@ -328,7 +338,7 @@ LENGTH = Study(
     "length",
     dimensions,
     lambda s: documents_of(s, "matrix") + documents_of(s, "trust", both=False),
-    2,
+    3,
     8,
     hours=10,
 )
@@ -354,7 +364,7 @@ def length_exhibit(name, user, number, claims):
 
     title = f"The length of the vectors, {user} clicks, document set {number + 1}"
     by, metrics = ("d", "method"), ("nDCG@10",)
-    return Exhibit(name, title, LENGTH, by, metrics, keep=keep, x="d", claims=claims)
+    return Exhibit(name, title, LENGTH, by, metrics, keep=keep, x="d", paired=(), claims=claims)
 
 
 def plane_exhibit(name, user):
@@ -363,7 +373,8 @@ def plane_exhibit(name, user):
 
     title = f"Embeddings of documents, positions and base vectors, {user} clicks"
     by, metrics = ("along", "position"), ("nDCG@10",)
-    return Exhibit(name, title, PLANE, by, metrics, keep=keep, draw=draw_plane)
+    claims = (Claim("documents of near grades lie nearer to each other", near_grades_are_near),)
+    return Exhibit(name, title, PLANE, by, metrics, keep=keep, draw=draw_plane, claims=claims)
 
 
 FIGURE_4 = {

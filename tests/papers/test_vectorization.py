@@ -1,5 +1,6 @@
 """The vectorization paper, redrawn: its exhibits, published figures, claims, and one small run."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -88,3 +89,12 @@ def test_one_small_run(tmp_path):
     table = pd.read_csv(tmp_path / "vectorization" / "figure_5c.csv")
     assert len(table) == 2 * 10 * 2
     assert (tmp_path / "vectorization" / "figure_5a.png").stat().st_size > 5_000
+
+
+@pytest.mark.parametrize(("ordered", "holds"), [(True, True), (False, False)])
+def test_near_grades_must_lie_near(ordered, holds):
+    rng = np.random.default_rng(0)
+    grade = rng.integers(0, 5, 200)
+    place = grade if ordered else rng.permutation(grade)
+    rows = pd.DataFrame({"along": "document", "grade": grade, "o1": place, "o2": 0.0})
+    assert exhibit("figure 5a").claims[0].holds(None, rows) is holds
