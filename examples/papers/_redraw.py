@@ -115,11 +115,12 @@ def main(paper, argv=None):
     settings = Settings(**{name: getattr(args, name) for name in names})
     out = _folder(args.out / paper.name)
     studies = {exhibit.study.name: exhibit.study for exhibit in exhibits}
-    _say_how_long(studies.values(), settings)
+    jobs = {name: _jobs_of(study, exhibits, settings) for name, study in studies.items()}
+    _say_how_long(studies, jobs, settings)
     rows, failed = {}, {}
     try:
         for name, study in studies.items():
-            rows[name], failed[name] = _rows_of(study, settings, out, args.jobs)
+            rows[name], failed[name] = _rows_of(study, jobs[name], out, args.jobs)
     except KeyboardInterrupt:
         print("\nStopped. The same command goes on where it was.", file=sys.stderr)
         return 130
@@ -194,9 +195,12 @@ def _list(paper):
     return 0
 
 
-def _say_how_long(studies, settings):
+def _say_how_long(studies, jobs, settings):
     if not settings.quick:
-        hours = sum(study.hours for study in studies)
+        all_jobs = {name: len(study.jobs(settings)) for name, study in studies.items()}
+        hours = sum(
+            study.hours * len(jobs[name]) / all_jobs[name] for name, study in studies.items()
+        )
         print(f"Full sizes: about {_duration(hours)} on two cores. --quick takes minutes.")
 
 
@@ -207,10 +211,19 @@ def _duration(hours):
 # --------------------------------------------------------------------------------------
 # Runs
 # --------------------------------------------------------------------------------------
-def _rows_of(study, settings, out, n_jobs):
-    """Rows of all runs of a study as a frame, and how many runs failed."""
+def _jobs_of(study, exhibits, settings):
+    """The runs of a study that at least one of the exhibits shows."""
+    asked = [exhibit.cells for exhibit in exhibits if exhibit.study.name == study.name]
+    return [
+        job
+        for job in study.jobs(settings)
+        if any(cells is None or cells(job["cell"]) for cells in asked)
+    ]
+
+
+def _rows_of(study, jobs, out, n_jobs):
+    """Rows of these runs of a study as a frame, and how many runs failed."""
     path = out / f"{study.name.replace(' ', '_')}.jsonl"
-    jobs = study.jobs(settings)
     done = _read(path)
     torn = path.exists() and not path.read_text(encoding="utf-8").endswith("\n")
     left = [job for job in jobs if _key(job) not in done]
