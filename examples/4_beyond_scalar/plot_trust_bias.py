@@ -8,7 +8,7 @@ come nearest to the labels. The coefficients that the affine one learns lie clos
 to the affine map that no log determines. The naive ranker is behind all others.
 
 **Limit.** Three worlds of 1,200 queries, in which differences of 0.01 are noise: two-dimensional
-vectors and the affine ranker differ by little more. The log is deterministic, so that features
+vectors and the affine ranker differ by less. The log is deterministic, so that features
 alone link the positions.
 """
 

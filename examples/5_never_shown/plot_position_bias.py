@@ -5,7 +5,7 @@ Position bias on top of selection: how strong it is, and how wrong you are about
 **Claim.** Where the old ranker also used a hidden signal, CLD is ahead of inverse propensities at
 every strength of position bias, while Heckman's method on clicks as they are falls with it. Wrong
 propensities hurt least in CLD: if rankers are given η = 2 where it is 1, inverse propensities lose
-0.11 of nDCG@3, Heckman's method on debiased clicks 0.14, and CLD 0.03.
+0.11 of nDCG@3, Heckman's method on debiased clicks 0.14, and CLD 0.04.
 
 **Limit.** CLD is not immune: given no position bias, or twice as much as there is, it falls behind
 the clicks as they are. Users here examine by position alone. One world, 30 features, five runs;

@@ -134,7 +134,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         interval reaches 0.98 or -0.98 or is wider than 1.
     scale_ : float
         The standard deviation :math:`\tau` that was used or estimated; only after the pointwise
-        loss.
+        loss. An estimate of nearly 0 says that labels vary by no more than chance in clicks:
+        ``gamma`` then has no effect, and there is a warning.
     gamma_interval_ : tuple of float
         95 % confidence interval of the correlation, with ``gamma="estimate"``: where the profile
         log-likelihood is within 1.92 of its maximum.
@@ -378,6 +379,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         if self._is_newton():
             self._units = 0.0, 1.0
             self.scale_, self.n_iter_ = fit.scale, fit.n_iter
+            self._warn_if_all_is_chance(rows)
             self.network_ = network.to(self.device).double()
             _assign(network[1][-1], fit.coef, fit.intercept)
             _assign(selection.double()[-1], fit.selection_coef, fit.selection_intercept)
@@ -401,6 +403,17 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self._train_by_gradient(module, criterion, batches, task)
         found = float(module.log_scale.detach().exp()) * spread
         self.scale_ = {"estimate": found, "published": 1.0}.get(scale, scale)
+
+    def _warn_if_all_is_chance(self, rows):
+        if self.gamma_ and self.scale_ < _NO_SCALE * np.std(rows.label[rows.shown]):
+            warn_user(
+                "The labels vary by no more than chance in clicks: their scale is 0, so that "
+                "selection is not corrected, whatever gamma is. If y holds click rates, pass the "
+                "number of impressions of each in the column or keyword 'impressions'. If it does "
+                "not, the log is too small for scale='estimate': set scale to the standard "
+                "deviation of the labels given the features, or collect more clicks.",
+                ClickDataWarning,
+            )
 
     def _gamma(self):
         without = self.loss == "pairwise" and self.variant != "default"
@@ -505,6 +518,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             self.selection_coef_, self.selection_intercept_ = _coefficients(layer)
 
 
+#: A scale below this share of the deviation of the labels is taken for 0.
+_NO_SCALE = 1e-3
 #: Intervals of gamma wider than this are reported: the log does not determine it.
 _WIDE_INTERVAL = 1.0
 

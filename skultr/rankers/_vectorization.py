@@ -275,7 +275,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             If there are several rows and no query ids.
         """
         check_is_fitted(self)
-        if self.student == "only":  # scores of rows, whatever their queries
+        # Scores of rows, whatever their queries. In the middle of training there is no student.
+        if self.student == "only" and self.student_network_ is not None:
             return self._student_scores(self._read_features(X, reset=False))
         return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
 
@@ -518,7 +519,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _spread_of_base(self, log):
         rows = log.shown
-        scores = self._base_scores(log.features[log.doc[rows]], log.query[rows])
+        query = encode(log.query[rows])[0]  # some queries have no row that was shown
+        scores = self._base_scores(log.features[log.doc[rows]], query)
         return spread_within(scores, log.list_[rows])
 
     def _embeddings(self, X):

@@ -150,7 +150,7 @@ def repeats(n_seeds, n_train):
     """How far the same log gives the same quality, with other initial weights."""
     for name in USERS:
         X, rate, _, _, test = make_world(name, 0, None, n_train, 200 * n_train)
-        for n_networks in (1, 3):
+        for n_networks in (1, 3, 5):
             ranker = VectorizationRanker(n_networks=n_networks)
             found = [
                 ndcg(ranker.set_params(random_state=state).fit(X, rate), test)

@@ -10,7 +10,7 @@ import pytest
 from skultr import CLDRanker
 from skultr._log._clicklog import sort_into_lists
 from skultr._log._reader import read
-from skultr.exceptions import NotIdentifiableWarning
+from skultr.exceptions import ClickDataWarning, NotIdentifiableWarning
 from skultr.rankers._candidates import ClickChance, find_candidates
 from skultr.rankers._selected_rows import SelectedRows
 from skultr.rankers._tobit import TobitModel, fit_tobit
@@ -147,6 +147,19 @@ def test_nothing_but_chance():
     assert fit.converged
     assert fit.scale < 0.01
     assert np.isfinite(fit.coef).all()
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.UnstableWeightsWarning")
+def test_rates_without_their_impressions_are_reported():
+    """Taken for single clicks they vary less than chance alone would make them."""
+    log, clicks = world(200, 0.5, 0)
+    known = {"propensity": PROPENSITY[: int(log["position"].max())]}
+    with pytest.warns(ClickDataWarning, match="no more than chance"):
+        ranker = CLDRanker(**known, **ROWS).fit(log.drop(columns="impressions"), clicks)
+    assert ranker.scale_ < 1e-4
+    for settings in ({}, {"scale": 0.2}, {"gamma": 0.0}):
+        X = log if not settings else log.drop(columns="impressions")
+        CLDRanker(**known, **ROWS, **settings).fit(X, clicks)  # warnings are errors here
 
 
 def test_interval_knows_which_rows_belong_together():

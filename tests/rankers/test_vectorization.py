@@ -125,6 +125,29 @@ def test_score_of_the_student_depends_on_the_row_alone(world):
     assert np.corrcoef(scores, ranker.predict(documents))[0, 1] > 0.5
 
 
+def test_student_that_is_not_there_yet_leaves_the_base_vector(world):
+    """A callback may predict while the vectors are still trained."""
+    documents, ranker, _, _ = world
+    vectors = torch.nn.Sequential(ranker.network_[0], ranker.network_[1].networks[0])
+    shape = ranker.observation_embedding_.shape
+    early = copy.copy(ranker).set_params(student="only")
+    vars(early).update(early._attributes_so_far(VectorModule(vectors, torch.ones(shape))))
+    assert early.student_network_ is None
+    expected = early.relevance_embedding(documents).sum(axis=1)
+    np.testing.assert_allclose(early.predict(documents), expected)
+
+
+def test_query_of_which_nothing_was_shown():
+    """It has no base vector in the log, and 0 / 0 would warn."""
+    log, clicks = random_lists()
+    log = log.assign(position=log["position"].where(log["qid"] > 0).astype(float))
+    clicks = np.where(log["qid"] > 0, clicks, 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        ranker = VectorizationRanker(max_epochs=2, random_state=0).fit(log, clicks)
+    assert np.isfinite(ranker.predict(log)).all()
+
+
 def test_published_form_has_neither_student_nor_second_network(world):
     documents, _, log, clicks = world
     ranker = VectorizationRanker(**QUICK | PUBLISHED).fit(log, clicks)
