@@ -111,10 +111,11 @@ def main(paper, argv=None):
     out = args.out / paper.name
     out.mkdir(parents=True, exist_ok=True)
     studies = {exhibit.study.name: exhibit.study for exhibit in exhibits}
-    _say_how_long(studies.values(), settings)
+    jobs = {name: _jobs_of(study, exhibits, settings) for name, study in studies.items()}
+    _say_how_long(studies, jobs, settings)
     failed, rows = 0, {}
     for name, study in studies.items():
-        rows[name], n_failed = _rows_of(study, settings, out, args.jobs)
+        rows[name], n_failed = _rows_of(study, jobs[name], out, args.jobs)
         failed += n_failed
     report(paper, exhibits, rows, out, _options(settings))
     return 1 if failed else 0
@@ -173,9 +174,12 @@ def _list(paper):
     return 0
 
 
-def _say_how_long(studies, settings):
+def _say_how_long(studies, jobs, settings):
     if not settings.quick:
-        hours = sum(study.hours for study in studies)
+        all_jobs = {name: len(study.jobs(settings)) for name, study in studies.items()}
+        hours = sum(
+            study.hours * len(jobs[name]) / all_jobs[name] for name, study in studies.items()
+        )
         print(f"Full sizes: about {_duration(hours)} on two cores. --quick takes minutes.")
 
 
@@ -186,10 +190,19 @@ def _duration(hours):
 # --------------------------------------------------------------------------------------
 # Runs
 # --------------------------------------------------------------------------------------
-def _rows_of(study, settings, out, n_jobs):
-    """Rows of all runs of a study as a frame, and how many runs failed."""
+def _jobs_of(study, exhibits, settings):
+    """The runs of a study that at least one of the exhibits shows."""
+    asked = [exhibit.cells for exhibit in exhibits if exhibit.study.name == study.name]
+    return [
+        job
+        for job in study.jobs(settings)
+        if any(cells is None or cells(job["cell"]) for cells in asked)
+    ]
+
+
+def _rows_of(study, jobs, out, n_jobs):
+    """Rows of these runs of a study as a frame, and how many runs failed."""
     path = out / f"{study.name.replace(' ', '_')}.jsonl"
-    jobs = study.jobs(settings)
     done = _read(path)
     left = [job for job in jobs if _key(job) not in done]
     # Two threads of a worker that wait for each other on a busy machine cost ten times the time.

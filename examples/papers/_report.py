@@ -48,9 +48,11 @@ class Exhibit:
     published). ``keep(rows)`` selects or reshapes the study's rows. ``x`` draws lines over that
     column of ``by`` instead of dots, ``panel`` one panel for each of its values; ``draw(rows,
     table)`` draws something else and returns the figure. ``reference`` is the row that all others
-    are tested against (paired t test over runs). ``paired`` are the columns that tell, with the
-    seed, which rows come from the same documents: their intervals leave out what these rows share,
-    as methods are compared on the same documents. ``note`` says what differs from the paper.
+    are tested against (paired t test over runs); ``marks(rows, table)`` makes another test and
+    returns a mark for each line of the table. ``paired`` are the columns that tell, with the seed,
+    which rows come from the same documents: their intervals leave out what these rows share, as
+    methods are compared on the same documents. ``cells(cell)`` says whether the exhibit shows a
+    cell of the study: others are not run for it. ``note`` says what differs from the paper.
     """
 
     name: str
@@ -66,6 +68,8 @@ class Exhibit:
     panel: str | None = None
     draw: Callable | None = None
     reference: object = None
+    marks: Callable | None = None
+    cells: Callable | None = None
     paired: tuple | None = None
     level: float = 0.95
     tolerance: float = 0.01
@@ -94,7 +98,7 @@ def report(paper, exhibits, rows, out, options):
         verdict = judge(exhibit, found, table)
         number = exhibit.name.replace("table ", "--table ").replace("figure ", "--figure ")
         command = f'make papers PAPER={paper.name} ARGS="{f"{number} {options}".strip()}"'
-        runs = int(found["seed"].nunique())
+        runs = int(rows[exhibit.study.name]["seed"].nunique())
         verdicts.append({**verdict, "runs": runs, "command": command})
         _print(exhibit, table, verdict)
     _write_verdicts(verdicts, out / "verdicts.csv", [exhibit.name for exhibit in paper.exhibits])
@@ -123,6 +127,8 @@ def summarize(exhibit, rows):
     ]
     if exhibit.reference is not None:
         table["mark"] = _marks(exhibit, long, table)
+    if exhibit.marks is not None:
+        table["mark"] = exhibit.marks(rows, table)
     place = [(order[key], metrics.index(m)) for key, m in zip(keys, table["metric"], strict=True)]
     return table.iloc[sorted(range(len(place)), key=place.__getitem__)].reset_index(drop=True)
 
