@@ -5,8 +5,8 @@ What CMIP sees
 **Claim.** Labels hardly tell the wrong model from the right one here: click-through rates of
 documents (DCTR) have an nDCG of .95, because the old ranker was good and they copy it: within each
 grade they fall with the logged position. The position-based model corrects for position, and its
-lines are flat. CMIP, in the titles, puts that into a number, .9 against .05, and the perplexity
-on rankings in random order shows which of the two knows how users click.
+lines are flat. CMIP, in the titles, puts that into a number, .9 for the one and below .1 for the
+other, and the perplexity on rankings in random order shows which of the two knows how users click.
 
 **Limit.** The position-based model describes these users exactly. CMIP is about copying and about
 nothing else: scores drawn at random would have none.
