@@ -29,11 +29,12 @@ class Verdicts(SphinxDirective):
 
     def run(self):
         rows = read(self.arguments[0], "verdicts")
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 40 14 34", ""]
-        lines += _list_row(["Exhibit", "What it shows", "Verdict", "Command"])
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 36 14 10 28", ""]
+        lines += _list_row(["Exhibit", "What it shows", "Verdict", "Claims that hold", "Command"])
         for row in rows:
             link = f":ref:`{row['exhibit']} <{_label(self.arguments[0], row['exhibit'])}>`"
-            lines += _list_row([link, row["title"], row["verdict"], f"``{row['command']}``"])
+            command = f"``{row['command']}``"
+            lines += _list_row([link, row["title"], row["verdict"], row["claims"], command])
         return _parsed(self, lines)
 
 

@@ -2,8 +2,9 @@
 
 A verdict is computed. *Reproduced*: every claim holds, and every published figure lies within the
 exhibit's tolerance of ours, or within our interval if that is no wider than three of it.
-*In shape*: every claim holds. *Not reproduced*: some claim does not, and the verdict names it and
-the reason, where one is known. *Incomplete*: some runs failed, and the claims wait for them.
+*In shape*: every claim holds. *Shown*: the paper claims nothing about it. *Not reproduced*: some
+claim does not hold, and the verdict names it and the reason, where one is known.
+*Incomplete*: some runs failed, and the claims wait for them.
 """
 
 from collections.abc import Callable
@@ -183,7 +184,7 @@ def judge(exhibit, rows, table, n_failed=0):
     if n_failed:
         runs = "1 run" if n_failed == 1 else f"{n_failed} runs"
         why = f"{runs} failed; the same command does them again"
-        return {**said, "verdict": "incomplete", "why": why, "holds": ""}
+        return {**said, "verdict": "incomplete", "why": why, "holds": "", "claims": ""}
     means = table.pivot_table("ours", list(exhibit.by), "metric", observed=True, sort=False)
     failed = [claim for claim in exhibit.claims if not claim.holds(means, rows)]
     if failed:
@@ -191,9 +192,10 @@ def judge(exhibit, rows, table, n_failed=0):
     elif _agrees(exhibit, table):
         verdict = {"verdict": "reproduced", "why": exhibit.note}
     else:
-        verdict = {"verdict": "in shape", "why": exhibit.note}
+        verdict = {"verdict": "in shape" if exhibit.claims else "shown", "why": exhibit.note}
     held = [claim.says for claim in exhibit.claims if claim not in failed]
-    return {**said, **verdict, "holds": "; ".join(held)}
+    counted = f"{len(held)} of {len(exhibit.claims)}"
+    return {**said, **verdict, "holds": "; ".join(held), "claims": counted}
 
 
 def _reasons(failed):
@@ -210,8 +212,10 @@ def _agrees(exhibit, table):
     """Whether there are published figures, and all of them lie near enough to ours."""
     both = table.dropna(subset="published")
     gap = (both["ours"] - both["published"]).abs()
-    # An interval from two runs can hold any figure: it agrees with nothing.
-    narrow = both["interval"].where(both["interval"] <= 3 * exhibit.tolerance, 0)
+    # An interval from two runs can hold any figure: it agrees with nothing. A paired interval
+    # does not say where the mean lies.
+    counts = (both["interval"] <= 3 * exhibit.tolerance) & (exhibit.paired is None)
+    narrow = both["interval"].where(counts, 0)
     near = gap <= np.fmax(narrow, exhibit.tolerance)
     return bool(len(both)) and bool(near.all())
 

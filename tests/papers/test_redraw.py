@@ -243,3 +243,19 @@ def test_an_absent_path_is_refused_before_anything_runs(tmp_path, option, capsys
         call(tmp_path, option, str(tmp_path / "nowhere"))
     assert "there is no file or folder" in capsys.readouterr().err
     assert not CALLS
+
+
+@pytest.mark.parametrize("name", ["identifiability", "user_aware", "vectorization", "cld", "cmip"])
+def test_every_exhibit_has_a_claim_but_for_sizes_of_data(name):
+    import importlib
+
+    module = importlib.import_module(name)
+    without = [exhibit.title for exhibit in module.PAPER.exhibits if not exhibit.claims]
+    assert without == (["Sizes of the data sets"] if name == "identifiability" else [])
+
+
+def test_an_exhibit_without_claims_is_only_shown(tmp_path):
+    call(tmp_path)
+    table = pd.read_csv(tmp_path / "demo" / "verdicts.csv").set_index("exhibit")
+    assert table.loc["figure 2a", ["verdict", "claims"]].tolist() == ["shown", "0 of 0"]
+    assert table.loc["table 1", "claims"] == "1 of 1"
