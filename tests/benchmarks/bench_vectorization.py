@@ -148,16 +148,17 @@ def student(n_seeds, n_train):
 
 def repeats(n_seeds, n_train):
     """How far the same log gives the same quality, with other initial weights."""
-    for name in USERS:
-        X, rate, _, _, test = make_world(name, 0, None, n_train, 200 * n_train)
-        for n_networks in (1, 3, 5):
-            ranker = VectorizationRanker(n_networks=n_networks)
+    rankers = {f"n_networks={n}": VectorizationRanker(n_networks=n) for n in (1, 3, 5)}
+    rankers["weight_decay=0.003"] = VectorizationRanker(weight_decay=0.003)
+    for name, world in [(name, world) for name in USERS for world in range(2)]:
+        X, rate, _, _, test = make_world(name, world, None, n_train, 200 * n_train)
+        for label, ranker in rankers.items():
             found = [
                 ndcg(ranker.set_params(random_state=state).fit(X, rate), test)
                 for state in range(n_seeds)
             ]
             spread = f"± {np.std(found, ddof=1):.4f}, range {np.ptp(found):.4f}"
-            print(f"{name} n_networks={n_networks}: {np.mean(found):.4f} {spread}", flush=True)
+            print(f"{name}, log {world}, {label}: {np.mean(found):.4f} {spread}", flush=True)
 
 
 def dims(n_seeds):
