@@ -73,6 +73,13 @@ def letor_files(path):
     return {part: names[:1] for part, names in found.items() if names}
 
 
+def name_of(letor):
+    """``Yahoo!`` or ``Istella-S`` if the path of a set says so, else its last part."""
+    path = Path(letor).resolve().as_posix().lower()
+    known = {"yahoo": "Yahoo!", "set1": "Yahoo!", "istella": "Istella-S"}
+    return next((known[word] for word in known if word in path), Path(letor).stem)
+
+
 def feature_columns(documents):
     """Names of the feature columns."""
     return [name for name in documents if name not in ("qid", "doc", "relevance")]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-from _documents import feature_columns, split_documents
+from _documents import feature_columns, name_of, split_documents
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.svm import LinearSVC
 
@@ -82,13 +82,6 @@ def _published_log(folder, n_components, n_impressions, seed):
 def document_sets(settings):
     """Names of the sets of documents: the reader's own, or the made ones."""
     return list(MADE) if settings.letor is None else [name_of(settings.letor)]
-
-
-def name_of(path):
-    """``Yahoo!`` or ``Istella-S`` if the path says so, else its last part."""
-    names = {"yahoo": "Yahoo!", "istella": "Istella-S"}
-    found = [name for word, name in names.items() if word in str(path).lower()]
-    return found[0] if found else Path(path).stem
 
 
 def read_documents(name, settings, n_train, n_test, seed, n_features=20):

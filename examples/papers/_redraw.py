@@ -224,8 +224,8 @@ def _jobs_of(study, exhibits, settings):
 def _rows_of(study, jobs, out, n_jobs):
     """Rows of these runs of a study as a frame, and how many runs failed."""
     path = out / f"{study.name.replace(' ', '_')}.jsonl"
-    done = _read(path)
-    torn = path.exists() and not path.read_text(encoding="utf-8").endswith("\n")
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    done = _finished(text)
     left = [job for job in jobs if _key(job) not in done]
     # Two threads of a worker that wait for each other on a busy machine cost ten times the time.
     with parallel_config("loky", inner_max_num_threads=1):
@@ -233,7 +233,7 @@ def _rows_of(study, jobs, out, n_jobs):
     work = pool(delayed(_run)(study, job) for job in left)
     failed = 0
     with path.open("a", encoding="utf-8") as file:
-        if torn:
+        if text and not text.endswith("\n"):
             file.write("\n")
         for job, rows, error in tqdm(work, study.name, total=len(left), disable=not left):
             if error:
@@ -268,16 +268,15 @@ def _plain(row):
     return {name: value.item() if hasattr(value, "item") else value for name, value in row.items()}
 
 
-def _read(path):
+def _finished(text):
     """Key of a run -> its rows. The last line may be cut off: it is done again."""
     done = {}
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            done[_key(entry["job"])] = entry["rows"]
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        done[_key(entry["job"])] = entry["rows"]
     return done
 
 

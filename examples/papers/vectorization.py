@@ -11,13 +11,12 @@ queries picks one, as in the paper; ``--quick`` takes the first.
 
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from _documents import split_documents
+from _documents import name_of, split_documents
 from _redraw import Claim, Exhibit, Paper, Study, main
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
@@ -94,9 +93,7 @@ def documents_of(settings, user, both=True):
     if settings.letor is None:
         names = ["made", "made, second set"] if both else ["made"]
     else:
-        path = Path(settings.letor).resolve().as_posix().lower()
-        known = {"yahoo": "Yahoo!", "set1": "Yahoo!", "istella": "Istella-S"}
-        names = [next((known[word] for word in known if word in path), Path(path).stem)]
+        names = [name_of(settings.letor)]
     return [{"documents": name, "user": user} for name in names]
 
 
