@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
 from ._log._roles import ROLES, is_frame, read_column, without_columns
+from ._threads import ALL, few_threads
 from ._typing import Column, Table
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class OnFeatures(
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._click_column, clicks = _clicks_of(X, y)
         features = self._features(X, reset=True)
-        self.transformer_ = clone(self._inner()).fit(features, clicks, **params)
+        with few_threads(ALL):
+            self.transformer_ = clone(self._inner()).fit(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -129,7 +131,8 @@ class OnFeatures(
         self._click_column, clicks = _clicks_of(X, y)
         features = self._features(X, reset=True)
         self.transformer_ = clone(self._inner())
-        values = self.transformer_.fit_transform(features, clicks, **params)
+        with few_threads(ALL):
+            values = self.transformer_.fit_transform(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self._with_roles(X, values)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,28 +19,23 @@ from skorch import NeuralNet
 from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping
 from skorch.helper import predefined_split
 from torch import nn
+from torch.utils.data import DataLoader
 
 from .._sklearn import HasMethods, Interval, StrOptions
+from .._threads import few_threads
 from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
 from ._networks import ScaleFeatures, scoring_network
+from ._optimizers import OPTIMIZERS
+from ._stream import global_stream, own_stream, stream
 
 __all__ = ["NeuralEstimator"]
 
-OPTIMIZERS = {
-    "adagrad": torch.optim.Adagrad,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-}
 #: Number of documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
 _MAX_GRADIENT_NORM = 5.0
-
-#: Held while an estimator draws from torch's random stream, which all threads share. Reentrant,
-#: because an estimator may train another one inside its own training.
-_STREAM = threading.RLock()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -154,16 +148,15 @@ class NeuralEstimator(BaseEstimator):
 
     @contextmanager
     def _seeded(self):
-        """Context with a random stream of torch for this estimator; restores the global stream.
+        """Context with a random stream for this estimator; torch's global stream stays as it is.
 
-        Trainings in several threads of a process wait for each other, because all threads share
-        one stream.
+        What the user brings may draw from the global stream, which all threads share: such
+        trainings wait for each other.
         """
         self._check_settings()  # first, because fork_rng on a missing GPU raises an obscure error
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        devices = [self.device] if torch.device(self.device).type == "cuda" else []
-        with _STREAM, torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed)
+        brought = self.module is not None or self.net_params or isinstance(self.optimizer, type)
+        with global_stream(seed, self.device) if brought else own_stream(seed):
             yield
 
     def _train(
@@ -224,7 +217,9 @@ class NeuralEstimator(BaseEstimator):
         net = self._make_net(
             module, criterion, validation, task, list(param_groups), list(callbacks)
         )
-        net.fit(dataset, None)
+        n_rows = net.batch_size * len(dataset.doc) / max(len(dataset), 1)
+        with few_threads(_multiplications(module, n_rows)):
+            net.fit(dataset, None)
         if net.interrupted_:
             raise KeyboardInterrupt
         net.train_split = None  # otherwise every pickle would contain the validation lists
@@ -249,8 +244,10 @@ class NeuralEstimator(BaseEstimator):
             "batch_size": self.batch_size,
             "optimizer__weight_decay": self.weight_decay,
             "optimizer__param_groups": param_groups,
+            "iterator_train": _Batches,
             "iterator_train__shuffle": True,
             "iterator_train__collate_fn": _as_is,
+            "iterator_valid": _Batches,
             "iterator_valid__collate_fn": _as_is,
             "train_split": None if validation is None else predefined_split(validation),
             "device": self.device,
@@ -304,7 +301,7 @@ class NeuralEstimator(BaseEstimator):
                 ClickDataWarning,
             )
             return held_out
-        order = np.random.RandomState(torch.randint(2**31, ()).item()).permutation(len(queries))
+        order = np.random.RandomState(torch.randint(2**31, (), generator=stream()).item()).permutation(len(queries))
         held_out[queries[order[:n_valid]]] = True
         return held_out
 
@@ -324,13 +321,21 @@ class NeuralEstimator(BaseEstimator):
             network = copy.deepcopy(network).double()
         dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
         parts = [np.empty((0, 1))]
-        with torch.inference_mode():
+        work = _multiplications(network, min(len(features), _PREDICT_ROWS))
+        with few_threads(work, blas=False), torch.inference_mode():
             for start in range(0, len(features), _PREDICT_ROWS):
                 # A copy, because a memory-mapped or read-only array cannot back a tensor.
                 rows = features[start : start + _PREDICT_ROWS].copy()
                 output = network(torch.from_numpy(rows).to(self.device, dtype))
                 parts.append(output.double().cpu().numpy().reshape(len(rows), -1))
         return np.concatenate(parts[1:] or parts)
+
+
+class _Batches(DataLoader):
+    """Batches in an order that is drawn from the stream of the training."""
+
+    def __init__(self, dataset, **settings):
+        super().__init__(dataset, **{"generator": stream(), **settings})
 
 
 class _ListNet(NeuralNet):
@@ -416,6 +421,14 @@ def _history(net):
         )
     index = pd.RangeIndex(1, len(net.history) + 1, name="epoch")
     return pd.DataFrame(values, index=index)
+
+
+def _multiplications(module, n_rows):
+    """Multiplications of a forward pass; a row reads one vector of an embedding."""
+    weights = sum(weight.numel() for weight in module.parameters())
+    tables = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding)]
+    in_tables = sum(table.numel() for table in tables)
+    return n_rows * (weights - in_tables) + in_tables
 
 
 def _as_is(batch):

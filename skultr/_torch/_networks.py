@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from ._stream import Dropout, Linear
+
 if TYPE_CHECKING:
     from ._lists import ListBatch
 
@@ -43,14 +45,14 @@ def scoring_network(
     normalize = {"layer": nn.LayerNorm, "batch": nn.BatchNorm1d, None: None}[normalization]
     layers, width = [], n_features
     for size in hidden_layer_sizes:
-        layers.append(nn.Linear(width, size))
+        layers.append(Linear(width, size))
         if normalize is not None:
             layers.append(normalize(size))
         layers.append(nn.ELU())
         if dropout:
-            layers.append(nn.Dropout(dropout))
+            layers.append(Dropout(dropout))
         width = size
-    layers.append(nn.Linear(width, n_out))
+    layers.append(Linear(width, n_out))
     return nn.Sequential(*layers)
 
 

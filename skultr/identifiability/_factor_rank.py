@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from .._sklearn import Interval, validate_params
+from .._threads import few_threads
 from .._typing import ArrayLike, Column, Frame, RandomState
 from ._low_rank import fit_low_rank, solve_each
 from ._rank_tables import read_table
@@ -149,6 +150,7 @@ class FactorRank:
     },
     prefer_skip_nested_validation=True,
 )
+@few_threads()
 def factor_rank(
     X: Frame,
     y: Column | str,
