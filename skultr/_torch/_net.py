@@ -301,7 +301,8 @@ class NeuralEstimator(BaseEstimator):
                 ClickDataWarning,
             )
             return held_out
-        order = np.random.RandomState(torch.randint(2**31, (), generator=stream()).item()).permutation(len(queries))
+        seed = torch.randint(2**31, (), generator=stream()).item()
+        order = np.random.RandomState(seed).permutation(len(queries))
         held_out[queries[order[:n_valid]]] = True
         return held_out
 
