@@ -1,4 +1,4 @@
-"""How many threads BLAS and OpenMP may use: one for small work, and afterwards as many as before.
+"""How many threads BLAS and torch may use: one for small work, and afterwards as many as before.
 
 A thread that finds its core busy makes all others wait: on busy cores, a network of 64 x 32 units
 with four threads took seventy times as long as with one. Small work gains nothing from threads.
@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from joblib import effective_n_jobs
@@ -21,9 +20,9 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = ["ALL", "few_threads", "share_of_worker", "threads_of"]
 
-#: Multiplications from which threads gain on idle cores more than they lose on busy ones: a
-#: factorisation of 800 x 800, or a step of a network of 512 x 256 units with 64 lists of ten.
-_LEAST_WORK = 1e8
+#: Multiplications from which threads gain more on idle cores than they lose on busy ones, about 20
+#: ms: a Cholesky factor of 1,200 x 1,200, or a step of 1024 x 512 units with 64 lists of ten.
+_LEAST_WORK = 3e8
 #: Work that may always use as many threads as the caller has set.
 ALL = math.inf
 
@@ -32,15 +31,15 @@ ALL = math.inf
 def few_threads(work: float = 0.0, *, blas: bool = True) -> Iterator[None]:
     """Context in which small work runs on one thread, and large work on as many as the caller set.
 
-    It holds for OpenMP (torch) in the calling thread, and for BLAS (NumPy, SciPy) in the whole
-    process. The innermost context decides; each restores what was set before it.
+    It holds for torch in the calling thread, and for BLAS (NumPy, SciPy) in the whole process. The
+    innermost context decides; each restores what was set before it.
 
     Parameters
     ----------
     work : float, default=0.0
         Multiplications of the largest single step, such as n³ / 6 of a Cholesky factor.
     blas : bool, default=True
-        False for work of torch alone, which takes 5 microseconds less.
+        False for work of torch alone, which costs 2 microseconds rather than 10.
 
     Examples
     --------
@@ -50,7 +49,7 @@ def few_threads(work: float = 0.0, *, blas: bool = True) -> Iterator[None]:
     ...     {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
     {1}
     """
-    pools = (_OPENMP, _BLAS) if blas else (_OPENMP,)
+    pools = (_TORCH, _BLAS) if blas else (_TORCH,)
     before = [pool.one for pool in pools]
     for pool in pools:
         pool.ask(work < _LEAST_WORK)
@@ -88,31 +87,36 @@ def share_of_worker() -> int | None:
     return int(share) if share.isdecimal() else None
 
 
-class _OpenMP(threading.local):
-    """Threads of OpenMP, of which every thread has a number of its own.
+class _Torch(threading.local):
+    """Threads of torch, of which every thread has a number of its own.
 
-    ``torch.set_num_threads`` would also change the number of threads that start later.
+    A thread takes its number from the one that was set last, when it first uses torch.
     """
 
     one = False
-    before: list[tuple[Any, int]]
+    has_asked = False
+    before = 1
+    # Of the class, and thereby of all threads.
+    lock = threading.Lock()
+    askers = 0
+    outside = 1
 
     def ask(self, one):
         """One thread from now on, or as many as before."""
-        if one and not self.one:
-            self.before = _set_to_one(self._libraries())
-        elif self.one and not one:
-            _restore(self.before)
-        self.one = one
-
-    @staticmethod
-    def _libraries():
         torch = sys.modules.get("torch")
-        get_num_threads = getattr(torch, "get_num_threads", None)  # None while torch is imported
-        if get_num_threads is None:
-            return []
-        get_num_threads()  # at the first call in a thread torch sets its own number
-        return _libraries("openmp")
+        if one == self.one or not hasattr(torch, "set_num_threads"):  # not imported, or half
+            return
+        self.one, shared = one, _Torch
+        with shared.lock:
+            if one:
+                self.before = torch.get_num_threads()
+                if not shared.askers:
+                    shared.outside = self.before
+                elif self.before == 1 and not self.has_asked:
+                    self.before = shared.outside  # this thread began while another had set one
+                self.has_asked = True
+            shared.askers += 1 if one else -1
+            torch.set_num_threads(1 if one else self.before)
 
 
 class _Blas(threading.local):
@@ -130,34 +134,29 @@ class _Blas(threading.local):
         self.one, shared = one, _Blas
         with shared.lock:
             if one and not shared.askers:
-                shared.before = _set_to_one(_libraries("blas"))
+                shared.before = _set_to_one(_blas_libraries())
             shared.askers += 1 if one else -1
             if not shared.askers:
-                _restore(shared.before)
+                _set(shared.before)
 
 
-_OPENMP, _BLAS = _OpenMP(), _Blas()
+_TORCH, _BLAS = _Torch(), _Blas()
 
 
 def _set_to_one(libraries):
     before = [(library, library.num_threads) for library in libraries]
-    for library in libraries:
-        library.set_num_threads(1)
+    _set([(library, 1) for library in libraries])
     return before
 
 
-def _restore(before):
-    for library, number in before:
+def _set(numbers):
+    for library, number in numbers:
         library.set_num_threads(number)
+        # OpenBLAS obeys one thread only until that clears the way for the next, if it can.
+        getattr(library, "clear_controlling_thread", bool)()
 
 
 @cache
-def _libraries(user_api):
-    """Loaded libraries of this kind; looking for them takes milliseconds, so it is done once.
-
-    torch may bring an OpenMP of its own, beside that of scikit-learn.
-    """
-    found = ThreadpoolController().lib_controllers
-    found = [library for library in found if library.user_api == user_api]
-    folder = str(Path(sys.modules["torch"].__file__).parent) if user_api == "openmp" else ""
-    return [library for library in found if library.filepath.startswith(folder)] or found
+def _blas_libraries():
+    """The loaded BLAS libraries; looking for them takes milliseconds, so it is done once."""
+    return ThreadpoolController().select(user_api="blas").lib_controllers
