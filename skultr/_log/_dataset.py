@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +21,7 @@ from ._stored_log import StoredLog, open_log
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-__all__ = ["ClickDataset"]
+__all__ = ["ClickDataset", "refuse_arguments"]
 
 
 class ClickDataset:
@@ -157,9 +157,7 @@ class ClickDataset:
             scratch.mkdir()
             out.mkdir()
             table = None if documents is None else open_table(documents, scratch)
-            write_log(
-                *open_table(log, out.parent), table, click=click, scratch=scratch, out=out
-            )
+            write_log(*open_table(log, out.parent), table, click=click, scratch=scratch, out=out)
             out.rename(path)
         finally:
             shutil.rmtree(work)
@@ -242,3 +240,13 @@ class ClickDataset:
     @property
     def _n_queries_of_folder(self):
         return len(np.load(self.path / "query_impressions.npy", mmap_mode="r"))
+
+
+def refuse_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse clicks, weights and roles that are passed beside a dataset, which has its own."""
+    found = [name for name, value in given.items() if value is not None]
+    if found:
+        raise TypeError(
+            f"fit(dataset) got {', '.join(found)} too; a ClickDataset holds the clicks and roles "
+            "of its log. Pass the dataset alone, or make another one from a log with these values."
+        )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._typing import Ints
 from ..exceptions import python_value
-from ._dataset_rows import SpreadRows, feature_hashes, feature_names, read_feature_rows
+from ._dataset_rows import SpreadRows, feature_names, read_feature_rows
 from ._faults import count_of
 from ._segments import encode
 

@@ -154,7 +154,9 @@ class SpreadRows:
         for warning in caught:
             self._say_once(str(warning.message), warning.category)
         if "doc_scope" in part.column_names:
-            self.scope = read_scope(None, part["doc_scope"].unique().to_numpy(zero_copy_only=False))
+            self.scope = read_scope(
+                None, part["doc_scope"].unique().to_numpy(zero_copy_only=False)
+            )
 
     def _say_once(self, message, category):
         """Warn of what was found in one part; the same in the next part is no news."""

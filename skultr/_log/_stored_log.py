@@ -99,7 +99,9 @@ class StoredLog(ClickLog):
             of = getattr(self, name)
             columns[name] = None if of is None else of[rows]
         names = ("features", "query_ids", "bias_values", "user_ids", "doc_ids")
-        return ClickLog(**columns, offsets=offsets, **{name: getattr(self, name) for name in names})
+        return ClickLog(
+            **columns, offsets=offsets, **{name: getattr(self, name) for name in names}
+        )
 
 
 def open_log(folder: Path) -> StoredLog:
