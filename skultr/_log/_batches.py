@@ -34,7 +34,7 @@ def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]
     parts : iterator of pyarrow.Table
     """
     pa, ds = _pyarrow()
-    if isinstance(table, list | tuple) or isinstance(table, str | Path):
+    if isinstance(table, list | tuple | str | Path):
         table = _open_files(ds, table)
     if not isinstance(table, ds.Dataset):
         table = _of_frame(pa, ds, table, scratch)

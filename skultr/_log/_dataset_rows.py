@@ -1,4 +1,4 @@
-"""The one pass over a log in parts: checks, numbers for ids, and rows spread over files by query."""
+"""The one pass over a log in parts: checks, codes of ids, and rows in files by query."""
 
 from __future__ import annotations
 

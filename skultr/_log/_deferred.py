@@ -156,9 +156,9 @@ class DeferredArray(NDArrayOperatorsMixin):
         return _row_wise(ufunc, inputs, self.length)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function is np.where and len(args) == 3 and not kwargs:
-            if all(_is_row_wise(each, self.length) for each in args):
-                return _row_wise(np.where, args, self.length)
+        row_wise = all(_is_row_wise(each, self.length) for each in args)
+        if function is np.where and len(args) == 3 and not kwargs and row_wise:
+            return _row_wise(np.where, args, self.length)
         if function is np.bincount:
             return _bincount(*args, **kwargs)
         if function is np.count_nonzero and len(args) == 1 and not kwargs:
@@ -229,7 +229,6 @@ def _row_wise(function, inputs, length):
 
 
 def _bincount(x, weights=None, minlength=0):
-    length = len(x)
     if not isinstance(x, DeferredArray):
         x = DeferredArray.of_array(x, x.dtype)
     total = np.zeros(minlength, dtype=np.intp if weights is None else float)
@@ -238,7 +237,6 @@ def _bincount(x, weights=None, minlength=0):
         found = np.bincount(x.take(rows), of_part, minlength=len(total))
         found[: len(total)] += total
         total = found
-    assert weights is None or len(weights) == length
     return total
 
 

@@ -126,16 +126,13 @@ def open_log(folder: Path) -> StoredLog:
     # On disk a row that was not shown has 0 here.
     factor = column("bias", np.intp)
     position = column("position", np.int64)
-    if position is None:
-        position = lookup(np.append(-1, bias_values), factor)
-    else:
-        position = position - 1
+    of_factor = lookup(np.append(-1, bias_values), factor)
     return StoredLog(
         features=_mapped(folder / "features.npy"),
         doc=column("doc", np.intp),
         query=query,
         user=column("user", np.intp),
-        position=position,
+        position=of_factor if position is None else position - 1,
         bias=factor - 1,
         clicks=column("clicks", np.float64),
         weight=column("weight", np.float64),
