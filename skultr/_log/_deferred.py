@@ -205,7 +205,12 @@ def lookup(table: NDArray[Any], codes: Any) -> Any:
 
 
 def _is_row_wise(value, length):
-    return np.isscalar(value) or np.ndim(value) == 0 or np.shape(value) == (length,)
+    return _is_one(value) or getattr(value, "shape", None) == (length,)
+
+
+def _is_one(value):
+    # NumPy's own functions would read the whole column to answer.
+    return not isinstance(value, DeferredArray) and np.ndim(value) == 0
 
 
 def _row_wise(function, inputs, length):
@@ -214,15 +219,15 @@ def _row_wise(function, inputs, length):
     def part(value, rows):
         if isinstance(value, DeferredArray):
             return value.take(rows)
-        return value if np.ndim(value) == 0 else value[rows]
+        return value if _is_one(value) else value[rows]
 
     def take(rows):
         return function(*(part(each, rows) for each in inputs))
 
     found = DeferredArray(length, take(slice(0, min(length, 1))).dtype, take)
     deferred = [each for each in inputs if isinstance(each, DeferredArray)]
-    others = [each for each in inputs if not isinstance(each, DeferredArray)]
-    if all(each.value is not None for each in deferred) and not any(map(np.ndim, others)):
+    rest_is_known = all(_is_one(each) or isinstance(each, DeferredArray) for each in inputs)
+    if rest_is_known and all(each.value is not None for each in deferred):
         known = (each.value if isinstance(each, DeferredArray) else each for each in inputs)
         found.value = function(*known)
     return found
