@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from skorch import NeuralNet
-from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping
+from skorch.callbacks import Callback, EarlyStopping
 from skorch.helper import predefined_split
 from torch import nn
 
@@ -25,6 +24,7 @@ from .._sklearn import HasMethods, Interval, StrOptions
 from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
+from ._loop import BatchLoader, ClipGradients, ListNet
 from ._networks import ScaleFeatures, scoring_network
 
 __all__ = ["NeuralEstimator"]
@@ -34,6 +34,8 @@ OPTIMIZERS = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
 }
+#: Those that torch can fuse; on a CPU the results do not depend on the number of threads.
+_FUSED = ("adam", "adamw")
 #: Number of documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
@@ -235,7 +237,7 @@ class NeuralEstimator(BaseEstimator):
     def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
         if task is not None:
             callbacks = [("epochs", _EpochTasks(self, task)), *callbacks]
-        callbacks.append(("clip", GradientNormClipping(_MAX_GRADIENT_NORM)))
+        callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
         if validation is not None:
             stop = _Patience(
                 "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=_no_output
@@ -244,14 +246,15 @@ class NeuralEstimator(BaseEstimator):
         settings = {
             "criterion": criterion,
             "optimizer": OPTIMIZERS.get(self.optimizer, self.optimizer),
+            **({"optimizer__fused": True} if self._uses_fused_steps() else {}),
             "lr": self.learning_rate,
             "max_epochs": self.max_epochs,
             "batch_size": self.batch_size,
             "optimizer__weight_decay": self.weight_decay,
             "optimizer__param_groups": param_groups,
+            "iterator_train": BatchLoader,
             "iterator_train__shuffle": True,
-            "iterator_train__collate_fn": _as_is,
-            "iterator_valid__collate_fn": _as_is,
+            "iterator_valid": BatchLoader,
             "train_split": None if validation is None else predefined_split(validation),
             "device": self.device,
             "verbose": self.verbose,
@@ -266,7 +269,12 @@ class NeuralEstimator(BaseEstimator):
         callbacks += [
             pair if isinstance(pair, tuple) else (type(pair).__name__, pair) for pair in added
         ]
-        return _ListNet(module, callbacks=callbacks, **settings)
+        return ListNet(module, callbacks=callbacks, **settings)
+
+    def _uses_fused_steps(self):
+        """Whether all parameters take their step in one call, unless net_params forbid it."""
+        forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
+        return self.optimizer in _FUSED and not forbidding & (self.net_params or {}).keys()
 
     def _scaled_inputs(self, scale, features):
         inputs = torch.empty(features.shape, device=self.device)
@@ -333,37 +341,6 @@ class NeuralEstimator(BaseEstimator):
         return np.concatenate(parts[1:] or parts)
 
 
-class _ListNet(NeuralNet):
-    """A skorch net whose batches are on the device already.
-
-    skorch ends training on ``KeyboardInterrupt``, whether raised by a callback or by Ctrl-C.
-    ``interrupted_`` is True for Ctrl-C only: callbacks raise it at the end of an epoch.
-    """
-
-    interrupted_ = False
-    _asked_to_stop = False
-
-    def infer(self, x, **fit_params):
-        return self.module_(x)
-
-    def get_loss(self, y_pred, y_true, X=None, training=False):
-        return self.criterion_(y_pred, X)
-
-    def notify(self, method_name, **cb_kwargs):
-        try:
-            super().notify(method_name, **cb_kwargs)
-        except KeyboardInterrupt:
-            self._asked_to_stop = method_name == "on_epoch_end"
-            raise
-
-    def fit_loop(self, X, y=None, epochs=None, **fit_params):
-        try:
-            return super().fit_loop(X, y, epochs, **fit_params)
-        except KeyboardInterrupt:
-            self.interrupted_ = not self._asked_to_stop
-            raise
-
-
 class _Patience(EarlyStopping):
     """Early stopping that is correct for negative losses too.
 
@@ -416,10 +393,6 @@ def _history(net):
         )
     index = pd.RangeIndex(1, len(net.history) + 1, name="epoch")
     return pd.DataFrame(values, index=index)
-
-
-def _as_is(batch):
-    return batch
 
 
 def _no_output(text):
