@@ -138,12 +138,13 @@ class ListNet(NeuralNet):
             super()._set_training(training)
             n_batches, record = 0, self.history.record_batch
             loss_name, size_name = f"{prefix}_loss", f"{prefix}_batch_size"
-            for n_batches, batch in enumerate(iterator, start=1):
+            for batch in iterator:
                 self.notify("on_batch_begin", batch=batch, training=training)
                 step = step_fn(batch, **fit_params)
                 record(loss_name, step["loss"].item())
                 record(size_name, len(batch[0]))
                 self.notify("on_batch_end", batch=batch, training=training, **step)
+                n_batches += 1
             self.history.record(f"{prefix}_batch_count", n_batches)
 
     @contextmanager

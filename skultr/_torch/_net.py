@@ -6,7 +6,7 @@ import copy
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,7 +25,7 @@ from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
 from ._loop import BatchLoader, ClipGradients, ListNet
-from ._networks import ScaleFeatures, scoring_network
+from ._networks import ScaledFeatures, ScaleFeatures, row_parts, scoring_network
 
 __all__ = ["NeuralEstimator"]
 
@@ -130,8 +130,12 @@ class NeuralEstimator(BaseEstimator):
             network = copy.deepcopy(self.module)
         else:
             network = self.module(n_features)
-        scale = ScaleFeatures(torch.from_numpy(features)) if self.scale_features else nn.Identity()
-        return nn.Sequential(scale, network)
+        return nn.Sequential(self._feature_scaling(features), network)
+
+    def _feature_scaling(self, features):
+        if isinstance(features, ScaledFeatures):
+            return copy.deepcopy(features.scaling)
+        return ScaleFeatures(features) if self.scale_features else nn.Identity()
 
     def _check_settings(self):
         """Raise on settings that the declared constraints cannot describe."""
@@ -276,11 +280,28 @@ class NeuralEstimator(BaseEstimator):
         forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
         return self.optimizer in _FUSED and not forbidding & (self.net_params or {}).keys()
 
+    def _scaled_in_place(self, log):
+        """The log with scaled features in the memory of its own, if that may be written to.
+
+        The network of every training from it has the same scaling. The given log cannot be used
+        any more.
+        """
+        features = log.features
+        if not features.flags.writeable:
+            return log
+        scale = self._feature_scaling(log.shown_features())
+        for rows in row_parts(*features.shape):
+            features[rows] = scale(torch.from_numpy(features[rows])).numpy()
+        return replace(log, features=ScaledFeatures.of(features, scale))
+
     def _scaled_inputs(self, scale, features):
+        """Scaled features as a tensor on the device."""
+        if isinstance(features, ScaledFeatures):
+            return torch.from_numpy(features).to(self.device)
         inputs = torch.empty(features.shape, device=self.device)
-        for start in range(0, len(features), _PREDICT_ROWS):
-            rows = slice(start, start + _PREDICT_ROWS)
-            inputs[rows] = scale(torch.from_numpy(features[rows]).to(self.device))
+        for rows in row_parts(*features.shape):
+            # A copy, because a memory-mapped or read-only array cannot back a tensor.
+            inputs[rows] = scale(torch.tensor(features[rows], device=self.device))
         return inputs
 
     def _split_queries(self, log, mass, held_out=None):
@@ -321,11 +342,13 @@ class NeuralEstimator(BaseEstimator):
         return {"network_": copy.deepcopy(module.network)}
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
-        """Scores of unscaled features by the trained network, shape (n_rows,)."""
+        """Scores of features by the trained network, shape (n_rows,)."""
         return self._outputs(self.network_, features)[:, 0]
 
     def _outputs(self, network, features):
-        """Network outputs for unscaled features, as float64 ndarray (n_rows, n_out)."""
+        """Network outputs for features, as float64 ndarray (n_rows, n_out)."""
+        if isinstance(features, ScaledFeatures):
+            network = network[1]
         network.eval()
         if self.module is None and torch.device(self.device).type == "cpu":
             # In single precision the last digits of a row depend on the other rows of the matrix.
