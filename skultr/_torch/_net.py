@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -15,23 +15,24 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from skorch import NeuralNet
-from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping
+from skorch.callbacks import Callback, EarlyStopping
 from skorch.helper import predefined_split
 from torch import nn
-from torch.utils.data import DataLoader
 
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._threads import few_threads
 from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
-from ._networks import ScaleFeatures, scoring_network
+from ._loop import BatchLoader, ClipGradients, ListNet
+from ._networks import ScaledFeatures, ScaleFeatures, row_parts, scoring_network
 from ._optimizers import OPTIMIZERS
 from ._stream import global_stream, own_stream, stream
 
 __all__ = ["NeuralEstimator"]
 
+#: Those that torch can fuse; on a CPU the results do not depend on the number of threads.
+_FUSED = ("adam", "adamw")
 #: Number of documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
@@ -122,8 +123,12 @@ class NeuralEstimator(BaseEstimator):
             network = copy.deepcopy(self.module)
         else:
             network = self.module(n_features)
-        scale = ScaleFeatures(torch.from_numpy(features)) if self.scale_features else nn.Identity()
-        return nn.Sequential(scale, network)
+        return nn.Sequential(self._feature_scaling(features), network)
+
+    def _feature_scaling(self, features):
+        if isinstance(features, ScaledFeatures):
+            return copy.deepcopy(features.scaling)
+        return ScaleFeatures(features) if self.scale_features else nn.Identity()
 
     def _check_settings(self):
         """Raise on settings that the declared constraints cannot describe."""
@@ -230,7 +235,7 @@ class NeuralEstimator(BaseEstimator):
     def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
         if task is not None:
             callbacks = [("epochs", _EpochTasks(self, task)), *callbacks]
-        callbacks.append(("clip", GradientNormClipping(_MAX_GRADIENT_NORM)))
+        callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
         if validation is not None:
             stop = _Patience(
                 "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=_no_output
@@ -239,16 +244,15 @@ class NeuralEstimator(BaseEstimator):
         settings = {
             "criterion": criterion,
             "optimizer": OPTIMIZERS.get(self.optimizer, self.optimizer),
+            **({"optimizer__fused": True} if self._uses_fused_steps() else {}),
             "lr": self.learning_rate,
             "max_epochs": self.max_epochs,
             "batch_size": self.batch_size,
             "optimizer__weight_decay": self.weight_decay,
             "optimizer__param_groups": param_groups,
-            "iterator_train": _Batches,
+            "iterator_train": BatchLoader,
             "iterator_train__shuffle": True,
-            "iterator_train__collate_fn": _as_is,
-            "iterator_valid": _Batches,
-            "iterator_valid__collate_fn": _as_is,
+            "iterator_valid": BatchLoader,
             "train_split": None if validation is None else predefined_split(validation),
             "device": self.device,
             "verbose": self.verbose,
@@ -263,13 +267,35 @@ class NeuralEstimator(BaseEstimator):
         callbacks += [
             pair if isinstance(pair, tuple) else (type(pair).__name__, pair) for pair in added
         ]
-        return _ListNet(module, callbacks=callbacks, **settings)
+        return ListNet(module, callbacks=callbacks, **settings)
+
+    def _uses_fused_steps(self):
+        """Whether all parameters take their step in one call, unless net_params forbid it."""
+        forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
+        return self.optimizer in _FUSED and not forbidding & (self.net_params or {}).keys()
+
+    def _scaled_in_place(self, log):
+        """The log with scaled features in the memory of its own, if that may be written to.
+
+        The network of every training from it has the same scaling. The given log cannot be used
+        any more.
+        """
+        features = log.features
+        if not features.flags.writeable:
+            return log
+        scale = self._feature_scaling(log.shown_features())
+        for rows in row_parts(*features.shape):
+            features[rows] = scale(torch.from_numpy(features[rows])).numpy()
+        return replace(log, features=ScaledFeatures.of(features, scale))
 
     def _scaled_inputs(self, scale, features):
+        """Scaled features as a tensor on the device."""
+        if isinstance(features, ScaledFeatures):
+            return torch.from_numpy(features).to(self.device)
         inputs = torch.empty(features.shape, device=self.device)
-        for start in range(0, len(features), _PREDICT_ROWS):
-            rows = slice(start, start + _PREDICT_ROWS)
-            inputs[rows] = scale(torch.from_numpy(features[rows]).to(self.device))
+        for rows in row_parts(*features.shape):
+            # A copy, because a memory-mapped or read-only array cannot back a tensor.
+            inputs[rows] = scale(torch.tensor(features[rows], device=self.device))
         return inputs
 
     def _split_queries(self, log, mass, held_out=None):
@@ -311,11 +337,13 @@ class NeuralEstimator(BaseEstimator):
         return {"network_": copy.deepcopy(module.network)}
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
-        """Scores of unscaled features by the trained network, shape (n_rows,)."""
+        """Scores of features by the trained network, shape (n_rows,)."""
         return self._outputs(self.network_, features)[:, 0]
 
     def _outputs(self, network, features):
-        """Network outputs for unscaled features, as float64 ndarray (n_rows, n_out)."""
+        """Network outputs for features, as float64 ndarray (n_rows, n_out)."""
+        if isinstance(features, ScaledFeatures):
+            network = network[1]
         network.eval()
         if self.module is None and torch.device(self.device).type == "cpu":
             # In single precision the last digits of a row depend on the other rows of the matrix.
@@ -330,44 +358,6 @@ class NeuralEstimator(BaseEstimator):
                 output = network(torch.from_numpy(rows).to(self.device, dtype))
                 parts.append(output.double().cpu().numpy().reshape(len(rows), -1))
         return np.concatenate(parts[1:] or parts)
-
-
-class _Batches(DataLoader):
-    """Batches in an order that is drawn from the stream of the training."""
-
-    def __init__(self, dataset, **settings):
-        super().__init__(dataset, **{"generator": stream(), **settings})
-
-
-class _ListNet(NeuralNet):
-    """A skorch net whose batches are on the device already.
-
-    skorch ends training on ``KeyboardInterrupt``, whether raised by a callback or by Ctrl-C.
-    ``interrupted_`` is True for Ctrl-C only: callbacks raise it at the end of an epoch.
-    """
-
-    interrupted_ = False
-    _asked_to_stop = False
-
-    def infer(self, x, **fit_params):
-        return self.module_(x)
-
-    def get_loss(self, y_pred, y_true, X=None, training=False):
-        return self.criterion_(y_pred, X)
-
-    def notify(self, method_name, **cb_kwargs):
-        try:
-            super().notify(method_name, **cb_kwargs)
-        except KeyboardInterrupt:
-            self._asked_to_stop = method_name == "on_epoch_end"
-            raise
-
-    def fit_loop(self, X, y=None, epochs=None, **fit_params):
-        try:
-            return super().fit_loop(X, y, epochs, **fit_params)
-        except KeyboardInterrupt:
-            self.interrupted_ = not self._asked_to_stop
-            raise
 
 
 class _Patience(EarlyStopping):
@@ -430,10 +420,6 @@ def _multiplications(module, n_rows):
     tables = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding)]
     in_tables = sum(table.numel() for table in tables)
     return n_rows * (weights - in_tables) + in_tables
-
-
-def _as_is(batch):
-    return batch
 
 
 def _no_output(text):
