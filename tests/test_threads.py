@@ -1,5 +1,7 @@
 """Any number of threads gives the same bits, and every number of threads is put back."""
 
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -12,6 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
 from skultr._threads import ALL, few_threads, share_of_worker, threads_of
+from skultr._torch._optimizers import OPTIMIZERS
 from skultr.click_models import NCMModel
 from skultr.propensity import ContextualPropensity
 from skultr.rankers import CLDRanker, DLARanker, NaiveRanker, VectorizationRanker
@@ -204,6 +207,34 @@ def test_fits_in_threads_do_not_wait_for_each_other(monkeypatch):
     joblib.Parallel(n_jobs=2, backend="threading")(
         joblib.delayed(_fit)(NaiveRanker(), log, clicks) for _ in range(2)
     )
+
+
+def test_the_first_fit_imports_no_compiler():
+    code = (
+        "import sys, numpy as np, torch\n"
+        "from skultr.rankers import NaiveRanker\n"
+        "X, y = np.random.default_rng(0).normal(size=(40, 2)), np.tile([0.0, 1.0], 20)\n"
+        "for optimizer in ('adam', 'adamw', 'adagrad'):\n"
+        "    ranker = NaiveRanker(optimizer=optimizer, max_epochs=1, early_stopping=False)\n"
+        "    ranker.fit(X, y, qid=np.repeat(range(10), 4)).predict(X)\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_step_as_those_of_torch_do(name):
+    theirs = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adagrad": torch.optim.Adagrad}
+    ends = []
+    for kind in (OPTIMIZERS[name], theirs[name]):
+        weight = nn.Parameter(torch.tensor([1.0, -2.0]))
+        optimizer = kind([{"params": [weight], "weight_decay": 0.1}], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (weight**2).sum().backward()
+            optimizer.step()
+        ends.append(weight.detach())
+    assert torch.equal(*ends)
 
 
 # Workers ------------------------------------------------------------------------------------

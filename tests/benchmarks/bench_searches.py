@@ -3,8 +3,8 @@
 Usage: python tests/benchmarks/bench_searches.py [--candidates 20] [--rows 100000]
 
 Each row is a process of its own. "CPU" adds up all processes of a search, and does not depend on
-what else runs; the ratio of the walls needs two idle cores. "Peak" is the largest process,
-beyond one that has imported the package and holds the log.
+what else runs; the ratio of the walls needs two idle cores. "Peak" is the memory of the largest
+process in MB. "fits" are the same fits without a search, "fits and scores" also score each fold.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 N_FEATURES, N_SPLITS = 100, 5
+WAYS = ["fits", "fits and scores", "n_jobs=1", "n_jobs=2"]
 
 
 def main():
@@ -26,29 +27,22 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--candidates", type=int, default=20)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--way", default=None)
+    parser.add_argument("--way", choices=WAYS, default=None, help="of one process")
     settings = parser.parse_args()
     if settings.way is not None:
         print(json.dumps(measure(settings.way, settings.rows, settings.candidates)))
         return
     found = {}
-    for way in ("nothing", "fits", "1", "2"):
+    for way in WAYS:
         command = [sys.executable, __file__, "--way", way, "--rows", str(settings.rows)]
         command += ["--candidates", str(settings.candidates)]
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found[way] = json.loads(output.splitlines()[-1])
     found = pd.DataFrame(found).T
-    found["peak"] -= found.loc["nothing", "peak"]
-    print(found.drop(index="nothing").round(2).to_string())
-    fits, one, two = (found.loc[way] for way in ("fits", "1", "2"))
-    print(
-        f"n_jobs=1 against the fits: CPU x {one.cpu / fits.cpu:.2f}, peak x "
-        f"{one.peak / fits.peak:.2f}"
-    )
-    print(
-        f"n_jobs=2 against n_jobs=1: wall x {two.wall / one.wall:.2f}, CPU x "
-        f"{two.cpu / one.cpu:.2f}, peak x {two.peak / one.peak:.2f}"
-    )
+    print(found.round(1).to_string())
+    for way, other in [(2, 0), (2, 1), (3, 2)]:
+        ratio = found.loc[WAYS[way]] / found.loc[WAYS[other]]
+        print(f"{WAYS[way]} against {WAYS[other]}:", ratio.round(2).to_dict())
 
 
 def measure(way, n_rows, n_candidates):
@@ -67,16 +61,15 @@ def measure(way, n_rows, n_candidates):
     grid = {"learning_rate": [*np.geomspace(1e-3, 1e-2, n_candidates)]}
     wall, cpu = time.perf_counter(), cpu_seconds()
     splits, scorer = QueryKFold(N_SPLITS), RankingScorer("ndcg", k=10)
-    if way == "fits":
-        rows = next(splits.split(X, y))[0]
-        X, y = X.iloc[rows], y[rows]
-        for rate in np.repeat(grid["learning_rate"], N_SPLITS):
-            clone(ranker).set_params(learning_rate=rate).fit(X, y)
-    elif way != "nothing":
-        search = GridSearchCV(
-            ranker, grid, cv=splits, scoring=scorer, n_jobs=int(way), refit=False
-        )
-        search.fit(X, y)
+    if way.startswith("fits"):
+        for rate in grid["learning_rate"]:
+            for train, test in splits.split(X, y):
+                model = clone(ranker).set_params(learning_rate=rate).fit(X.iloc[train], y[train])
+                if way == "fits and scores":
+                    scorer(model, X.iloc[test])
+    else:
+        n_jobs = int(way.removeprefix("n_jobs="))
+        GridSearchCV(ranker, grid, cv=splits, scoring=scorer, n_jobs=n_jobs, refit=False).fit(X, y)
         get_reusable_executor().shutdown(wait=True)  # the system counts processes that ended
     return {
         "wall": time.perf_counter() - wall,
