@@ -291,8 +291,8 @@ def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) 
     rows : Rows
     features : ndarray of shape (n_rows, n_features), float32
     reuse : bool, default=False
-        Whether the memory of ``features`` may hold the features of the log. Otherwise the array
-        stays as it is, and features of the log that share its memory are read-only.
+        Whether the memory of ``features`` may hold the features of the log, so that both are never
+        in memory; otherwise the array stays as it is.
 
     Returns
     -------
@@ -342,17 +342,14 @@ def _sorting_order(place, doc, all_shown):
 
 
 def _select_rows(features, first, reuse):
-    """The rows ``first`` of features, without a second array where that can be avoided."""
+    """The rows ``first`` of features; with ``reuse`` in their memory, unless they are few."""
     n_docs = len(first)
-    if n_docs == len(features) and (first == np.arange(n_docs)).all():
-        same = features.view()
-        same.flags.writeable = reuse
-        return same
     if not reuse or 2 * n_docs < len(features):
         return features[first]
-    for start in range(0, features.shape[1], _COLUMNS):
-        columns = slice(start, start + _COLUMNS)
-        features[:n_docs, columns] = features[first, columns]
+    if n_docs < len(features) or (first != np.arange(n_docs)).any():
+        for start in range(0, features.shape[1], _COLUMNS):
+            columns = slice(start, start + _COLUMNS)
+            features[:n_docs, columns] = features[first, columns]
     return features[:n_docs]
 
 
