@@ -18,7 +18,7 @@ from skorch.callbacks import Callback, GradientNormClipping
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
-__all__ = ["BatchLoader", "ClipGradients", "ListNet"]
+__all__ = ["BatchLoader", "ClipGradients", "ListNet", "as_is"]
 
 #: What callbacks are told of a batch.
 _OF_BATCHES = ("on_batch_begin", "on_grad_computed", "on_batch_end")
@@ -29,17 +29,9 @@ _ONE_EVALUATION = (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW)
 class BatchLoader(DataLoader):
     """A ``DataLoader`` of a data set that makes whole batches.
 
-    Parameters
-    ----------
-    dataset : torch.utils.data.Dataset
-        ``__getitems__`` maps the numbers of the lists (a Tensor, or a list with workers) to a
-        batch.
-    **settings
-        Of ``torch.utils.data.DataLoader``. A sampler or workers of one's own are used as there.
+    ``dataset.__getitems__`` maps the numbers of lists to a batch. It gets them as a Tensor; with
+    workers, samplers or a ``collate_fn`` of one's own it gets a list, as from a ``DataLoader``.
     """
-
-    def __init__(self, dataset: Any, **settings: Any) -> None:
-        super().__init__(dataset, **{"collate_fn": _as_is, **settings})
 
     def __iter__(self) -> Iterator[Any]:
         if not self._is_plain():
@@ -50,7 +42,7 @@ class BatchLoader(DataLoader):
         return (
             not self.num_workers
             and not self.pin_memory
-            and self.collate_fn is _as_is
+            and self.collate_fn is as_is
             and type(self.sampler) in (RandomSampler, SequentialSampler)
             and not getattr(self.sampler, "replacement", False)
             and type(self.batch_sampler) is torch.utils.data.BatchSampler
@@ -73,7 +65,8 @@ class BatchLoader(DataLoader):
         return torch.randperm(n_lists, generator=torch.Generator().manual_seed(seed))
 
 
-def _as_is(batch):
+def as_is(batch: Any) -> Any:
+    """The batch: a data set that makes whole batches leaves nothing to collate."""
     return batch
 
 

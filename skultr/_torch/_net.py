@@ -24,7 +24,7 @@ from .._sklearn import HasMethods, Interval, StrOptions
 from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
-from ._loop import BatchLoader, ClipGradients, ListNet
+from ._loop import BatchLoader, ClipGradients, ListNet, as_is
 from ._networks import ScaledFeatures, ScaleFeatures, row_parts, scoring_network
 
 __all__ = ["NeuralEstimator"]
@@ -258,7 +258,9 @@ class NeuralEstimator(BaseEstimator):
             "optimizer__param_groups": param_groups,
             "iterator_train": BatchLoader,
             "iterator_train__shuffle": True,
+            "iterator_train__collate_fn": as_is,
             "iterator_valid": BatchLoader,
+            "iterator_valid__collate_fn": as_is,
             "train_split": None if validation is None else predefined_split(validation),
             "device": self.device,
             "verbose": self.verbose,
@@ -278,7 +280,8 @@ class NeuralEstimator(BaseEstimator):
     def _uses_fused_steps(self):
         """Whether all parameters take their step in one call, unless net_params forbid it."""
         forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
-        return self.optimizer in _FUSED and not forbidding & (self.net_params or {}).keys()
+        known = self.optimizer in _FUSED and torch.device(self.device).type in ("cpu", "cuda")
+        return known and not forbidding & (self.net_params or {}).keys()
 
     def _scaled_in_place(self, log):
         """The log with scaled features in the memory of its own, if that may be written to.

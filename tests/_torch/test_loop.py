@@ -10,7 +10,7 @@ from skorch.callbacks import Callback, GradientNormClipping
 from torch.utils.data import DataLoader, Dataset
 
 from skultr._torch import _net
-from skultr._torch._loop import BatchLoader, ClipGradients, ListNet
+from skultr._torch._loop import BatchLoader, ClipGradients, ListNet, as_is
 from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker
 
 from .._worlds import random_lists, small_log, top_k_log
@@ -29,10 +29,6 @@ class Numbers(Dataset):
         return torch.as_tensor(indices).tolist()
 
 
-def _same(batch):
-    return batch
-
-
 class PlainNet(ListNet):
     """The net with skorch's own loop."""
 
@@ -41,11 +37,6 @@ class PlainNet(ListNet):
     train_step = NeuralNet.train_step
     _zero_grad_optimizer = NeuralNet._zero_grad_optimizer
     _set_training = NeuralNet._set_training
-
-
-class PlainLoader(DataLoader):
-    def __init__(self, dataset, **settings):
-        super().__init__(dataset, collate_fn=_same, **settings)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +52,12 @@ class PlainLoader(DataLoader):
 def test_batches_are_those_of_a_plain_loader(settings):
     def epochs(loader):
         torch.manual_seed(0)
-        batches = loader(Numbers(), **{"batch_size": 5, **settings})
+        batches = loader(Numbers(), collate_fn=as_is, **{"batch_size": 5, **settings})
         found = [list(batches), list(batches)]
         assert len(batches) == len(found[0])
         return found, torch.rand(())
 
-    (ours, stream), (plain, other) = epochs(BatchLoader), epochs(PlainLoader)
+    (ours, stream), (plain, other) = epochs(BatchLoader), epochs(DataLoader)
     assert ours == plain
     assert stream == other  # what comes after the training is drawn alike
 
@@ -74,7 +65,9 @@ def test_batches_are_those_of_a_plain_loader(settings):
 def test_batches_come_from_a_generator_of_ones_own():
     def epochs():
         generator = torch.Generator().manual_seed(1)
-        batches = BatchLoader(Numbers(), batch_size=5, shuffle=True, generator=generator)
+        batches = BatchLoader(
+            Numbers(), batch_size=5, shuffle=True, generator=generator, collate_fn=as_is
+        )
         return list(batches), list(batches)
 
     stream = torch.get_rng_state()
@@ -91,7 +84,7 @@ def test_loop_gives_the_model_and_history_of_skorchs_own(ranker):
     ours = ranker(**SETTINGS, dropout=0.2).fit(log, clicks)
     with (
         mock.patch.object(_net, "ListNet", PlainNet),
-        mock.patch.object(_net, "BatchLoader", PlainLoader),
+        mock.patch.object(_net, "BatchLoader", DataLoader),
         mock.patch.object(_net, "ClipGradients", GradientNormClipping),
     ):
         plain = ranker(**SETTINGS, dropout=0.2).fit(log, clicks)
@@ -158,8 +151,8 @@ def test_callbacks_that_ignore_batches_are_not_called_for_them():
         {"callbacks__clip": None},
         {"callbacks__clip__gradient_clip_value": 0.01},
         {"iterator_train__drop_last": True, "iterator_train__shuffle": False},
-        {"iterator_train": PlainLoader},
-        {"train_split": None},
+        {"iterator_train": DataLoader},
+        {"iterator_train__num_workers": 1},
     ],
 )
 def test_net_params_reach_the_net(net_params):
@@ -168,7 +161,12 @@ def test_net_params_reach_the_net(net_params):
     ranker = NaiveRanker(**settings, net_params=net_params).fit(log, clicks)
     plain = NaiveRanker(**settings).fit(log, clicks)
     assert np.isfinite(ranker.predict(log)).all()
-    same = {"optimizer__foreach", "optimizer__fused", "train_split", "iterator_train"}
+    same = {
+        "optimizer__foreach",
+        "optimizer__fused",
+        "iterator_train",
+        "iterator_train__num_workers",
+    }
     same |= {"callbacks__clip"}  # this log has small gradients
     np.testing.assert_equal(
         np.allclose(ranker.predict(log), plain.predict(log), rtol=1e-3, atol=1e-4),
