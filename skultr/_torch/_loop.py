@@ -45,13 +45,13 @@ class BatchLoader(DataLoader):
             and self.collate_fn is as_is
             and type(self.sampler) in (RandomSampler, SequentialSampler)
             and not getattr(self.sampler, "replacement", False)
+            and len(self.sampler) == len(self.dataset)
             and type(self.batch_sampler) is torch.utils.data.BatchSampler
         )
 
     def _batches(self):
-        batches = self._order().split(self.batch_size)
-        short = len(batches[-1]) < self.batch_size
-        return batches[:-1] if self.drop_last and short else batches
+        least = self.batch_size if self.drop_last else 1
+        return [part for part in self._order().split(self.batch_size) if len(part) >= least]
 
     def _order(self):
         """Numbers of the lists in the order of an epoch, drawn as with workers."""
@@ -59,10 +59,11 @@ class BatchLoader(DataLoader):
         torch.empty((), dtype=torch.int64).random_(generator=self.generator)  # seed of workers
         if isinstance(self.sampler, SequentialSampler):
             return torch.arange(n_lists)
-        if self.generator is not None:
-            return torch.randperm(n_lists, generator=self.generator)
-        seed = int(torch.empty((), dtype=torch.int64).random_())
-        return torch.randperm(n_lists, generator=torch.Generator().manual_seed(seed))
+        generator = self.sampler.generator
+        if generator is None:
+            seed = int(torch.empty((), dtype=torch.int64).random_())
+            generator = torch.Generator().manual_seed(seed)
+        return torch.randperm(n_lists, generator=generator)
 
 
 def as_is(batch: Any) -> Any:

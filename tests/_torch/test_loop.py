@@ -7,7 +7,7 @@ import pytest
 import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback, GradientNormClipping
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from skultr._torch import _net
 from skultr._torch._loop import BatchLoader, ClipGradients, ListNet, as_is
@@ -46,6 +46,8 @@ class PlainNet(ListNet):
         {"shuffle": False},
         {"shuffle": True, "drop_last": True},
         {"sampler": [3, 1, 2]},
+        {"sampler": RandomSampler(range(23), num_samples=7)},
+        {"sampler": RandomSampler(range(23), replacement=True)},
         {"batch_sampler": [[3, 1], [2]], "batch_size": 1},
     ],
 )
