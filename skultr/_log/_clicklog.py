@@ -28,7 +28,7 @@ __all__ = ["ClickLog", "make_click_log", "sort_into_lists"]
 
 
 #: Rows to which a few numbers that all documents share are fitted.
-SAMPLE = 1 << 22
+SAMPLE = 1 << 21
 _BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
 
 
