@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import _measure, _registry, _report
+from . import _figure, _measure, _registry, _report
 from ._work import OURS, SIZES
 
 ROOT = Path(__file__).parents[3]
@@ -29,22 +29,23 @@ def main(argv=None):
     args = _arguments(argv)
     if args.child:
         return _child(*args.child)
-    works = _chosen(args.only)
+    works = [] if args.draw else _chosen(args.only)
     if args.list:
         for work in works:
             print(f"{work.name:<32} {work.title}; peers: {', '.join(work.goals)}")
         return 0
     size = SIZES["tiny" if args.tiny else "quick" if args.quick else "full"]
     args.out.mkdir(parents=True, exist_ok=True)
-    start, rows = time.perf_counter(), []
+    start, failed = time.perf_counter(), []
+    _report.write([], args.out, _registry.works())
     for number, work in enumerate(works, 1):
         began = time.perf_counter()
-        found, said = _run(work, size)
-        rows += found
+        rows, said = _run(work, size)
+        failed += [] if rows else [work.name]
+        _report.write(rows, args.out, _registry.works())
         took = time.perf_counter() - began
         print(f"[{number}/{len(works)}] {work.name} ({took:.0f} s): {said}", flush=True)
-    failed = [work.name for work in works if work.name not in {row["work"] for row in rows}]
-    _report.write(rows, args.out, [work.name for work in _registry.works()])
+    _figure.draw(args.out)
     print(f"{len(works)} works in {(time.perf_counter() - start) / 60:.1f} minutes: {args.out}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
@@ -57,6 +58,7 @@ def _arguments(argv):
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, no memory: 3 minutes")
     parser.add_argument("--tiny", action="store_true", help="does it run? The ratios say nothing")
+    parser.add_argument("--draw", action="store_true", help="write goals, notes and figure again")
     parser.add_argument("--out", type=Path, default=Path("benchmark_results"), help="a folder")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     return parser.parse_args(argv)

@@ -2,6 +2,7 @@
 
 import matplotlib
 import numpy as np
+import pandas as pd
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -14,14 +15,20 @@ LOOKS = {
 }
 
 
-def draw(table):
+def draw(out):
+    """Write ``ratios.png`` from ``ratios.csv``; nothing if that is empty."""
+    table = pd.read_csv(out / "ratios.csv")
+    if len(table):
+        _figure(table).savefig(out / "ratios.png", dpi=120, bbox_inches="tight")
+
+
+def _figure(table):
     """One line for each work and peer: ratio with quartiles on a log scale, and its goal."""
-    table = table.reset_index(drop=True)
     met = table["met"].fillna("")
     topics = table["topic"].to_numpy()
     starts = np.r_[0, np.cumsum(topics[1:] != topics[:-1])]
     place = -(np.arange(len(table)) + 1.0 * starts)  # a gap between topics
-    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.24 * -place[-1]), layout="constrained")
+    figure, axis = plt.subplots(figsize=(9, 1.2 + 0.24 * -place[-1]), layout="constrained")
     for key, (color, label) in LOOKS.items():
         rows = (met == key).to_numpy()
         part = table[rows]
@@ -38,7 +45,7 @@ def draw(table):
     axis.set_ylim(place[-1] - 0.8, 1.6)
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:g}")
-    axis.set_xlabel("ours / peer (left of 1: less than the peer); bars are quartiles over rounds")
+    axis.set_xlabel("ours / peer, with quartiles")
     axis.grid(axis="x", alpha=0.3)
-    axis.legend(loc="upper right", fontsize=8)
+    figure.legend(loc="outside upper right", ncols=4, fontsize=8)
     return figure

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ._figure import draw
 from ._work import OURS
 
 COLUMNS = [
@@ -23,19 +22,26 @@ LOAD = "busy cores at the start"
 
 
 def row(work, peer, ratios, grown, size):
-    """One line of the file: median and quartiles of the ratio, and whether the goal is met."""
+    """What was measured: median and quartiles of the ratio, and the ratio of memory."""
     lower, middle, upper = np.quantile(ratios, [0.25, 0.5, 0.75])
-    memory, goal = _memory(grown, peer), work.goals[peer]
+    found = {"ratio": middle, "lower": lower, "upper": upper, "memory": _memory(grown, peer)}
+    return judged({"work": work.name, "peer": peer, "size": size.name, **found}, work)
+
+
+def judged(measured, work):
+    """The whole line: what was measured, with what the registry says now."""
+    goal = work.goals[measured["peer"]]
     kept = [
         found <= largest
-        for found, largest in ((middle, goal), (memory, work.memory_goal))
+        for found, largest in ((measured["ratio"], goal), (measured["memory"], work.memory_goal))
         if largest is not None and not np.isnan(found)
     ]
-    values = (
-        work.topic, work.name, work.title, peer, work.unit, middle, lower, upper, memory, goal,
-        work.memory_goal, ("yes" if all(kept) else "no") if kept else "", size.name, work.note,
-    )  # fmt: skip
-    return dict(zip(COLUMNS, values, strict=True))
+    met = ("yes" if all(kept) else "no") if kept else ""
+    said = {
+        name: getattr(work, name) for name in ("topic", "title", "unit", "memory_goal", "note")
+    }
+    line = {**measured, **said, "goal": goal, "met": met}
+    return {name: line[name] for name in COLUMNS}
 
 
 def _memory(grown, peer):
@@ -53,21 +59,23 @@ def sentence(row):
     return text + (f" (goal {row['goal']:g}: {row['met']})" if row["goal"] is not None else "")
 
 
-def write(rows, out, order):
-    """Write ``ratios.csv``, ``machine.csv`` and ``ratios.png``."""
-    machine, table = describe_machine(), pd.DataFrame(rows, columns=COLUMNS)
-    path = Path(out) / "ratios.csv"
-    if path.exists() and _same(machine, Path(out) / "machine.csv"):
-        old = pd.read_csv(path)
-        kept = old[~old["work"].isin(table["work"]) & old["work"].isin(order)]
-        table = pd.concat([part for part in (kept, table) if len(part)])
-    if table.empty:
-        return
-    place = table["work"].map({name: i for i, name in enumerate(order)})
-    table = table.iloc[place.argsort(kind="stable")]
+def write(rows, out, works):
+    """Write ``ratios.csv`` and ``machine.csv``; works that were not run stay."""
+    machine, path = describe_machine(), out / "ratios.csv"
+    lines = {(row["work"], row["peer"]): row for row in rows}
+    if path.exists() and _same(machine, out / "machine.csv"):
+        lines = {(row["work"], row["peer"]): row for row in _measured(path)} | lines
+    pairs = [(work, (work.name, peer)) for work in works for peer in work.goals]
+    found = [judged(lines[key], work) for work, key in pairs if key in lines]
+    table = pd.DataFrame(found, columns=COLUMNS)
     table.to_csv(path, index=False, float_format="%.3g")
-    machine.to_csv(Path(out) / "machine.csv", index=False)
-    draw(table).savefig(Path(out) / "ratios.png", dpi=120, bbox_inches="tight")
+    machine.to_csv(out / "machine.csv", index=False)
+
+
+def _measured(path):
+    """What the file holds that the registry does not know."""
+    columns = ["work", "peer", "size", "ratio", "lower", "upper", "memory"]
+    return pd.read_csv(path)[columns].to_dict("records")
 
 
 def _same(machine, path):

@@ -1,5 +1,7 @@
 """Passes over a log: aggregation and the identifiability graph beside bare group-bys."""
 
+import atexit
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -14,15 +16,15 @@ def aggregation(engine, kind):
     """A Parquet file of lists of ten of that kind."""
 
     def contenders(size):
-        folder = tempfile.TemporaryDirectory()
-        path = str(Path(folder.name) / "log.parquet")
+        folder = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, folder)
+        path = str(Path(folder) / "log.parquet")
         n_rows = size(tiny=2_000, quick=200_000, full=1_000_000)
         aggregate.write_log(path, n_rows, kind)
-
-        def ours(folder=folder):  # which lives as long as the function does
-            return aggregate_clicks(_read(engine, path))
-
-        return {OURS: ours, BARE: lambda: _bare(engine, _read(engine, path))}
+        return {
+            OURS: lambda: aggregate_clicks(_read(engine, path)),
+            BARE: lambda: _bare(engine, _read(engine, path)),
+        }
 
     return contenders
 

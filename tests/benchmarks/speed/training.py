@@ -172,7 +172,7 @@ def fit_memory(ranker_class, **settings):
     """A fit to a float32 frame beside a copy of that frame."""
 
     def contenders(size):
-        n = size(tiny=30, quick=5_000, full=25_000)
+        n = size(tiny=30, quick=20_000, full=40_000)
         X, clicks, roles = _lists([LENGTH] * n, size(tiny=5, quick=136, full=136))
         features = pd.DataFrame(X, columns=[f"feature_{i}" for i in range(X.shape[1])])
         log = pd.concat([pd.DataFrame(roles), features], axis=1)
