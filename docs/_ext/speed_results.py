@@ -27,6 +27,8 @@ class Ratios(SphinxDirective):
     def run(self):
         self.env.note_dependency(str(RESULTS / "ratios.csv"))
         rows = [row for row in read("ratios") if row["topic"] == self.arguments[0]]
+        if not rows:
+            return parsed(self, ["Not measured on this machine."])
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 38 26 18 8 12 6", ""]
         lines += list_row(HEADER)
         for row in rows:
