@@ -9,6 +9,7 @@ not run stay in the file, unless they come from another machine or other version
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -104,10 +105,23 @@ def _ask(work, what, size):
     settings = {name: os.environ[name] for name in os.environ if name not in THREADS}
     if work.unit != "wall time":
         settings |= ONE_THREAD
-    done = subprocess.run(
-        command, cwd=ROOT, env=settings, capture_output=True, text=True, check=True, timeout=LIMIT
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    try:
+        out, err = process.communicate(timeout=LIMIT)
+    except BaseException:  # also where the user stops: no worker of a search goes on alone
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, out, err)
+    return json.loads(out.splitlines()[-1])
 
 
 def _child(name, what, size):
@@ -121,6 +135,8 @@ def _child(name, what, size):
 
 def _last_line(error):
     lines = (getattr(error, "stderr", None) or "").strip().splitlines()
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"not done after {LIMIT} seconds"
     return lines[-1] if lines else str(error)
 
 
