@@ -17,7 +17,7 @@ LOOKS = {
 
 def draw(out):
     """Write ``ratios.png`` from ``ratios.csv``; nothing if that is empty."""
-    table = pd.read_csv(out / "ratios.csv")
+    table = pd.read_csv(out / "ratios.csv", dtype={"met": str})
     if len(table):
         _figure(table).savefig(out / "ratios.png", dpi=120, bbox_inches="tight")
 
