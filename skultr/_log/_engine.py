@@ -269,15 +269,15 @@ def code_ids(frame: Any, names: list[str]) -> tuple[Any, dict[str, nw.Series[Any
 def _encode_polars(series):
     import polars as pl
 
-    # Each text is hashed once, and only the distinct ones are sorted.
-    rows = pl.DataFrame({"id": series.cast(pl.String)}).with_row_index("row")
-    groups = rows.group_by("id").agg("row").sort("id")
-    counts, first = groups["row"].list.len().to_numpy(), int(groups["id"].null_count())
-    codes = np.empty(len(series), dtype=np.int32 if len(series) < 2**31 else np.int64)
-    # Missing ids are sorted first.
-    numbers = np.arange(-first, len(groups) - first, dtype=codes.dtype)
-    codes[groups["row"].explode().to_numpy()] = np.repeat(numbers, counts)
-    return codes, groups["id"].slice(first).alias(series.name)
+    series = series.cast(pl.String)
+    codes = series.cast(pl.Categorical).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    # Codes of categories may be shared with other columns, so that some are unused here.
+    first = np.full(codes.max(initial=-1) + 1, -1)
+    first[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
+    used = np.flatnonzero(first >= 0)
+    ids = series.gather(first[used])
+    order = ids.arg_sort().to_numpy()
+    return _renumber(codes, used[order]), ids.gather(order)
 
 
 def _encode_arrow(column):

@@ -279,7 +279,7 @@ def _solve_factors(
 
 
 def _affordable_iterations(coupling: csr_array) -> int:
-    """Iterations of conjugate gradients that cost as much as a dense solution; 0 if it is cheap."""
+    """Iterations of conjugate gradients for the cost of a dense solution; 0 if it is cheap."""
     size = coupling.shape[1]
     if size <= _FEW_FACTORS:
         return 0

@@ -331,7 +331,9 @@ class InterventionHarvesting(_PairwisePropensity):
 
     *Memory* grows with the square of the number of positions of a document: about 0.1 kB per
     ordered pair of positions. A hundred thousand documents at 10 positions each take 0.9 GB, at
-    50 positions about 25 GB; with so many, map deep positions to one bias factor.
+    50 positions about 25 GB; with so many, map deep positions to one bias factor. Time grows with
+    the cube of the number of bias factors that are compared, once per resample: thousands of them
+    need ``n_bootstrap=0``. Factors that nothing compares cost nothing.
 
     A factor without any click gets half a click, with a warning. The rankers must not have been
     trained on clicks of the sessions in the log; in an A/B test they are not.
