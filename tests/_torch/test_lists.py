@@ -14,7 +14,7 @@ from .._worlds import small_log, top_k_log
 
 def dataset(frame, clicks):
     log = make_click_log(frame, read_features(frame).to_numpy(), clicks)
-    return ListDataset(log, torch.from_numpy(log.features.copy()), log.clicks)
+    return ListDataset(log, torch.from_numpy(log.features.copy()))
 
 
 def same_length():
