@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from ._stream import stream
 
-__all__ = ["BatchLoader", "ClipGradients", "ListNet"]
+__all__ = ["BatchLoader", "ClipGradients", "ListNet", "as_is"]
 
 #: What callbacks are told of a batch.
 _OF_BATCHES = ("on_batch_begin", "on_grad_computed", "on_batch_end")
@@ -31,17 +31,9 @@ _ONE_EVALUATION = (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW)
 class BatchLoader(DataLoader):
     """A ``DataLoader`` of a data set that makes whole batches.
 
-    Parameters
-    ----------
-    dataset : torch.utils.data.Dataset
-        ``__getitems__`` maps the numbers of the lists (a Tensor, or a list with workers) to a
-        batch.
-    **settings
-        Of ``torch.utils.data.DataLoader``. A sampler or workers of one's own are used as there.
+    ``dataset.__getitems__`` maps the numbers of lists to a batch. It gets them as a Tensor; with
+    workers, samplers or a ``collate_fn`` of one's own it gets a list, as from a ``DataLoader``.
     """
-
-    def __init__(self, dataset: Any, **settings: Any) -> None:
-        super().__init__(dataset, **{"collate_fn": _as_is, **settings})
 
     def __iter__(self) -> Iterator[Any]:
         if not self._is_plain():
@@ -52,16 +44,16 @@ class BatchLoader(DataLoader):
         return (
             not self.num_workers
             and not self.pin_memory
-            and self.collate_fn is _as_is
+            and self.collate_fn is as_is
             and type(self.sampler) in (RandomSampler, SequentialSampler)
             and not getattr(self.sampler, "replacement", False)
+            and len(self.sampler) == len(self.dataset)
             and type(self.batch_sampler) is torch.utils.data.BatchSampler
         )
 
     def _batches(self):
-        batches = self._order().split(self.batch_size)
-        short = len(batches[-1]) < self.batch_size
-        return batches[:-1] if self.drop_last and short else batches
+        least = self.batch_size if self.drop_last else 1
+        return [part for part in self._order().split(self.batch_size) if len(part) >= least]
 
     def _order(self):
         """Numbers of the lists in the order of an epoch, drawn as with workers."""
@@ -69,13 +61,15 @@ class BatchLoader(DataLoader):
         torch.empty((), dtype=torch.int64).random_(generator=own)  # seed of workers
         if isinstance(self.sampler, SequentialSampler):
             return torch.arange(n_lists)
-        if self.generator is not None:
-            return torch.randperm(n_lists, generator=self.generator)
-        seed = int(torch.empty((), dtype=torch.int64).random_(generator=own))
-        return torch.randperm(n_lists, generator=torch.Generator().manual_seed(seed))
+        generator = self.sampler.generator
+        if generator is None:
+            seed = int(torch.empty((), dtype=torch.int64).random_(generator=own))
+            generator = torch.Generator().manual_seed(seed)
+        return torch.randperm(n_lists, generator=generator)
 
 
-def _as_is(batch):
+def as_is(batch: Any) -> Any:
+    """The batch: a data set that makes whole batches leaves nothing to collate."""
     return batch
 
 
