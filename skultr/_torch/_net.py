@@ -225,7 +225,9 @@ class NeuralEstimator(BaseEstimator):
         net = self._make_net(
             module, criterion, validation, task, list(param_groups), list(callbacks)
         )
-        n_rows = net.batch_size * len(dataset.doc) / max(len(dataset), 1)
+        # A data set of documents rather than lists has no lengths.
+        lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
+        n_rows = net.batch_size * lengths.mean().item()
         with few_threads(_multiplications(module, n_rows)):
             net.fit(dataset, None)
         if net.interrupted_:
