@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from skultr._torch import _net
 from skultr._torch._loop import BatchLoader, ClipGradients, ListNet, as_is
+from skultr._torch._stream import global_stream
 from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker
 
 from .._worlds import random_lists, small_log, top_k_log
@@ -87,6 +88,7 @@ def test_loop_gives_the_model_and_history_of_skorchs_own(ranker):
     with (
         mock.patch.object(_net, "ListNet", PlainNet),
         mock.patch.object(_net, "BatchLoader", DataLoader),
+        mock.patch.object(_net, "own_stream", lambda seed: global_stream(seed, "cpu")),
         mock.patch.object(_net, "ClipGradients", GradientNormClipping),
     ):
         plain = ranker(**SETTINGS, dropout=0.2).fit(log, clicks)
