@@ -86,10 +86,10 @@ class StoredLog(ClickLog):
             return self
         offsets = offsets_from_counts(np.diff(self.offsets)[lists])
         row_map = RowMap(self.offsets[:-1][lists], offsets)
-        columns = {name: getattr(self, name).at(row_map) for name in _BY_ROW}
+        columns = {name: _at(getattr(self, name), row_map) for name in _BY_ROW}
         for name in ("propensity", "production"):
             of = getattr(self, name)
-            columns[name] = None if of is None else of.at(row_map)
+            columns[name] = None if of is None else _at(of, row_map)
         return replace(self, **columns, offsets=offsets)
 
     def _columns(self, rows, offsets):
@@ -146,6 +146,13 @@ def open_log(folder: Path) -> StoredLog:
         doc_ids=_doc_ids(folder),
         all_lists_differ=meta["all_lists_differ"],
     )
+
+
+def _at(column, row_map):
+    """The rows of a column that a map selects; a column may have been replaced by an array."""
+    if isinstance(column, DeferredArray):
+        return column.at(row_map)
+    return column[row_map(slice(0, len(row_map)))]
 
 
 def _mapped(path):

@@ -194,6 +194,10 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.context is None else set(self._names())
 
+    @property
+    def _reads_rows(self):
+        return True  # the contexts
+
     def _n_subtasks(self):
         return super()._n_subtasks() * (1 + self.n_bootstrap)
 
