@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
@@ -34,11 +35,7 @@ class DocumentCodes:
 
     Attributes
     ----------
-    query : ndarray
-        Final code of each query, by the number that the rows have.
     query_ids : ndarray of shape (n_queries,)
-    id_ : ndarray
-        Rank of each id of a document, by the number that the rows have.
     ids : ndarray or None
         Sorted ids of documents; None where documents are equal rows of features.
     doc_query, doc_id : ndarray of shape (n_docs,)
@@ -47,11 +44,11 @@ class DocumentCodes:
 
     def __init__(self, rows: SpreadRows) -> None:
         self.rows = rows
-        self.query, self.query_ids = rows.query.sorted()
+        self.query_ids = rows.query.ids
         if not rows.has_docs:
             self._of_features()
         else:
-            self.id_, self.ids = rows.doc.sorted()
+            self.ids = rows.doc.ids
             self.doc_query, self.doc_id = None, np.arange(len(self.ids))
             if rows.scope == "query":
                 self._of_pairs()
@@ -63,12 +60,16 @@ class DocumentCodes:
         """Final code of the document of each row."""
         if self.ids is None:
             return np.searchsorted(self.hashes, rows["doc"])
-        return self.of_ids(self.id_[rows["doc"].astype(np.int64)], query)
+        return self.of_ids(
+            self.rows.doc.ranks(np.ascontiguousarray(rows["doc"]).view(np.int64)), query
+        )
 
     def of_ids(self, id_: Ints, query: Ints | None) -> Ints:
         """Final code of documents by the rank of their id, and their query."""
         if self.doc_query is None:
             return id_
+        if self._of_id is not None:
+            return self._of_id[id_]
         return np.searchsorted(self.pairs, query * len(self.ids) + id_)
 
     def _of_features(self):
@@ -83,10 +84,15 @@ class DocumentCodes:
         found = []
         for file in self.rows.files():
             rows = self.rows.read(file)
-            query, id_ = self.query[rows["query"]], self.id_[rows["doc"].astype(np.int64)]
+            query = self.rows.query.ranks(rows["query"])
+            id_ = self.rows.doc.ranks(np.ascontiguousarray(rows["doc"]).view(np.int64))
             found.append(encode(query * len(self.ids) + id_)[1])
         self.pairs = np.sort(np.concatenate(found))
         self.doc_query, self.doc_id = np.divmod(self.pairs, len(self.ids))
+        self._of_id = None
+        if len(self.pairs) == len(self.ids):  # each id has one query: a table, no search
+            self._of_id = np.empty(len(self.ids), dtype=np.intp)
+            self._of_id[self.doc_id] = np.arange(len(self.ids))
 
     def name(self, code: int) -> Any:
         """Id of a document, for messages."""
@@ -154,7 +160,7 @@ def _of_log(rows, codes, target):
     hashes = np.zeros(len(codes), dtype=np.uint64)
     for file in rows.files("features"):
         found = rows.read(file)
-        doc = codes.of_rows(found, codes.query[found["query"]])
+        doc = codes.of_rows(found, rows.query.ranks(found["query"]))
         new = ~seen[doc]
         # In reverse, so that the first row of a document is the one that is kept.
         hashes[doc[new][::-1]] = found["hash"][new][::-1]
@@ -198,20 +204,18 @@ def _of_table(rows, codes, documents, names, target):
 
 def _places(rows, codes, part, keys, by_pair):
     """Row of the table of features for each row of the documents, -1 if the log lacks it."""
-    found = rows.doc.find(part["doc"])
-    place = np.where(found >= 0, codes.id_[found], -1)
+    place = rows.doc.find(part["doc"])
     if not by_pair or codes.doc_query is None:
         return place
     query = rows.query.find(part["qid"])
     known = (query >= 0) & (place >= 0)
-    pair = np.where(known, codes.query[query] * len(codes.ids) + place, -1)
+    pair = np.where(known, query * len(codes.ids) + place, -1)
     at = np.minimum(np.searchsorted(codes.pairs, pair), len(codes) - 1)
     return np.where(codes.pairs[at] == pair, at, -1)
 
 
 def _refuse_twice(codes, place, seen, keys):
-    twice = seen[place]
-    twice[np.setdiff1d(np.arange(len(place)), np.unique(place, return_index=True)[1])] = True
+    twice = seen[place] | pd.Series(place).duplicated().to_numpy()
     if twice.any():
         by_pair = len(seen) == len(codes)
         name = codes.name if by_pair else (lambda place: python_value(codes.ids[place]))

@@ -28,29 +28,59 @@ __all__ = ["IdCodes", "SpreadRows", "feature_hashes", "feature_names", "read_fea
 N_FILES = 64
 #: Written in a row that was not shown.
 NOT_SHOWN = -1
+#: Keys that are kept before they are merged.
+_MOST_KEYS = 1 << 22
 _NUMBERS = ("impressions", "propensity", "production")
 
 
 class IdCodes:
-    """A number for each id, in the order in which they are met."""
+    """A key for each id while a log is read, and the sorted ids after that.
 
-    def __init__(self) -> None:
-        self._codes: dict[Any, int] = {}
+    Integers are their own keys; other ids get numbers in the order in which they are met.
+    """
+
+    def __init__(self, whole: bool) -> None:
+        self.whole = whole
+        self._found: list[NDArray[np.int64]] = []
+        self._keys: dict[Any, int] = {}
 
     def add(self, column: pa.ChunkedArray) -> Ints:
-        """Codes of a column; ids that are new get the next numbers."""
-        known = self._codes
-        return _of_distinct(column, lambda value: known.setdefault(value, len(known)))
+        """Keys of a column, whose ids are known from now on."""
+        if not self.whole:
+            known = self._keys
+            return _of_distinct(column, lambda value: known.setdefault(value, len(known)))
+        keys = column.to_numpy().astype(np.int64, copy=False)
+        self._found.append(np.unique(keys))
+        if sum(map(len, self._found[1:])) > _MOST_KEYS:
+            self._found = [np.unique(np.concatenate(self._found))]
+        return keys
 
     def find(self, column: pa.ChunkedArray) -> Ints:
-        """Codes of a column, -1 for an id that is not known."""
-        return _of_distinct(column, lambda value: self._codes.get(value, -1))
+        """Rank of each id of a column among the sorted ids, -1 for one that is not known."""
+        if not self.whole:
+            keys = _of_distinct(column, lambda value: self._keys.get(value, -1))
+            return np.where(keys >= 0, self._ranks[keys], -1)
+        keys = column.to_numpy().astype(np.int64, copy=False)
+        place = np.minimum(np.searchsorted(self.ids, keys), len(self.ids) - 1)
+        return np.where(self.ids[place] == keys, place, -1)
 
-    def sorted(self) -> tuple[Ints, NDArray[Any]]:
-        """The place of each number among the sorted ids, and the sorted ids."""
-        values = [*self._codes]
-        whole = all(type(value) is int for value in values)
-        return encode(np.array(values, dtype=np.int64 if whole else object))
+    def sort(self) -> None:
+        """Sort the ids, once all are known; sets ``ids``."""
+        if not self.whole:
+            self._ranks, self.ids = encode(np.array([*self._keys], dtype=object))
+            return
+        self.ids = np.unique(np.concatenate([*self._found, np.empty(0, dtype=np.int64)]))
+        self._low, n = (self.ids[0], int(np.ptp(self.ids)) + 1) if len(self.ids) else (0, 0)
+        self._ranks = None
+        if n <= 4 * len(self.ids) + _MOST_KEYS:  # a table is much quicker than searching
+            self._ranks = np.zeros(n, dtype=np.int32)
+            self._ranks[self.ids - self._low] = np.arange(len(self.ids))
+
+    def ranks(self, keys: Ints) -> Ints:
+        """Rank of the id of each key among the sorted ids."""
+        if self._ranks is None:
+            return np.searchsorted(self.ids, keys)
+        return self._ranks[keys - self._low if self.whole else keys].astype(np.intp)
 
 
 class SpreadRows:
@@ -69,6 +99,7 @@ class SpreadRows:
     Attributes
     ----------
     query, doc, user : IdCodes
+        The ids; of documents unused without a column ``doc``.
     n_rows : int
     largest_click : float
     features : list of str
@@ -85,16 +116,19 @@ class SpreadRows:
         self.has_bias = "bias" in names
         self.scope = "query"
         self.features = feature_names(schema, click) if with_features else []
-        self.query, self.doc, self.user = IdCodes(), IdCodes(), IdCodes()
+        self.query, self.doc, self.user = (
+            IdCodes(name in self.schema and self.schema[name].is_integer())
+            for name in ("qid", "doc", "user")
+        )
         self.n_rows, self.largest_click = 0, 0.0
         self.row_type = np.dtype(
-            [("query", "i4"), ("list", "u8"), ("doc", "u8"), ("position", "i4"), ("click", "f8")]
+            [("query", "i8"), ("list", "u8"), ("doc", "u8"), ("position", "i4"), ("click", "f8")]
             + [("bias", "i8")] * self.has_bias
-            + [("user", "i4")] * ("user" in names)
+            + [("user", "i8")] * ("user" in names)
             + [(name, "f8") for name in _NUMBERS if name in names]
         )
         self.feature_type = np.dtype(
-            [("query", "i4"), ("doc", "u8"), ("hash", "u8"), ("row", "f4", (len(self.features),))]
+            [("query", "i8"), ("doc", "u8"), ("hash", "u8"), ("row", "f4", (len(self.features),))]
         )
         self._folder = folder
         self._files: dict[tuple[str, int], Any] = {}
@@ -119,7 +153,7 @@ class SpreadRows:
             if name in self.row_type.names:
                 rows[name] = _floats(part[name])
         hashes = None if values is None else feature_hashes(values)
-        rows["doc"] = self.doc.add(part["doc"]) if self.has_docs else hashes
+        rows["doc"] = self.doc.add(part["doc"]).view(np.uint64) if self.has_docs else hashes
         self._append("rows", rows)
         if values is not None:
             self._append("features", self._first_rows(rows, values, hashes))
@@ -127,9 +161,11 @@ class SpreadRows:
         self.largest_click = max(self.largest_click, float(rows["click"].max(initial=0.0)))
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files, and sort the ids."""
         for file in self._files.values():
             file.close()
+        for ids in (self.query, self.doc, self.user):
+            ids.sort()
 
     def files(self, kind: str = "rows") -> list[Path]:
         """The files that have rows."""
@@ -175,7 +211,7 @@ class SpreadRows:
         return out
 
     def _append(self, kind, rows):
-        file = rows["query"] % N_FILES
+        file = (mix(rows["query"].view(np.uint64)) % np.uint64(N_FILES)).astype(np.intp)
         rows = rows[np.argsort(file, kind="stable")]
         ends = np.cumsum(np.bincount(file, minlength=N_FILES))
         for number, part in enumerate(np.split(rows, ends[:-1])):

@@ -80,9 +80,7 @@ class _Lists:
 
     def __init__(self, rows: SpreadRows, codes: DocumentCodes, scratch: Path) -> None:
         self.rows, self.codes, self.scratch = rows, codes, scratch
-        self.user, self.user_ids = rows.user.sorted()
-        if not len(self.user):
-            self.user_ids = np.zeros(1, dtype=int)
+        self.user_ids = rows.user.ids if len(rows.user.ids) else np.zeros(1, dtype=int)
         scale = rows.largest_click if "impressions" not in rows.row_type.names else 0.0
         self.scale = max(scale, 1.0)
         if self.scale > 1:
@@ -177,7 +175,7 @@ class _Lists:
         """The rows of a file as a log, and the query of each raw row."""
         rows = self.rows.read(file)
         names = rows.dtype.names
-        query = self.codes.query[rows["query"]]
+        query = self.rows.query.ranks(rows["query"])
         doc = self.codes.of_rows(rows, query)
         weight = rows["impressions"] if "impressions" in names else np.ones(len(rows))
         shown = rows["position"] > 0
@@ -191,7 +189,9 @@ class _Lists:
         columns = {
             "doc": doc,
             "query": query,
-            "user": self.user[rows["user"]] if "user" in names else np.zeros_like(query),
+            "user": self.rows.user.ranks(rows["user"])
+            if "user" in names
+            else np.zeros_like(query),
             "position": position,
             "bias": bias,
             "clicks": clicks,
