@@ -255,9 +255,7 @@ def distinct(key, n_keys):
 def _distinct_in_parts(key, n_keys):
     """As :func:`distinct`, of a column that is read part by part."""
     if n_keys > 4 * len(key) + 1_000_000:
-        keys = np.empty(0, dtype=np.int64)
-        for rows in key.parts():
-            keys = np.union1d(keys, key.take(rows))
+        keys = np.unique(np.concatenate([np.unique(key.take(rows)) for rows in key.parts()]))
         return keys, key.mapped(lambda some: np.searchsorted(keys, some), np.intp)
     seen = np.zeros(n_keys, dtype=bool)
     for rows in key.parts():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .._typing import AnyFrame, Floats, Ints
 from ._batches import open_table
 from ._dataset_documents import load_ids
-from ._dataset_frames import cells_of, rows_of
+from ._dataset_frames import cells_of, places_of, rows_of
 from ._dataset_writer import FORMAT, write_log
 from ._on_disk import LogOnDisk
 from ._stored_log import StoredLog, open_log
@@ -267,6 +267,10 @@ class ClickDataset(LogOnDisk):
     def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
         """Clicks and impressions of each document, as a log of one row per cell."""
         return cells_of(self.log(), by)
+
+    def to_places(self) -> tuple[pd.DataFrame, Any]:
+        """The distinct positions, bias factors and users, and the number of each row's."""
+        return places_of(self.log(), self.roles)
 
     @property
     def _n_queries_of_folder(self):

@@ -102,7 +102,7 @@ def places_of(log: StoredLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Any]:
     """
     # The first value stands for rows that were not shown.
     highest = int(log.position.max(initial=0))
-    tables = {"position": (log.position.clip(0), np.arange(highest + 1.0))}
+    tables = {"position": (np.maximum(log.position, 0), np.arange(highest + 1.0))}
     tables["position"][1][0] = np.nan
     if "bias" in roles:
         tables["bias"] = (log.bias + 1, np.append(np.nan, log.bias_values))

@@ -39,6 +39,9 @@ class BasePropensity(BaseEstimator):
     #: Name of the column of clicks if ``fit`` took them from X: it is not a feature.
     _click_column = None
 
+    #: True if ``predict`` reads more of a row than where and to whom it was shown.
+    _predicts_from_features = False
+
     # Requested by default, as rankers do.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
     __metadata_request__predict = dict.fromkeys(("position", "bias", "user"), True)
