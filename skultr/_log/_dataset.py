@@ -6,10 +6,12 @@ import json
 import shutil
 import tempfile
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from .._typing import AnyFrame, Floats, Ints
@@ -18,10 +20,9 @@ from ._dataset_documents import load_ids
 from ._dataset_frames import cells_of, places_of, rows_of
 from ._dataset_writer import FORMAT, write_log
 from ._on_disk import LogOnDisk
-from ._stored_log import StoredLog, open_log
+from ._stored_log import StoredLog, load_doc_ids, open_log
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow.dataset as ds
 
 __all__ = ["ClickDataset"]
@@ -101,6 +102,7 @@ class ClickDataset(LogOnDisk):
                 f"skultr reads format {FORMAT}. Make it again from the log."
             )
         self._queries: Ints | None = None
+        self._replaced: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     @classmethod
     def from_parquet(
@@ -196,7 +198,12 @@ class ClickDataset(LogOnDisk):
     @property
     def roles(self) -> list[str]:
         """Roles that the log has."""
-        return self._meta["roles"]
+        return list(dict.fromkeys([*self._meta["roles"], *self._replaced]))
+
+    @property
+    def doc_ids(self) -> pd.Index | None:
+        """What the codes of documents stand for; None without ids."""
+        return load_doc_ids(self.path)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -226,7 +233,7 @@ class ClickDataset(LogOnDisk):
         found = np.unique(np.atleast_1d(known[queries]))
         if not len(found):
             raise ValueError("A dataset needs at least one query; no query was selected.")
-        part = type(self)(self.path)
+        part = copy(self)
         part._queries = found if self._queries is None else self._queries[found]
         return part
 
@@ -241,6 +248,8 @@ class ClickDataset(LogOnDisk):
     def log(self) -> StoredLog:
         """The log as the estimators read it; columns are read from disk when they are used."""
         log = open_log(self.path)
+        for role, (known, values) in self._replaced.items():
+            log = log.with_values(role, known, values)
         if self._queries is None:
             return log
         keep = np.zeros(len(log.query_ids), dtype=bool)
@@ -267,6 +276,16 @@ class ClickDataset(LogOnDisk):
     def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
         """Clicks and impressions of each document, as a log of one row per cell."""
         return cells_of(self.log(), by)
+
+    def with_values(
+        self, role: Literal["bias", "user"], known: NDArray[Any], values: NDArray[Any]
+    ) -> Self:
+        """The dataset with other bias factors or users in place of the ``known`` ones."""
+        found = copy(self)
+        before, after = self._replaced.get(role, (known, known))
+        place = pd.Index(known).get_indexer(pd.Index(after))
+        found._replaced = {**self._replaced, role: (before, values[place])}
+        return found
 
     def to_places(self) -> tuple[pd.DataFrame, Any]:
         """The distinct positions, bias factors and users, and the number of each row's."""

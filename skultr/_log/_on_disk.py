@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .._typing import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["LogOnDisk", "refuse_arguments"]
 
@@ -15,6 +18,20 @@ class LogOnDisk:
 
     def to_frame(self) -> tuple[Any, Floats]:
         """The log as a frame in memory, and its click rates."""
+        raise NotImplementedError
+
+    def to_cells(self, by: Sequence[str]) -> tuple[Any, Floats]:
+        """Clicks and impressions of each document, as a log of one row per cell."""
+        raise NotImplementedError
+
+    @property
+    def roles(self) -> list[str]:
+        """Roles that the log has."""
+        raise NotImplementedError
+
+    @property
+    def doc_ids(self) -> pd.Index | None:
+        """What the codes of documents stand for; None without ids."""
         raise NotImplementedError
 
 

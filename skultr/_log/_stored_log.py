@@ -18,7 +18,7 @@ from ._dataset_documents import load_ids
 from ._deferred import DeferredArray, RowMap, lookup
 from ._segments import offsets_from_counts
 
-__all__ = ["StoredLog", "open_log"]
+__all__ = ["StoredLog", "load_doc_ids", "open_log"]
 
 _BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
 
@@ -75,6 +75,23 @@ class StoredLog(ClickLog):
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
         return self._take_lists(np.flatnonzero(keep[self.query_of_list]))
+
+    def with_values(self, role: str, known: NDArray[Any], values: NDArray[Any]) -> StoredLog:
+        """The log with other bias factors or users: ``values`` in place of the ``known`` ones.
+
+        Those that are not known must not occur.
+        """
+        column, names = getattr(self, role), f"{role}_{'values' if role == 'bias' else 'ids'}"
+        found, code = np.unique(values, return_inverse=True)
+        place = pd.Index(known).get_indexer(pd.Index(getattr(self, names)))
+        # A row that was not shown has the bias factor -1, which is the last.
+        table = np.append(np.where(place < 0, -1, code[place]), -1)
+        merges = role == "bias" and len(found) < len(values)
+        return replace(
+            self,
+            **{role: lookup(table, column), names: found},
+            all_lists_differ=self.all_lists_differ and not merges,
+        )
 
     @cached_property
     def query_of_list(self) -> Ints:
@@ -143,7 +160,7 @@ def open_log(folder: Path) -> StoredLog:
         query_ids=load_ids(folder, "query_ids"),
         bias_values=bias_values,
         user_ids=load_ids(folder, "user_ids"),
-        doc_ids=_doc_ids(folder),
+        doc_ids=load_doc_ids(folder),
         all_lists_differ=meta["all_lists_differ"],
     )
 
@@ -174,7 +191,7 @@ def _list_of_row(offsets):
     return DeferredArray(int(offsets[-1]), np.intp, take)
 
 
-def _doc_ids(folder):
+def load_doc_ids(folder: Path) -> pd.Index | None:
     """Index of the documents, as a log in memory has it."""
     ids = load_ids(folder, "doc_ids")
     if ids is None:
