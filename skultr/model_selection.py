@@ -457,7 +457,7 @@ def _best(score, number):
 def _balanced_folds(sizes, n_splits):
     """Folds of queries as :class:`GroupKFold` makes them of rows, given the rows per query."""
     fold_of, rows_of = np.empty(len(sizes), dtype=int), np.zeros(n_splits)
-    for query in np.argsort(sizes)[::-1]:
+    for query in np.argsort(sizes, kind="stable")[::-1]:
         fold_of[query] = np.argmin(rows_of)
         rows_of[fold_of[query]] += sizes[query]
     for fold in range(n_splits):

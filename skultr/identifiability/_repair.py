@@ -300,13 +300,9 @@ class IdentifiabilityRepair(
         self._click_column = None
         self._checked(pd.DataFrame(columns=dataset.feature_names), reset=True)
         self._begin()
-        # Merges by the numbers of the factors need no rows.
-        merges = self.strategy == "merge" and not isinstance(
-            self.bias_features, str | list | tuple
-        )
-        self._plan(
-            None if merges else dataset.to_frame()[0], read_pairs(dataset, bias=self._columns)
-        )
+        named = isinstance(self.bias_features, str | list | tuple)  # columns of the rows
+        rows = dataset.to_frame()[0] if named or self.strategy == "intervene" else None
+        self._plan(rows, read_pairs(dataset, bias=self._columns))
 
     def transform(self, X: Table | ClickDataset) -> Any:
         """X with the role ``bias``, without the bias columns that have no role.
