@@ -203,7 +203,7 @@ class ClickDataset(LogOnDisk):
     @property
     def doc_ids(self) -> pd.Index | None:
         """What the codes of documents stand for; None without ids."""
-        return load_doc_ids(self.path)
+        return load_doc_ids(self.path) if self._queries is None else self.log().doc_ids
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -252,9 +252,7 @@ class ClickDataset(LogOnDisk):
             log = log.with_values(role, known, values)
         if self._queries is None:
             return log
-        keep = np.zeros(len(log.query_ids), dtype=bool)
-        keep[self._queries] = True
-        return log.select_queries(keep)
+        return log.part_of(self._queries)
 
     def to_frame(self) -> tuple[pd.DataFrame, Floats]:
         """All rows of the log in memory, equal lists merged, for code that reads frames.

@@ -93,6 +93,41 @@ class StoredLog(ClickLog):
             all_lists_differ=self.all_lists_differ and not merges,
         )
 
+    def part_of(self, queries: Ints) -> ClickLog:
+        """The log of some queries as it would be read without the others.
+
+        Parameters
+        ----------
+        queries : ndarray of int
+            Codes, sorted. Features of their documents are copied into memory.
+        """
+        keep = np.zeros(len(self.query_ids), dtype=bool)
+        keep[queries] = True
+        part = self.select_queries(keep)
+        docs, doc = _codes_that_occur(part.doc, len(self.features))
+        found, query = _codes_that_occur(part.query, len(self.query_ids))
+        factors, bias = _codes_that_occur(part.bias, len(self.bias_values))
+        users, user = _codes_that_occur(part.user, len(self.user_ids))
+        part = replace(
+            part,
+            doc=doc,
+            query=query,
+            bias=bias,
+            user=user,
+            features=self.features[docs],
+            query_ids=self.query_ids[found],
+            bias_values=self.bias_values[factors],
+            user_ids=self.user_ids[users],
+            doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
+        )
+        return part._sorted() if self.all_lists_differ else part
+
+    def _sorted(self):
+        """The lists of each query in the order of their hashes, which depend on the codes."""
+        hashes = [part._list_hashes() for part in self.chunks()]
+        first, second = (np.concatenate(each) for each in zip(*hashes, strict=True))
+        return self._take_lists(np.lexsort((second, first, self.query_of_list)))
+
     @cached_property
     def query_of_list(self) -> Ints:
         """Query of each list, shape (n_lists,)."""
@@ -163,6 +198,18 @@ def open_log(folder: Path) -> StoredLog:
         doc_ids=load_doc_ids(folder),
         all_lists_differ=meta["all_lists_differ"],
     )
+
+
+def _codes_that_occur(column, n_codes):
+    """The codes of a column, sorted, and the column with their numbers; -1 stays."""
+    seen = np.zeros(n_codes + 1, dtype=bool)
+    for rows in column.parts():
+        seen[column.take(rows)] = True
+    seen[-1] = False
+    codes = np.flatnonzero(seen)
+    number = np.full(n_codes + 1, -1, dtype=np.intp)
+    number[codes] = np.arange(len(codes))
+    return codes, lookup(number, column)
 
 
 def _at(column, row_map):
