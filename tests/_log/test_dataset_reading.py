@@ -274,9 +274,7 @@ def test_fault_is_refused_as_in_memory_and_leaves_nothing(name, tmp_path):
                 NaiveRanker(max_epochs=1).fit(log, "click")
         with pytest.raises((ValueError, TypeError)) as error:
             ClickDataset.from_parquet(log, path=tmp_path / "clicks")
-    assert any(
-        word in str(error.value) for word in ("xpected", "must", "Give")
-    )
+    assert any(word in str(error.value) for word in ("xpected", "must", "Give"))
     assert not list(tmp_path.iterdir())
 
 
