@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
+from ._log._on_disk import LogOnDisk
 from ._log._roles import ROLES, is_frame, read_column, without_columns
 from ._typing import Column, Table
 
@@ -190,6 +191,12 @@ class OnFeatures(
 
     def _features(self, X, reset):
         """The input of the transformer; checks the number and names of the features."""
+        if isinstance(X, LogOnDisk):
+            raise TypeError(
+                "OnFeatures transforms rows, and X is a ClickDataset, whose documents are on disk "
+                "once each. Transform the log (or its documents) before the dataset is made; "
+                "networks scale their features themselves, and trees need no scale."
+            )
         if is_frame(X):
             frame = nw.from_native(X, eager_only=True)
             frame = without_columns(frame, self._not_features())

@@ -123,6 +123,10 @@ class DeferredArray(NDArrayOperatorsMixin):
             return self.value * self.length
         return sum((self.take(rows).sum() for rows in self.parts()), start=self.dtype.type(0))
 
+    def mean(self) -> Any:
+        """Mean over the rows."""
+        return self.sum() / self.length
+
     def any(self) -> bool:
         """True if a row is not 0."""
         if self.value is not None:

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ._on_disk import LogOnDisk
 from ._segments import as_array
 
 __all__ = [
@@ -85,7 +86,13 @@ def is_frame(X: Any) -> bool:
         raise TypeError(
             f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}); expected a frame in "
             "memory. Reduce it first with skultr.aggregate_clicks(X), which runs in its engine, "
-            "or collect it."
+            "collect it, or write it to disk with skultr.ClickDataset.from_parquet(X, ...), from "
+            "which fit(dataset) trains."
+        )
+    if isinstance(X, LogOnDisk):
+        raise TypeError(
+            "X is a ClickDataset; expected a frame or an array. Only fit, splitters and scorers "
+            "of clicks take a dataset; elsewhere pass rows, such as those of dataset.to_frame()."
         )
     if hasattr(X, "columns") or hasattr(X, "column_names"):
         raise TypeError(

@@ -13,9 +13,10 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
-from .._log._dataset import ClickDataset, refuse_arguments
+from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, afresh
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
+from .._log._on_disk import refuse_arguments
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
@@ -177,7 +178,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def score(
         self,
         X: Table,
-        y: Column,
+        y: Column | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -201,6 +202,12 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             Mean over the queries that have a relevant document.
         """
         check_is_fitted(self)
+        if isinstance(X, ClickDataset):
+            raise TypeError(
+                "score needs graded relevance, and a ClickDataset holds clicks. In a search, pass "
+                "a scorer of clicks: scoring=ClickLikelihoodScorer(), IPSScorer() or, for models "
+                "of clicks, PerplexityScorer(), of skultr.metrics. With annotation, pass a frame."
+            )
         _warn_about_clicks_as_relevance(X, y)
         qid = self._query_ids(X, qid, "score")
         scores = self._scores_within(X, qid)
@@ -333,6 +340,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
 
 def fit_to_log(ranker: Any, log: ClickLog) -> Any:
     """The ranker, fitted to a log that was read already; its ids are the codes of the log."""
+    log = log.in_memory()
     return ranker.fit(
         log.features[log.doc],
         log.click_rate,
