@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ._schema import feature_plan, only_features
 from ._segments import as_array
 
 __all__ = [
@@ -65,6 +66,9 @@ ROLES = (
 FIT_ROLES = ROLES[:-2]
 
 
+_ROLES = frozenset(ROLES)
+
+
 _NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "production", "relevance")
 
 
@@ -74,6 +78,8 @@ CHUNK = 65_536
 
 def is_frame(X: Any) -> bool:
     """True if X is a data frame (pandas, Polars, PyArrow, ...); a lazy frame is an error."""
+    if type(X) is np.ndarray:
+        return False
     if nw.dependencies.is_into_dataframe(X):
         if isinstance(getattr(X, "columns", None), pd.MultiIndex):
             raise ValueError(
@@ -207,20 +213,24 @@ def read_features(X: Any) -> Any:
     """
     if not is_frame(X):
         return X
-    frame = nw.from_native(X, eager_only=True)
-    names = feature_columns(X)
-    if not names:
-        raise ValueError(
-            f"X has 0 feature columns: its columns {_columns(X)} all have a role. Expected at "
-            "least one column to rank by; join the documents' features to the log first."
-        )
-    frame = without_columns(frame, ROLES)
-    _check_numeric_columns(frame)
-    values = np.empty((X.shape[0], len(names)), dtype=np.float32)
+    plan = feature_plan(X, _ROLES)
+    if plan is not None and plan.is_plain and plan.names:
+        chosen, index = only_features(X, plan), plan.index
+    else:
+        chosen = without_columns(_frame_of(X), ROLES)
+        index = chosen.columns
+        if not index:
+            raise ValueError(
+                f"X has 0 feature columns: its columns {_columns(X)} all have a role. Expected at "
+                "least one column to rank by; join the documents' features to the log first."
+            )
+        _check_numeric_columns(chosen)
+    values = np.empty((X.shape[0], len(index)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
         rows = slice(start, start + CHUNK)
-        _copy_rows(frame[rows, :], values[rows], start)
-    return pd.DataFrame(values, columns=names, copy=False)
+        part = chosen if len(values) <= CHUNK else _rows_of(chosen, rows)
+        _copy_rows(part, values[rows], index, start)
+    return pd.DataFrame(values, columns=index, copy=False)
 
 
 def with_column(X: Any, name: str, values: NDArray[Any]) -> Any:
@@ -251,7 +261,11 @@ def without_columns(frame: Any, names: Iterable[Any]) -> Any:
     return frame[:, [i for i, name in enumerate(frame.columns) if name not in names]]
 
 
-def _copy_rows(frame, out, start):
+def _rows_of(frame, rows):
+    return frame.iloc[rows] if isinstance(frame, pd.DataFrame) else frame[rows, :]
+
+
+def _copy_rows(frame, out, names, start):
     """Fill ``out`` with the part of a frame that begins at row ``start``."""
     try:
         # Values beyond the range of float32 become infinite.
@@ -259,17 +273,18 @@ def _copy_rows(frame, out, start):
             out[:] = frame.to_numpy()
     except (TypeError, ValueError):
         # Slower, column by column: it succeeds, or names the column that cannot be converted.
-        for place, name in enumerate(frame.columns):
+        frame = nw.from_native(frame, eager_only=True, pass_through=True)
+        for place, name in enumerate(names):
             out[:, place] = _as_floats(frame[:, place].to_numpy(), name)
-    bad = ~np.isfinite(out)
-    if bad.any():
-        row, place = np.argwhere(bad)[0]
-        what = "NaN" if np.isnan(out[row, place]) else "infinity or a value too large for float32"
-        raise ValueError(
-            f"Input X contains {what} in the feature column {frame.columns[place]!r}, row "
-            f"{start + row}; expected a finite number in every row. Fill it (in a pipeline, "
-            "with OnFeatures(SimpleImputer())), or drop the row."
-        )
+    if np.isfinite(out).all():
+        return
+    row, place = np.argwhere(~np.isfinite(out))[0]
+    what = "NaN" if np.isnan(out[row, place]) else "infinity or a value too large for float32"
+    raise ValueError(
+        f"Input X contains {what} in the feature column {names[place]!r}, row {start + row}; "
+        "expected a finite number in every row. Fill it (in a pipeline, with "
+        "OnFeatures(SimpleImputer())), or drop the row."
+    )
 
 
 def _as_floats(values, name):

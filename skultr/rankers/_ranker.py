@@ -26,6 +26,7 @@ from .._log._roles import (
     role_columns,
     without_column,
 )
+from .._log._schema import is_checked
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
 from .._typing import ArrayLike, Column, Floats, Ints, Scope, Table
@@ -272,25 +273,32 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         return self._fold(self._before_folding(log))
 
     def _read_features(self, X, *, reset):
-        if is_frame(X) and self._click_column in feature_columns(X):
-            X = without_column(X, self._click_column)
+        click = self._click_column
+        if click is not None and is_frame(X) and click in feature_columns(X):
+            X = without_column(X, click)
         bare = not self._needs_features and is_frame(X) and not feature_columns(X)
         if bare and (reset or not self.n_features_in_):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
+        features = self._validated(read_features(X), reset)
+        if reset:
+            self._offsets = find_offsets(X, features)
+        return take_off(self._offsets, X, features)
+
+    def _validated(self, features, reset):
+        """Features in float32, as rows in memory, with the number and names of those of fit."""
+        if not reset and is_checked(self, features):
+            return np.asarray(features)
         features = validate_data(
             self,
-            read_features(X),
+            features,
             accept_sparse="csr",
             dtype=np.float32,
             order="C",  # the last bit of a matrix product depends on the memory layout
             reset=reset,
         )
-        features = features.toarray() if sparse.issparse(features) else features
-        if reset:
-            self._offsets = find_offsets(X, features)
-        return take_off(self._offsets, X, features)
+        return features.toarray() if sparse.issparse(features) else features
 
     def _known_query_ids(self, X, qid, method):
         """Query ids for scores that depend on the whole query; a single row needs none."""
