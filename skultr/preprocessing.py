@@ -212,6 +212,8 @@ class OnFeatures(
 
     def _readable(self, native, plan):
         """A frame of features as the kind of frame that the transformer reads."""
+        if isinstance(native, pd.DataFrame):
+            return native
         frame = nw.from_native(native, eager_only=True)
         if frame.implementation.is_pyarrow():
             return frame.to_pandas()
@@ -232,6 +234,8 @@ class OnFeatures(
                 f"{type(self.transformer_).__name__} gave a sparse matrix, which a frame cannot "
                 "hold. Set sparse_output=False (or its like) in the transformer."
             )
+        if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:
+            return self._pandas_with_roles(X, values)
         X = nw.from_native(X, eager_only=True) if framed else None
         backend = X.implementation if kind == "default" else kind
         roles = self._not_features()
@@ -247,6 +251,13 @@ class OnFeatures(
         if index is not None and isinstance(out, pd.DataFrame):
             out = out.set_axis(index, axis=0)  # a new frame: this may be one of the transformer's
         return out
+
+    def _pandas_with_roles(self, X, values):
+        roles = self._not_features()
+        names = _names_of(values, self.transformer_, roles)
+        out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
+        kept = [place for place, name in enumerate(X.columns.tolist()) if name in roles]
+        return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
 
 
 def _may_read_polars(transformer):
@@ -302,16 +313,22 @@ def _framed(values, transformer, roles, backend):
         _refuse_roles(frame.columns, transformer, roles)
         return _convert(frame, backend)
     values = np.asarray(values)
-    if hasattr(transformer, "get_feature_names_out"):
-        names = transformer.get_feature_names_out()
-    else:
-        names = [f"f{i}" for i in range(values.shape[1])]
-    _refuse_roles(names, transformer, roles)
+    names = _names_of(values, transformer, roles)
     backend = nw.Implementation.from_backend(backend)
     if backend.is_polars() and values.dtype != object:
         return nw.from_numpy(values, schema=[str(name) for name in names], backend=backend)
     frame = pd.DataFrame(values, columns=names, copy=False)
     return _convert(nw.from_native(frame, eager_only=True), backend)
+
+
+def _names_of(values, transformer, roles):
+    """Names of the columns of an array that a transformer gave."""
+    if hasattr(transformer, "get_feature_names_out"):
+        names = transformer.get_feature_names_out()
+    else:
+        names = [f"f{i}" for i in range(values.shape[1])]
+    _refuse_roles(names, transformer, roles)
+    return names
 
 
 def _refuse_roles(names, transformer, roles):

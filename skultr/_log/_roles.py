@@ -28,6 +28,7 @@ __all__ = [
     "read_features",
     "read_role",
     "read_scope",
+    "read_values",
     "role_columns",
     "with_column",
     "without_column",
@@ -80,7 +81,7 @@ def is_frame(X: Any) -> bool:
     """True if X is a data frame (pandas, Polars, PyArrow, ...); a lazy frame is an error."""
     if type(X) is np.ndarray:
         return False
-    if nw.dependencies.is_into_dataframe(X):
+    if isinstance(X, pd.DataFrame) or nw.dependencies.is_into_dataframe(X):
         if isinstance(getattr(X, "columns", None), pd.MultiIndex):
             raise ValueError(
                 "X has columns of several levels; expected one name per column. Flatten them, "
@@ -213,24 +214,36 @@ def read_features(X: Any) -> Any:
     """
     if not is_frame(X):
         return X
+    values, names = read_values(X)
+    return pd.DataFrame(values, columns=names, copy=False)
+
+
+def read_values(X: Any) -> tuple[NDArray[np.float32], list[Any]]:
+    """The features of a frame as a C-ordered array (n_rows, n_features), and their names.
+
+    Raises
+    ------
+    ValueError
+        If the frame has no feature column, or one that does not hold finite numbers.
+    """
     plan = feature_plan(X, _ROLES)
     if plan is not None and plan.is_plain and plan.names:
-        chosen, index = only_features(X, plan), plan.index
+        chosen, names = only_features(X, plan), plan.names
     else:
         chosen = without_columns(_frame_of(X), ROLES)
-        index = chosen.columns
-        if not index:
+        names = chosen.columns
+        if not names:
             raise ValueError(
                 f"X has 0 feature columns: its columns {_columns(X)} all have a role. Expected at "
                 "least one column to rank by; join the documents' features to the log first."
             )
         _check_numeric_columns(chosen)
-    values = np.empty((X.shape[0], len(index)), dtype=np.float32)
+    values = np.empty((X.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
         rows = slice(start, start + CHUNK)
         part = chosen if len(values) <= CHUNK else _rows_of(chosen, rows)
-        _copy_rows(part, values[rows], index, start)
-    return pd.DataFrame(values, columns=index, copy=False)
+        _copy_rows(part, values[rows], names, start)
+    return values, names
 
 
 def with_column(X: Any, name: str, values: NDArray[Any]) -> Any:

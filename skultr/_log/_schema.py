@@ -63,16 +63,14 @@ def feature_plan(X: Any, left_out: Collection[Any]) -> FeaturePlan | None:
     """
     if isinstance(X, pd.DataFrame):
         names = X.columns.tolist()
-        kinds = [
-            (dtype.kind, dtype.itemsize) if isinstance(dtype, np.dtype) else None
-            for dtype in X.dtypes.to_numpy()
-        ]
+        # Not other types: the hash of a categorical one is computed from all of its categories.
+        types = [each if isinstance(each, np.dtype) else None for each in X.dtypes.to_numpy()]
     elif nw.dependencies.is_polars_dataframe(X):
         names = X.columns
-        kinds = [_kind_of_polars(dtype) for dtype in X.dtypes]
+        types = [_type_of_polars(each) for each in X.dtypes]
     else:
         return None
-    return _plan(tuple(names), tuple(kinds), frozenset(left_out))
+    return _plan(tuple(names), tuple(types), frozenset(left_out))
 
 
 def only_features(X: Any, plan: FeaturePlan) -> Any:
@@ -89,17 +87,14 @@ def knows_names(estimator: Any, names: list[Any]) -> bool:
 
 
 def is_checked(estimator: Any, features: Any) -> bool:
-    """True if ``validate_data`` would return the features unchanged and without a warning.
+    """True if ``validate_data`` would return this array as it is, without a warning.
 
     Parameters
     ----------
     estimator : estimator
         Fitted.
     features : object
-        A frame as :func:`~skultr._log._roles.read_features` makes it, or what a user passed.
     """
-    if isinstance(features, pd.DataFrame):
-        return len(features) > 0 and knows_names(estimator, features.columns.tolist())
     return (
         type(features) is np.ndarray
         and features.dtype == np.float32
@@ -112,25 +107,28 @@ def is_checked(estimator: Any, features: Any) -> bool:
     )
 
 
-def _kind_of_polars(dtype):
-    if dtype.is_float():
-        return "f", str(dtype)
-    return ("i", str(dtype)) if dtype.is_integer() else None
+def _type_of_polars(dtype):
+    """The type of numbers of a column that makes an array of them, else None."""
+    return str(dtype) if dtype.is_float() or dtype.is_integer() else None
 
 
 @lru_cache(maxsize=_N_PLANS)
-def _plan(columns, kinds, left_out):
+def _plan(columns, types, left_out):
     if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
         return None
     places = [i for i, name in enumerate(columns) if name not in left_out]
     names = [columns[i] for i in places]
-    found = {kinds[i] for i in places}
-    is_plain = all(kind is not None and kind[0] in "iufb" for kind in found)
+    found = {str(types[i]) for i in places if _is_plain(types[i])}
+    is_plain = all(_is_plain(types[i]) for i in places)
     return FeaturePlan(
         names,
         pd.Index(names),
         np.array(places, dtype=np.intp),
         [name for name in columns if name in left_out],
         is_plain,
-        is_plain and len(found) == 1 and "f" in next(iter(found)),
+        is_plain and len(found) == 1 and found.pop().lower().startswith("float"),
     )
+
+
+def _is_plain(dtype):
+    return isinstance(dtype, str) or (dtype is not None and dtype.kind in "iufb")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
@@ -21,12 +22,12 @@ from .._log._roles import (
     count_rows,
     feature_columns,
     is_frame,
-    read_features,
     read_role,
+    read_values,
     role_columns,
     without_column,
 )
-from .._log._schema import is_checked
+from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
 from .._typing import ArrayLike, Column, Floats, Ints, Scope, Table
@@ -281,15 +282,21 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
-        features = self._validated(read_features(X), reset)
+        features = self._validated(X, reset)
         if reset:
             self._offsets = find_offsets(X, features)
         return take_off(self._offsets, X, features)
 
-    def _validated(self, features, reset):
+    def _validated(self, X, reset):
         """Features in float32, as rows in memory, with the number and names of those of fit."""
-        if not reset and is_checked(self, features):
-            return np.asarray(features)
+        features = X
+        if is_frame(X):
+            features, names = read_values(X)
+            if not reset and len(features) and knows_names(self, names):
+                return features
+            features = pd.DataFrame(features, columns=names, copy=False)
+        elif not reset and is_checked(self, X):
+            return X
         features = validate_data(
             self,
             features,
