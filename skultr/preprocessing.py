@@ -146,7 +146,8 @@ class OnFeatures(
         -------
         X_new : frame, ndarray or sparse matrix
         """
-        check_is_fitted(self)
+        if not hasattr(self, "transformer_"):  # first, because asking for tags takes long
+            check_is_fitted(self)
         return self._with_roles(X, self.transformer_.transform(self._features(X, reset=False)))
 
     def get_feature_names_out(

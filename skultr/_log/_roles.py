@@ -21,6 +21,7 @@ __all__ = [
     "FIT_ROLES",
     "ROLES",
     "check_container",
+    "column_names",
     "count_rows",
     "feature_columns",
     "is_frame",
@@ -103,14 +104,20 @@ def is_frame(X: Any) -> bool:
     return False
 
 
+def column_names(X: Any) -> list[Any]:
+    """Names of the columns of a frame."""
+    plan = feature_plan(X, ())
+    return list(_frame_of(X).columns) if plan is None else plan.names
+
+
 def role_columns(X: Any) -> list[str]:
     """Names of the role columns of a frame, in the frame's order."""
-    return [name for name in _columns(X) if name in ROLES]
+    return [name for name in column_names(X) if name in ROLES]
 
 
 def feature_columns(X: Any) -> list[str]:
     """Names of the columns of a frame without a role, in the frame's order."""
-    return [name for name in _columns(X) if name not in ROLES]
+    return [name for name in column_names(X) if name not in ROLES]
 
 
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
@@ -130,7 +137,7 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
         None if the role is absent. Numeric roles are float64, with NaN for missing values.
     """
     if value is None:
-        if not is_frame(X) or role not in _columns(X):
+        if not is_frame(X) or role not in column_names(X):
             return None
         value = _frame_of(X)[role].to_numpy()
     elif nw.dependencies.is_into_series(value):
@@ -159,7 +166,7 @@ def read_scope(X: Any, value: Any = None) -> str:
     scope : {"query", "global"}
     """
     if value is None:
-        if not is_frame(X) or "doc_scope" not in _columns(X):
+        if not is_frame(X) or "doc_scope" not in column_names(X):
             return "query"
         value = nw.from_native(X, eager_only=True)["doc_scope"].unique().to_list()
     found = {value} if isinstance(value, str) else set(pd.unique(as_array(value)))
@@ -234,8 +241,9 @@ def read_values(X: Any) -> tuple[NDArray[np.float32], list[Any]]:
         names = chosen.columns
         if not names:
             raise ValueError(
-                f"X has 0 feature columns: its columns {_columns(X)} all have a role. Expected at "
-                "least one column to rank by; join the documents' features to the log first."
+                f"X has 0 feature columns: its columns {column_names(X)} all have a role. "
+                "Expected at least one column to rank by; join the documents' features to the "
+                "log first."
             )
         _check_numeric_columns(chosen)
     values = np.empty((X.shape[0], len(names)), dtype=np.float32)
@@ -308,10 +316,6 @@ def _as_floats(values, name):
             f"The feature column {name!r} holds {values.dtype} values such as {values[0]!r}; "
             "expected numbers. Encode or drop it."
         ) from error
-
-
-def _columns(X):
-    return list(_frame_of(X).columns)
 
 
 def _frame_of(X):
