@@ -99,7 +99,7 @@ def test_names_are_checked_at_every_request_and_after_a_refit(log):
 
 def test_an_array_is_checked_at_every_request(log):
     frame, clicks = log
-    values = frame.filter(like="feature").to_numpy(np.float32)
+    values = frame.filter(like="feature").to_numpy(np.float32, copy=True)
     ranker = NaiveRanker(max_epochs=1, random_state=0)
     roles = {name: frame[name] for name in ("qid", "session", "position")}
     ranker.fit(values, clicks, **roles)
