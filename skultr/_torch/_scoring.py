@@ -1,4 +1,4 @@
-"""Outputs of a network that depend on nothing but the row: float32 in blocks of one shape.
+"""Outputs of a network that depend on nothing but the row: computed in blocks of one shape.
 
 A matrix product picks its kernel by the shapes of the matrices, and kernels round differently: in
 one large matrix the last bits of a row depend on the number of rows, on its place among them, and
@@ -30,7 +30,7 @@ Step = Callable[[torch.Tensor], torch.Tensor]
 
 
 def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats:
-    """Outputs of a network in float32 on the CPU, each determined by its own row to the bit.
+    """Outputs of a network on the CPU, in its precision, each determined by its row to the bit.
 
     Parameters
     ----------
@@ -43,7 +43,8 @@ def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats
     outputs : ndarray of shape (n_rows, n_out), float64
     """
     n_rows, n_features = features.shape
-    block = torch.zeros(ROWS, n_features)
+    dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
+    block = torch.zeros(ROWS, n_features, dtype=dtype)
     rows, outputs = block.numpy(), None
     with torch.inference_mode():
         steps, _, n_out = _steps(network, n_features, n_features)

@@ -38,6 +38,7 @@ NETWORKS = {
     "narrow": _network(30, (10,), 5),
     "one feature": _network(1, (3,)),
     "layer": _network(20, (24, 9), normalization="layer", dropout=0.5),
+    "double": _network(101, (33,), 5).double(),
     "batch": _network(20, (24, 9), normalization="batch"),
     "side by side": torch.nn.Sequential(
         _network(21, ())[0],
