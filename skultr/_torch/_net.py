@@ -28,6 +28,7 @@ from ._lists import ListDataset
 from ._loop import BatchLoader, ClipGradients, ListNet, as_is
 from ._networks import ScaledFeatures, ScaleFeatures, row_parts, scoring_network
 from ._optimizers import OPTIMIZERS
+from ._scoring import outputs_of_rows
 from ._stored_lists import ScaledRows, StoredLists
 from ._stream import global_stream, own_stream, stream
 
@@ -350,10 +351,9 @@ class NeuralEstimator(BaseEstimator):
         """Network outputs for features, as float64 ndarray (n_rows, n_out)."""
         if isinstance(features, ScaledFeatures):
             network = network[1]
-        network.eval()
         if self.module is None and torch.device(self.device).type == "cpu":
-            # In single precision the last digits of a row depend on the other rows of the matrix.
-            network = copy.deepcopy(network).double()
+            return outputs_of_rows(network, features)
+        network.eval()
         dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
         parts = [np.empty((0, 1))]
         work = _multiplications(network, min(len(features), _PREDICT_ROWS))

@@ -15,7 +15,14 @@ from ._stream import Dropout, Linear
 if TYPE_CHECKING:
     from ._lists import ListBatch
 
-__all__ = ["ListScores", "ScaleFeatures", "ScaledFeatures", "row_parts", "scoring_network"]
+__all__ = [
+    "ListScores",
+    "ScaleFeatures",
+    "ScaledFeatures",
+    "SideBySide",
+    "row_parts",
+    "scoring_network",
+]
 
 #: Standardised features are clipped at this value: no extreme one can dominate the network.
 _MAX_DEVIATION = 8.0
@@ -83,6 +90,18 @@ class ListScores(nn.Module):
                 f"({len(batch.features)}, 1). Check the last layer of the module."
             )
         return batch.pad(scores.reshape(-1))
+
+
+class SideBySide(nn.Module):
+    """The concatenated outputs of several networks with the same inputs."""
+
+    def __init__(self, *networks: nn.Module) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(n_rows, n_inputs) to (n_rows, sum of outputs)."""
+        return torch.cat([network(inputs) for network in self.networks], dim=1)
 
 
 class ScaleFeatures(nn.Module):
