@@ -121,7 +121,7 @@ def epoch_seconds(ranker_class, X, clicks, roles, sizes):
     return clock.seconds[1:]
 
 
-def epochs_against_bare_loop(n_lists, width, n_features, sizes, repeats=5):
+def epochs_against_bare_loop(n_lists, width, n_features, sizes, repeats=3):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n_lists * width, n_features), dtype=np.float32)
     y = (rng.random(len(X)) < 0.2).astype(np.float32)
