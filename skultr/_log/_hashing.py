@@ -82,5 +82,6 @@ def hash_columns(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
     """One uint64 per row from integer columns of equal length; the order of columns matters."""
     value = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        value = mix(value ^ column.astype(np.int64, copy=False).view(np.uint64))
+        whole = np.asarray(column).astype(np.int64, copy=False)
+        value = mix(value ^ whole.view(np.uint64))
     return value
