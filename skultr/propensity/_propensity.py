@@ -36,6 +36,8 @@ class BasePropensity(BaseEstimator):
 
     #: Name of the column of clicks if ``fit`` took them from X: it is not a feature.
     _click_column = None
+    #: Whether ``predict`` depends on the role ``user``.
+    _reads_users = False
 
     # Requested by default, as rankers do.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)

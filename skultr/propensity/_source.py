@@ -10,7 +10,15 @@ from sklearn.utils import check_random_state
 from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
 
-__all__ = ["PROPENSITY_CONSTRAINT", "columns_of_source", "row_propensities"]
+__all__ = [
+    "PROPENSITY_CONSTRAINT",
+    "check_curve",
+    "columns_of_source",
+    "no_propensities",
+    "refuse_wrong_source",
+    "row_propensities",
+    "takes_column",
+]
 
 
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
@@ -56,33 +64,12 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
         the curve does not cover the positions.
     """
     column = read_role(X, "propensity", roles.get("propensity"))
-    if isinstance(source, str) and column is None:
-        raise ValueError(
-            "propensity='column', but X has no column 'propensity' and no propensity was passed. "
-            "Add the role, or give the propensities by position."
-        )
-    if column is not None:
-        if source is None or isinstance(source, str):
-            return column, None
-        raise ValueError(
-            "The log has the role 'propensity' and the parameter propensity is "
-            f"{type(source).__name__}: two answers to one question. Drop the column, or set "
-            "propensity='column'."
-        )
+    if takes_column(source, column is not None):
+        return column, None
     source = default() if source is None else source
     if not hasattr(source, "fit"):
         return _from_curve(source, X, roles), None
-    if isinstance(source, type):
-        raise ValueError(
-            f"propensity is the class {source.__name__}; expected an estimator. Call it: "
-            f"{source.__name__}()."
-        )
-    if hasattr(source, "rank"):
-        raise ValueError(
-            f"propensity is a {type(source).__name__}, which predicts relevance; expected an "
-            "estimator that predicts examination, such as those of skultr.propensity "
-            "(RegressionEMPropensity, DualLearningPropensity, ...)."
-        )
+    refuse_wrong_source(source)
     seed = check_random_state(random_state).randint(2**31 - 1)
     estimator = seeded_clone(source, seed)
     given = {role: value for role, value in roles.items() if value is not None}
@@ -95,6 +82,45 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
     # A Pipeline has no argument sample_weight, so that None must not be passed.
     estimator.fit(log, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
     return np.asarray(estimator.predict(log), dtype=float), estimator
+
+
+def takes_column(source, has_column):
+    """True if propensities are those of the role; an error if there are two sources or none."""
+    if isinstance(source, str) and not has_column:
+        raise ValueError(
+            "propensity='column', but X has no column 'propensity' and no propensity was passed. "
+            "Add the role, or give the propensities by position."
+        )
+    if has_column and not (source is None or isinstance(source, str)):
+        raise ValueError(
+            "The log has the role 'propensity' and the parameter propensity is "
+            f"{type(source).__name__}: two answers to one question. Drop the column, or set "
+            "propensity='column'."
+        )
+    return has_column
+
+
+def refuse_wrong_source(source):
+    """Raise if a source with ``fit`` is a class, or an estimator of relevance."""
+    if isinstance(source, type):
+        raise ValueError(
+            f"propensity is the class {source.__name__}; expected an estimator. Call it: "
+            f"{source.__name__}()."
+        )
+    if hasattr(source, "rank"):
+        raise ValueError(
+            f"propensity is a {type(source).__name__}, which predicts relevance; expected an "
+            "estimator that predicts examination, such as those of skultr.propensity "
+            "(RegressionEMPropensity, DualLearningPropensity, ...)."
+        )
+
+
+def no_propensities():
+    """Raise the error of a log without propensities, given or estimated."""
+    raise ValueError(
+        "No propensities given: X has no column 'propensity'. Add it, or pass propensity= with "
+        "one number per position or an estimator of skultr.propensity."
+    )
 
 
 def columns_of_source(source):
@@ -112,13 +138,14 @@ def _from_curve(curve, X, roles):
             "was passed. Add the role."
         )
     shown = position > 0
-    curve = _check_curve(curve, int(position[shown].max(initial=0)))
+    curve = check_curve(curve, int(position[shown].max(initial=0)))
     propensity = np.ones(len(position))
     propensity[shown] = curve[position[shown].astype(np.intp) - 1]
     return propensity
 
 
-def _check_curve(curve, deepest):
+def check_curve(curve, deepest):
+    """A curve by position as an array; an error if it does not cover the log or is none."""
     curve = np.asarray(curve, dtype=float)
     if curve.ndim != 1 or len(curve) < deepest:
         raise ValueError(
