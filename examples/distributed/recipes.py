@@ -36,7 +36,7 @@ def xgboost_on_dask(table, documents, features, client):
 
     rows = table.merge(documents, on=["qid", "doc"]).persist()
     ranker = DaskXGBRanker(
-        objective="rank:ndcg", ndcg_exp_gain=False, n_estimators=30, max_depth=4, learning_rate=0.2
+        objective="rank:ndcg", ndcg_exp_gain=False, n_estimators=20, max_depth=4, learning_rate=0.3
     )
     ranker.client = client
     ranker.fit(rows[features], rows["label"], qid=rows["group"])
