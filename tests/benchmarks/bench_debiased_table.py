@@ -1,6 +1,7 @@
 """What labels of documents cost in an engine, and in memory.
 
-By hand: ``POLARS_MAX_THREADS=2 python tests/benchmarks/bench_debiased_table.py [--millions 10 30]``.
+By hand, with ``POLARS_MAX_THREADS=2`` in the environment:
+``python tests/benchmarks/bench_debiased_table.py [--millions 10 30]``.
 
 A log of 100,000 queries with ten documents each, in Parquet, in row groups of a million rows; the
 table is written to Parquet. One process per line, because memory is the peak beyond the imports.
