@@ -7,6 +7,8 @@ import pandas as pd
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from .._log._deferred import lookup
+from .._log._reader import read as read_rows
 from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
 
@@ -14,6 +16,7 @@ __all__ = [
     "PROPENSITY_CONSTRAINT",
     "check_curve",
     "columns_of_source",
+    "dataset_propensities",
     "no_propensities",
     "refuse_wrong_source",
     "row_propensities",
@@ -69,9 +72,7 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
     source = default() if source is None else source
     if not hasattr(source, "fit"):
         return _from_curve(source, X, roles), None
-    refuse_wrong_source(source)
-    seed = check_random_state(random_state).randint(2**31 - 1)
-    estimator = seeded_clone(source, seed)
+    estimator = _clone(source, random_state)
     given = {role: value for role, value in roles.items() if value is not None}
     if hasattr(estimator, "columns_read"):  # estimators of skultr.propensity, frozen or not
         estimator.fit(X, y, sample_weight, **given)
@@ -82,6 +83,59 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
     # A Pipeline has no argument sample_weight, so that None must not be passed.
     estimator.fit(log, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
     return np.asarray(estimator.predict(log), dtype=float), estimator
+
+
+def dataset_propensities(source, dataset, log, *, default, random_state=None):
+    """As :func:`row_propensities`, for the rows of a log on disk.
+
+    Parameters
+    ----------
+    source, default, random_state
+        See :func:`row_propensities`.
+    dataset : ClickDataset
+    log : StoredLog
+        Its log.
+
+    Returns
+    -------
+    propensity : ndarray or DeferredArray of shape (n_rows,)
+        1 where a row was not shown.
+    estimator : estimator or None
+    """
+    if takes_column(source, log.propensity is not None):
+        return log.propensity, None
+    source = default() if source is None else source
+    if not hasattr(source, "fit"):
+        curve = check_curve(source, int(log.position.max(initial=0)))
+        # Rows that were not shown have the position -1.
+        return lookup(np.concatenate([[1.0], curve, [1.0]]), log.position), None
+    read = sorted({*columns_of_source(source)} & {*dataset.feature_names})
+    if read:
+        raise ValueError(
+            f"The propensity estimator reads the columns {read}, which are features of the "
+            "ranker in a ClickDataset. Fit the estimator first, and make the dataset from a log "
+            "with its predictions as the column 'propensity' and without these columns."
+        )
+    estimator = _clone(source, random_state)
+    if not hasattr(estimator, "columns_read"):
+        X, click_rate = dataset.to_frame()
+        propensity = np.asarray(estimator.fit(X, click_rate).predict(X), dtype=float)
+        checked = read_rows(X, roles={"propensity": propensity})["propensity"]
+        return np.where(np.asarray(log.shown), checked, 1.0), estimator
+    estimator.fit(dataset)
+    if estimator._predicts_from_features:
+        propensity = estimator.predict(dataset.to_frame()[0])
+    else:
+        places, number = dataset.to_places()
+        propensity = lookup(np.asarray(estimator.predict(places), dtype=float), number)
+    return np.where(log.shown, propensity, 1.0), estimator
+
+
+def columns_of_source(source):
+    """Names of columns without a role that the source reads: a ranker's features exclude them."""
+    if isinstance(source, type) or not hasattr(source, "columns_read"):
+        return set()
+    return source.columns_read()
 
 
 def takes_column(source, has_column):
@@ -100,6 +154,14 @@ def takes_column(source, has_column):
     return has_column
 
 
+def no_propensities():
+    """Raise the error of a log without propensities, given or estimated."""
+    raise ValueError(
+        "No propensities given: X has no column 'propensity'. Add it, or pass propensity= with "
+        "one number per position or an estimator of skultr.propensity."
+    )
+
+
 def refuse_wrong_source(source):
     """Raise if a source with ``fit`` is a class, or an estimator of relevance."""
     if isinstance(source, type):
@@ -115,19 +177,10 @@ def refuse_wrong_source(source):
         )
 
 
-def no_propensities():
-    """Raise the error of a log without propensities, given or estimated."""
-    raise ValueError(
-        "No propensities given: X has no column 'propensity'. Add it, or pass propensity= with "
-        "one number per position or an estimator of skultr.propensity."
-    )
-
-
-def columns_of_source(source):
-    """Names of columns without a role that the source reads: a ranker's features exclude them."""
-    if isinstance(source, type) or not hasattr(source, "columns_read"):
-        return set()
-    return source.columns_read()
+def _clone(source, random_state):
+    """A clone of an estimator of examination."""
+    refuse_wrong_source(source)
+    return seeded_clone(source, check_random_state(random_state).randint(2**31 - 1))
 
 
 def _from_curve(curve, X, roles):
