@@ -74,6 +74,10 @@ class CurvePropensity(BasePropensity):
         "random_state": ["random_state"],
     }
 
+    @property
+    def _reads_users(self):
+        return self.user == "user"
+
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.user in (None, "user") else {self.user}

@@ -61,9 +61,13 @@ class PowerLawPropensity(BasePropensity):
         "eta": [Interval(Real, 0, None, closed="left"), Mapping],
     }
 
+    @property
+    def _reads_users(self):
+        return isinstance(self.eta, Mapping)
+
     def _fit(self, X, y, sample_weight, roles):
         self._check_eta()
-        users = self._read_users(X, roles) if isinstance(self.eta, Mapping) else None
+        users = self._read_users(X, roles) if self._reads_users else None
         # The curve is one of positions, so that a column ``bias`` and documents are not read.
         roles = {**roles, "bias": self._read_bias(X, roles)}
         one = np.zeros(len(y), dtype=int)
@@ -79,7 +83,7 @@ class PowerLawPropensity(BasePropensity):
         )
 
     def _predict(self, X, values, shown, roles):
-        users = self._read_users(X, roles)[shown] if isinstance(self.eta, Mapping) else None
+        users = self._read_users(X, roles)[shown] if self._reads_users else None
         return np.maximum(self._curve(values[shown], users), LEAST)
 
     def _check_eta(self):

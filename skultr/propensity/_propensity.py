@@ -38,6 +38,8 @@ class BasePropensity(BaseEstimator):
 
     #: Name of the column of clicks if ``fit`` took them from X: it is not a feature.
     _click_column = None
+    #: Whether ``predict`` depends on the role ``user``.
+    _reads_users = False
 
     #: True if ``predict`` reads more of a row than where and to whom it was shown.
     _predicts_from_features = False

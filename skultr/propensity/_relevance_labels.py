@@ -14,7 +14,7 @@ from .._log._roles import FIT_ROLES, is_frame, read_role
 from .._models._document_posterior import document_posterior, logged_places
 from .._sklearn import Interval, validate_params
 from .._typing import ArrayLike, Column, Estimator, Frame
-from ._source import PROPENSITY_CONSTRAINT, row_propensities
+from ._source import PROPENSITY_CONSTRAINT, no_propensities, row_propensities
 from ._weights import (
     average_propensities,
     debias_clicks,
@@ -143,7 +143,7 @@ def relevance_labels(
             "propensities are what its posterior depends on. Leave user_aware at its default."
         )
     X, y, _ = take_clicks(X, y, "relevance_labels")
-    of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=_no_propensities)
+    of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
     rows = read(X, y, sample_weight, {"propensity": of_rows}, reads=reads)
@@ -178,11 +178,4 @@ def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
         upper=found.upper,
         effective_sample=found.effective_sample,
         prior_mean=found.prior_mean,
-    )
-
-
-def _no_propensities():
-    raise ValueError(
-        "No propensities given: X has no column 'propensity'. Add it, or pass propensity= with "
-        "one number per position or an estimator of skultr.propensity."
     )
