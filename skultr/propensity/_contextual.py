@@ -23,7 +23,7 @@ from .._log._estimator import FitTask
 from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
 from .._log._offsets import find_offsets, take_off
-from .._log._roles import ROLES, is_frame, read_features
+from .._log._roles import ROLES, feature_names, is_frame, read_features
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
 from .._sklearn import Interval
@@ -193,6 +193,11 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.context is None else set(self._names())
+
+    def _cell_columns(self, names):
+        contexts = feature_names(names, {self._click_column})
+        contexts = contexts if self.context is None else self._names()
+        return [*super()._cell_columns(names), *contexts]
 
     def _n_subtasks(self):
         return super()._n_subtasks() * (1 + self.n_bootstrap)

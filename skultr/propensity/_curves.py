@@ -78,6 +78,9 @@ class CurvePropensity(BasePropensity):
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.user in (None, "user") else {self.user}
 
+    def _cell_columns(self, names):
+        return [*super()._cell_columns(names), *([] if self.user is None else [self.user])]
+
     def _read_users(self, X, roles):
         if self.user != "user":
             users = read_column(X, self.user)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._cells import read_cells
+from .._log._counted import count_cells_of
 from .._log._factors import bias_values
 from .._log._roles import read_role
 from .._log._segments import encode
@@ -81,6 +82,10 @@ class PowerLawPropensity(BasePropensity):
     def _predict(self, X, values, shown, roles):
         users = self._read_users(X, roles)[shown] if isinstance(self.eta, Mapping) else None
         return np.maximum(self._curve(values[shown], users), LEAST)
+
+    def _count(self, X, click, names):
+        by = ["position", "user"] if isinstance(self.eta, Mapping) else ["position"]
+        return count_cells_of(X, click, by, documents=False)
 
     def _check_eta(self):
         if not isinstance(self.eta, Mapping):

@@ -13,9 +13,10 @@ from sklearn.utils import check_array, check_random_state
 from .._log._cells import read_cells
 from .._log._clicklog import make_click_log
 from .._log._components import factor_components
+from .._log._counted import count_cells_of, count_lists_of
 from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
-from .._log._roles import is_frame, read_features, without_columns
+from .._log._roles import feature_names, is_frame, read_features, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
 from .._models._relevance_table import LearnsRelevance
 from .._torch._joint import fit_dual, fit_towers
@@ -41,6 +42,16 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         **CurvePropensity._parameter_constraints,
         **LearnsRelevance._parameter_constraints,
     }
+
+    def _count(self, X, click, names):
+        features = self._features_among(names)
+        return count_cells_of(X, click, self._cell_columns(names), features=features)
+
+    def _features_among(self, names):
+        """Columns of a log in an engine that the network reads; none without a network."""
+        if self.relevance == "embedding":
+            return []
+        return feature_names(names, {*self.columns_read(), self._click_column})
 
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)
@@ -309,13 +320,22 @@ class DualLearningPropensity(_LearnedPropensity):
 
     _published_loss = "squares"
 
-    def _network_estimate(self, X, y, sample_weight, roles, cells, row_factor):
+    def _count(self, X, click, names):
+        if self.relevance == "embedding":
+            return super()._count(X, click, names)
+        self._refuse_users()
+        return count_lists_of(X, click, self._features_among(names))
+
+    def _refuse_users(self):
         if self.user is not None:
             raise ValueError(
                 "DualLearningPropensity with a network has no curves of users: it compares the "
                 "rows of a list, which belong to one user. Set relevance='embedding', or use "
                 "RegressionEMPropensity(user=...)."
             )
+
+    def _network_estimate(self, X, y, sample_weight, roles, cells, row_factor):
+        self._refuse_users()
         features = _features_of(X, self.columns_read())
         bias = np.where(row_factor >= 0, row_factor, np.nan)
         log = make_click_log(X, features, y, sample_weight, {**roles, "bias": bias})

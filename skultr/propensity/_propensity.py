@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Self
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
-from .._typing import Column, Floats, Scope, Table
+from .._typing import AnyFrame, Column, Floats, Scope, Table
 
 __all__ = ["LEAST", "QUANTILE", "BasePropensity"]
 
@@ -44,7 +46,7 @@ class BasePropensity(BaseEstimator):
     @afresh
     def fit(
         self,
-        X: Table,
+        X: Table | AnyFrame,
         y: Column | str,
         sample_weight: Column | None = None,
         *,
@@ -64,7 +66,9 @@ class BasePropensity(BaseEstimator):
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             The click log, one row per shown document, with its roles as columns. Features are
             read only by estimators that use them, or if no column ``doc`` identifies the
-            documents.
+            documents. Also a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), with the
+            name of its column of clicks as ``y``: the engine adds up clicks and impressions of
+            documents and bias factors, and only these leave it.
         y : array-like of shape (n_rows,)
             Click (0 or 1), or click rate if a row stands for several impressions; or the name of
             the column of X that holds them.
@@ -97,8 +101,11 @@ class BasePropensity(BaseEstimator):
             "impressions": impressions,
             "doc_scope": doc_scope,
         }
-        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
-        X = self._checked(X, reset=True)
+        if is_in_engine(X):
+            X, y = self._counted(X, y, sample_weight, roles)
+        else:
+            X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+            X = self._checked(X, reset=True)
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
         return self
@@ -155,6 +162,22 @@ class BasePropensity(BaseEstimator):
         return set()
 
     # What comes in ------------------------------------------------------------------------
+    def _counted(self, X, y, sample_weight, roles):
+        """The cells of a log in an engine, as a log in memory with click rates."""
+        check_given(X, y, sample_weight, roles, type(self).__name__)
+        names = list(nw.from_native(X).collect_schema())
+        self._click_column = y
+        self._checked(pd.DataFrame(columns=names), reset=True)
+        return self._count(X, y, names)
+
+    def _count(self, X, click, names):
+        """See :meth:`_counted`; ``names`` are the columns of X."""
+        return count_cells_of(X, click, self._cell_columns(names))
+
+    def _cell_columns(self, names):
+        """Columns that tell cells apart, beside the document, of a log with these columns."""
+        return ["bias" if "bias" in names else "position"]
+
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""
         if not is_frame(X):

@@ -1,0 +1,101 @@
+"""Estimators on frames of engines: the same results as on the same log in memory."""
+
+import warnings
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from skultr.propensity import (
+    ContextualPropensity,
+    DualLearningPropensity,
+    InterventionHarvesting,
+    PowerLawPropensity,
+    RandomizedPropensity,
+    RegressionEMPropensity,
+)
+
+from .test_aggregate import to_arrow, to_dask
+
+ENGINES = {
+    "polars": lambda log: pl.from_pandas(log).lazy(),
+    "duckdb": lambda log: duckdb.from_arrow(to_arrow(log)),
+    "dask": to_dask,
+}
+PROPENSITIES = {
+    "power law": PowerLawPropensity(),
+    "power law of users": PowerLawPropensity(eta={"u0": 0.5, "u1": 1.0, "u2": 2.0}),
+    "randomized": RandomizedPropensity(n_bootstrap=10, random_state=0),
+    "randomized arms": RandomizedPropensity(arm="arm", n_bootstrap=10, random_state=0),
+    "harvesting": InterventionHarvesting(n_bootstrap=10, random_state=0),
+    "harvesting of users": InterventionHarvesting(user="user", n_bootstrap=0),
+    "embedding": RegressionEMPropensity(relevance="embedding"),
+    "embedding of devices": RegressionEMPropensity(relevance="embedding", user="device"),
+    "network": RegressionEMPropensity(max_epochs=2, random_state=0),
+    "dual embedding": DualLearningPropensity(relevance="embedding", variant="published"),
+    "dual network": DualLearningPropensity(max_epochs=2, random_state=0),
+    "context": ContextualPropensity(context=["mobile"], max_epochs=2, random_state=0),
+}
+
+
+def make_log(n_sessions=600, n_queries=12, n_docs=5, seed=0):
+    """Shuffled lists of four of five documents, with users, devices and features."""
+    rng = np.random.default_rng(seed)
+    order = rng.permuted(np.tile(np.arange(n_docs), (n_sessions, 1)), axis=1)[:, :4]
+    query = rng.integers(n_queries, size=n_sessions)
+    user = rng.integers(3, size=n_sessions)
+    doc = (query[:, None] * n_docs + order).ravel()
+    position = np.tile(np.arange(1, 5), n_sessions)
+    relevance = rng.uniform(0.2, 0.9, n_queries * n_docs)
+    features = rng.normal(size=(n_queries * n_docs, 2))
+    chance = relevance[doc] * position ** -np.repeat(0.5 + 0.5 * user, 4)
+    return pd.DataFrame(
+        {
+            "qid": np.repeat([f"q{q}" for q in query], 4),
+            "session": np.repeat(np.arange(n_sessions), 4),
+            "user": np.repeat([f"u{u}" for u in user], 4),
+            "doc": [f"d{d % n_docs}" for d in doc],
+            "position": position,
+            "f0": features[doc, 0],
+            "f1": features[doc, 1],
+            "arm": np.repeat(rng.integers(2, size=n_sessions), 4),
+            "device": np.repeat(rng.choice(["phone", "desk"], n_sessions), 4),
+            "mobile": np.repeat(rng.integers(2, size=n_sessions).astype(float), 4),
+            "click": (rng.random(len(doc)) < chance).astype(int),
+        }
+    )
+
+
+LOG = make_log()
+
+
+def quietly(fit, *args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fit(*args, **kwargs)
+
+
+def columns_for(name, log=LOG):
+    """The columns of the log that this estimator takes for features, and all others."""
+    return log.drop(columns=["mobile", "device"] if "network" in name else ["f0", "f1"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", PROPENSITIES)
+def test_a_propensity_counts_in_the_engine(name, engine):
+    log = columns_for(name)
+    if "network" in name:
+        log = log.drop(columns="arm")
+    from sklearn.base import clone
+
+    estimator = PROPENSITIES[name]
+    expected = quietly(clone(estimator).fit, log, "click")
+    found = quietly(clone(estimator).fit, ENGINES[engine](log), "click")
+    tolerance = 1e-4 if "network" in name or name == "context" else 1e-9
+    pd.testing.assert_frame_equal(
+        found.examination_, expected.examination_, rtol=tolerance, check_dtype=False
+    )
+    np.testing.assert_allclose(found.predict(log), expected.predict(log), rtol=tolerance)
+    assert found.n_features_in_ == expected.n_features_in_
