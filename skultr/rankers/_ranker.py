@@ -13,6 +13,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
+from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._estimator import FitTask, afresh
 from .._log._offsets import find_offsets, take_off
 from .._log._reader import read, take_clicks, warn_about_names
@@ -28,7 +29,7 @@ from .._log._roles import (
 )
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
-from .._typing import ArrayLike, Column, Floats, Ints, Scope, Table
+from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 
@@ -66,7 +67,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     @afresh
     def fit(
         self,
-        X: Table,
+        X: Table | AnyFrame,
         y: Column | str,
         sample_weight: ArrayLike | None = None,
         *,
@@ -88,7 +89,11 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
             The click log, one row per (shown) document. In a frame (pandas, Polars, PyArrow)
             columns that are named after a role have that role, and all others are features. In an
-            array all columns are features, and roles are passed as keywords.
+            array all columns are features, and roles are passed as keywords. Rankers with
+            ``relevance="embedding"``, and click models of one number per document without
+            ``solver="gradient"``, also take a frame of an engine (lazy Polars, DuckDB, Dask,
+            PySpark), with the name of its column of clicks as ``y``: the engine adds up clicks
+            and impressions of documents and bias factors, and only these leave it.
         y : array-like of shape (n_rows,) or str
             Click (0 or 1), or click rate if a row has several impressions. Values above 1 are
             read as graded relevance and divided by their maximum. A string names the column of X
@@ -125,7 +130,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             "production": production,
             "doc_scope": doc_scope,
         }
-        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+        if is_in_engine(X):
+            X, y = self._counted(X, y, sample_weight, roles)
+        else:
+            X, y, self._click_column = take_clicks(X, y, type(self).__name__)
         log = self._read_log(X, y, sample_weight, roles)
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -226,6 +234,11 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         """True if a log must have features; False if documents are identified by their ids."""
         return True
 
+    @property
+    def _reads_cells(self) -> bool:
+        """True if clicks and impressions of documents and bias factors are all that is read."""
+        return False
+
     def _n_subtasks(self) -> int | None:
         """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
         return 0
@@ -248,6 +261,14 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         """Scores for ``rank`` and ``score``; a hook for scores that depend on the whole query."""
         return self.predict(X)
+
+    def _counted(self, X, y, sample_weight, roles):
+        """The cells of a log in an engine, as a log in memory with click rates."""
+        if not self._reads_cells:
+            is_frame(X)  # raises the error
+        check_given(X, y, sample_weight, roles, type(self).__name__)
+        by, mean = ["position", "bias"], ["production"] * self._reads_production
+        return count_cells_of(X, y, by, mean=mean, in_order=True)
 
     def _read_log(self, X, y, sample_weight, roles):
         """The log with equal lists merged; on return the features of the rows are freed."""
@@ -274,8 +295,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _read_features(self, X, *, reset):
         if is_frame(X) and self._click_column in feature_columns(X):
             X = without_column(X, self._click_column)
-        bare = not self._needs_features and is_frame(X) and not feature_columns(X)
-        if bare and (reset or not self.n_features_in_):
+        if not self._needs_features and is_frame(X) and self._is_bare(X, reset):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
@@ -291,6 +311,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         if reset:
             self._offsets = find_offsets(X, features)
         return take_off(self._offsets, X, features)
+
+    def _is_bare(self, X, reset):
+        """True if a frame has no features, or those of training had none."""
+        return not feature_columns(X) if reset else not self.n_features_in_
 
     def _known_query_ids(self, X, qid, method):
         """Query ids for scores that depend on the whole query; a single row needs none."""

@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import clone
 
+from skultr.click_models import DCTRModel, PBMModel, RDCTRModel, UBMModel
 from skultr.propensity import (
     ContextualPropensity,
     DualLearningPropensity,
@@ -16,6 +18,7 @@ from skultr.propensity import (
     RandomizedPropensity,
     RegressionEMPropensity,
 )
+from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker, TwoTowerRanker
 
 from .test_aggregate import to_arrow, to_dask
 
@@ -69,6 +72,16 @@ def make_log(n_sessions=600, n_queries=12, n_docs=5, seed=0):
 
 
 LOG = make_log()
+MODELS = {
+    "regression-em": RegressionEMRanker(relevance="embedding", random_state=0),
+    "dual": DLARanker(relevance="embedding", variant="published", random_state=0),
+    "additive": TwoTowerRanker(relevance="embedding", link="additive", random_state=0),
+    "pbm": PBMModel(),
+    "pbm without a prior": PBMModel(prior=None),
+    "pbm with an empirical prior": PBMModel(prior="empirical"),
+    "dctr": DCTRModel(),
+    "rdctr": RDCTRModel(),
+}
 
 
 def quietly(fit, *args, **kwargs):
@@ -99,3 +112,72 @@ def test_a_propensity_counts_in_the_engine(name, engine):
     )
     np.testing.assert_allclose(found.predict(log), expected.predict(log), rtol=tolerance)
     assert found.n_features_in_ == expected.n_features_in_
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("role", [None, "production", "bias", "impressions", "doc_scope"])
+def test_a_table_counts_in_the_engine(name, role, engine):
+    log = LOG.drop(columns=["device", "f0", "f1", "arm", "mobile"])
+    added = {
+        "production": np.sin(np.arange(len(log))),
+        "bias": log["position"] + 10 * (log["user"] == "u1"),
+        "impressions": 1 + np.arange(len(log)) % 3,
+        "doc_scope": "global",
+    }
+    if role is not None:
+        log[role] = added[role]
+    if role == "doc_scope":
+        log["doc"] = log["qid"] + log["doc"]
+    expected = quietly(clone(MODELS[name]).fit, log, "click")
+    found = quietly(clone(MODELS[name]).fit, ENGINES[engine](log), "click")
+    # The optimiser of the prior raises rounding of rates times impressions to its tolerance.
+    rtol = 1e-5 if name == "pbm" else 1e-9
+    np.testing.assert_allclose(found.predict(log), expected.predict(log), rtol=rtol, atol=1e-10)
+    if name != "dctr":
+        pd.testing.assert_frame_equal(
+            found.examination_, expected.examination_, rtol=1e-9, check_dtype=False
+        )
+
+
+def test_candidates_of_a_table_from_an_engine_may_have_features():
+    log = LOG[["qid", "session", "doc", "position", "click"]]
+    model = PBMModel().fit(pl.from_pandas(log).lazy(), "click")
+    np.testing.assert_array_equal(model.predict(LOG), model.predict(log))
+
+
+@pytest.mark.parametrize("model", [UBMModel(), NaiveRanker(), PBMModel(solver="gradient")])
+def test_models_that_need_more_than_counts_say_so(model):
+    with pytest.raises(TypeError, match=r"X is a lazy frame .*aggregate_clicks"):
+        model.fit(pl.from_pandas(LOG).lazy(), "click")
+
+
+@pytest.mark.parametrize("estimator", [PBMModel(), InterventionHarvesting()])
+def test_arrays_by_row_are_refused_beside_an_engine(estimator):
+    lazy = pl.from_pandas(LOG).lazy()
+    with pytest.raises(TypeError, match="no order, and y is a Series"):
+        estimator.fit(lazy, LOG["click"])
+    with pytest.raises(TypeError, match="an array of sample_weight; expected columns of X"):
+        estimator.fit(lazy, "click", np.ones(len(LOG)))
+    with pytest.raises(TypeError, match="an array of qid; expected columns of X"):
+        estimator.fit(lazy, "click", qid=LOG["qid"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("fault", "match"),
+    [
+        (lambda log: log.assign(click=-1.0), "holds negative values"),
+        (lambda log: log.assign(position=0), "must be a whole number from 1"),
+        (lambda log: log.assign(position=np.nan, click=0.0), "No row was shown"),
+        (lambda log: log.assign(doc=log["doc"].mask(log.index == 3)), "'doc' is missing in 1 row"),
+        (lambda log: log.drop(columns="doc"), "'doc'"),
+        (lambda log: log.drop(columns="click"), "X has no column 'click'"),
+    ],
+)
+def test_faults_are_found_in_the_engine(fault, match, engine):
+    log = LOG[["qid", "session", "doc", "position", "click"]]
+    with pytest.raises(ValueError, match=match):
+        quietly(PBMModel().fit, ENGINES[engine](fault(log)), "click")
+    with pytest.raises(ValueError, match=match):
+        quietly(InterventionHarvesting().fit, ENGINES[engine](fault(log)), "click")
