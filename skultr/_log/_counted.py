@@ -30,6 +30,8 @@ _CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
 
 def is_in_engine(X: Any) -> bool:
     """True if X is a frame of an engine: lazy Polars, DuckDB, Dask, PySpark, ..."""
+    if nw.dependencies.is_into_dataframe(X):
+        return False
     return isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame)
 
 
@@ -55,7 +57,7 @@ def check_given(X: Any, y: Any, sample_weight: Any, roles: Mapping[str, Any], ca
 # Cells --------------------------------------------------------------------------------
 def count_cells_of(
     X: Any,
-    click: str,
+    click: str | None,
     by: Iterable[str],
     *,
     documents: bool = True,
@@ -75,7 +77,7 @@ def count_cells_of(
     X : frame of any kind that Narwhals reads, lazy or in memory
     click : str
         Name of the column of clicks, or of click rates where rows have ``impressions``, as
-        ``fit(X, click)`` reads it in memory.
+        ``fit(X, click)`` reads it in memory. None: all click rates are 0.
     by : iterable of str
         Columns that tell cells apart, beside ``qid`` and ``doc``. Roles that X lacks are left out.
     documents : bool, default=True
@@ -118,18 +120,19 @@ class _EngineLog:
 
     frame: Any
     schema: nw.Schema
-    click: str
+    click: str | None
 
     @classmethod
     def of(cls, X, click):
         frame = nw.from_native(X)
         schema = frame.collect_schema()
-        if click not in schema:
+        if click is not None and click not in schema:
             raise ValueError(
                 f"X has no column {click!r}: its columns are {list(schema)}. Add the column, or "
                 "name another one."
             )
-        check_numbers(schema, ["position", "bias", "impressions", "propensity", click])
+        numbers = ["position", "bias", "impressions", "propensity"]
+        check_numbers(schema, numbers if click is None else [*numbers, click])
         if frame.implementation.is_polars():
             frame = frame.lazy()
         return cls(frame, schema, click)
@@ -137,7 +140,8 @@ class _EngineLog:
     def counted(self, read, scale, by, optional, mean, features):
         """The group-by, collected."""
         values = {"_weight": read["impressions"].cast(nw.Float64)}
-        values["_click"] = read["click"] * values["_weight"] / scale
+        rate = nw.lit(0.0) if self.click is None else read["click"] / scale
+        values["_click"] = rate * values["_weight"]
         values |= {f"_{name}": read[name].cast(nw.Float64) for name in mean}
         keys = {name: read.get(name, nw.col(name)) for name in by}
         shown = read["shown"]
@@ -164,7 +168,9 @@ class _EngineLog:
         """Columns that are read, as expressions, and the scale of click rates."""
         reads = dict.fromkeys([*_CHECKED, *by, *mean])
         reads = [name for name in reads if name in ROLES]
-        click = nw.col(self.click).cast(nw.Float64).fill_nan(None)
+        click = None
+        if self.click is not None:
+            click = nw.col(self.click).cast(nw.Float64).fill_nan(None)
         read = fault_columns(self.schema, reads, click, rates=True)
         if "position" not in read and "bias" in read:
             read["shown"] = read["served"] = read["shown"] & ~read["bias"].is_null()

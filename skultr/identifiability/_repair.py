@@ -15,6 +15,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
@@ -22,7 +23,7 @@ from .._log._pairs import read_pairs
 from .._log._reader import as_clicks
 from .._log._roles import ROLES, is_frame, read_column, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
-from .._typing import ArrayLike, Column, RandomState, Table
+from .._typing import AnyFrame, ArrayLike, Column, RandomState, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
 from ._bias_features import FactorVectors, column_values, factor_codes, factor_label, factor_labels
 from ._estimates import merge_errors, swap_estimates
@@ -233,19 +234,23 @@ class IdentifiabilityRepair(
     @with_callbacks
     @afresh
     def fit(
-        self, X: Table, y: Column | None = None, sample_weight: ArrayLike | None = None
+        self,
+        X: Table | AnyFrame,
+        y: Column | str | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Find the components of the log and plan the repair.
 
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-            The click log. The columns ``qid`` and ``doc`` (or features, if ``doc`` is absent),
-            ``doc_scope``, ``position``, ``impressions`` and those that `bias` and `bias_features`
-            name are read.
-        y : array-like of shape (n_rows,), default=None
-            Clicks or click rates. Needed to estimate the costs of interventions and the errors of
-            merges.
+            The click log, in memory or in an engine (lazy Polars, DuckDB, Dask, PySpark), which
+            then counts the pairs of document and bias factor (not with ``strategy="intervene"``).
+            The columns ``qid`` and ``doc`` (or features, if ``doc`` is absent), ``doc_scope``,
+            ``position``, ``impressions`` and those that `bias` and `bias_features` name are read.
+        y : array-like of shape (n_rows,) or str, default=None
+            Clicks or click rates, or the name of the column of X that holds them. Needed to
+            estimate the costs of interventions and the errors of merges.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
 
@@ -262,10 +267,16 @@ class IdentifiabilityRepair(
         """
         self._validate_params()
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self._click_column = y if isinstance(y, str) else None
+        counted = None
+        if is_in_engine(X):
+            counted = self._counted(X, y, sample_weight)
+            X = pd.DataFrame(columns=list(nw.from_native(X).collect_schema()))
         framed = is_frame(X)
         self._columns = self._bias_columns(X) if framed else []
-        self._click_column = y if isinstance(y, str) else None
         X = self._checked(X, [*self._columns, self._click_column], reset=True)
+        if counted is not None:
+            X, y = counted
         if y is not None:
             y = as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
         if sample_weight is not None:
@@ -322,6 +333,20 @@ class IdentifiabilityRepair(
         return next(([name] for name in ("bias", "position") if name in present), [])
 
     # Fitting --------------------------------------------------------------------------
+    def _counted(self, X, y, sample_weight):
+        """The pairs of document and bias factor of a log in an engine, as a log in memory."""
+        if self.strategy == "intervene":  # it looks for lists that can carry out swaps
+            is_frame(X)  # raises the error
+        check_given(X, "" if y is None else y, sample_weight, {}, "IdentifiabilityRepair")
+        names = list(nw.from_native(X).collect_schema())
+        bias, features = self.bias, self.bias_features
+        if bias is None:
+            bias = "bias" if "bias" in names else "position"
+        columns = [[each] if isinstance(each, str) else each for each in (bias, features)]
+        columns = [name for each in columns if isinstance(each, list | tuple) for name in each]
+        X, rate = count_cells_of(X, y, columns, in_order=True)
+        return X, None if y is None else rate
+
     def _begin(self):
         """Set the attributes as they are if nothing has to be repaired."""
         self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None

@@ -194,10 +194,11 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.context is None else set(self._names())
 
-    def _cell_columns(self, names):
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns of a log in an engine whose values tell cells apart, beside the document."""
         contexts = feature_names(names, {self._click_column})
         contexts = contexts if self.context is None else self._names()
-        return [*super()._cell_columns(names), *contexts]
+        return ["bias" if "bias" in names else "position", *contexts]
 
     def _n_subtasks(self):
         return super()._n_subtasks() * (1 + self.n_bootstrap)

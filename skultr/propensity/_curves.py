@@ -78,8 +78,14 @@ class CurvePropensity(BasePropensity):
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.user in (None, "user") else {self.user}
 
-    def _cell_columns(self, names):
-        return [*super()._cell_columns(names), *([] if self.user is None else [self.user])]
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns of a log in an engine whose values tell cells apart, beside the document."""
+        return self._factor_columns(names)
+
+    def _factor_columns(self, names):
+        """Columns that make the bias factors, of users if each has a curve."""
+        factor = "bias" if "bias" in names else "position"
+        return [factor] if self.user is None else [factor, self.user]
 
     def _read_users(self, X, roles):
         if self.user != "user":

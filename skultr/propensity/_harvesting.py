@@ -190,9 +190,13 @@ class RandomizedPropensity(_PairwisePropensity):
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return super().columns_read() | ({self.arm} - {None})
 
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """None, because arms are read, too."""
+        return None
+
     def _count(self, X, click, names):
         if self.arm is not None:
-            by = [*self._cell_columns(names), self.arm]
+            by = [*self._factor_columns(names), self.arm]
             return count_cells_of(X, click, by, optional=[self.arm])
         if self.user not in (None, "user"):
             raise TypeError(

@@ -83,9 +83,12 @@ class PowerLawPropensity(BasePropensity):
         users = self._read_users(X, roles)[shown] if isinstance(self.eta, Mapping) else None
         return np.maximum(self._curve(values[shown], users), LEAST)
 
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns of a log in an engine whose values tell cells apart, beside the query."""
+        return ["position", "user"] if isinstance(self.eta, Mapping) else ["position"]
+
     def _count(self, X, click, names):
-        by = ["position", "user"] if isinstance(self.eta, Mapping) else ["position"]
-        return count_cells_of(X, click, by, documents=False)
+        return count_cells_of(X, click, self.columns_of_cells(names), documents=False)
 
     def _check_eta(self):
         if not isinstance(self.eta, Mapping):

@@ -45,7 +45,11 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
 
     def _count(self, X, click, names):
         features = self._features_among(names)
-        return count_cells_of(X, click, self._cell_columns(names), features=features)
+        return count_cells_of(X, click, self._factor_columns(names), features=features)
+
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns whose values tell cells apart; None with a network, which reads features."""
+        return self._factor_columns(names) if self.relevance == "embedding" else None
 
     def _features_among(self, names):
         """Columns of a log in an engine that the network reads; none without a network."""

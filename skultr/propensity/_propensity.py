@@ -161,6 +161,21 @@ class BasePropensity(BaseEstimator):
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set()
 
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns of a log in an engine whose values tell cells apart, beside the document.
+
+        Parameters
+        ----------
+        names : list of str
+            All columns of the log.
+
+        Returns
+        -------
+        columns : list of str or None
+            None if the estimator reads more of a log than clicks and impressions of cells.
+        """
+        return ["bias" if "bias" in names else "position"]
+
     # What comes in ------------------------------------------------------------------------
     def _counted(self, X, y, sample_weight, roles):
         """The cells of a log in an engine, as a log in memory with click rates."""
@@ -172,11 +187,7 @@ class BasePropensity(BaseEstimator):
 
     def _count(self, X, click, names):
         """See :meth:`_counted`; ``names`` are the columns of X."""
-        return count_cells_of(X, click, self._cell_columns(names))
-
-    def _cell_columns(self, names):
-        """Columns that tell cells apart, beside the document, of a log with these columns."""
-        return ["bias" if "bias" in names else "position"]
+        return count_cells_of(X, click, self.columns_of_cells(names))
 
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""

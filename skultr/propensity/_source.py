@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
 
-__all__ = ["PROPENSITY_CONSTRAINT", "columns_of_source", "row_propensities"]
+__all__ = ["PROPENSITY_CONSTRAINT", "columns_of_cells", "columns_of_source", "row_propensities"]
 
 
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
@@ -102,6 +102,26 @@ def columns_of_source(source):
     if isinstance(source, type) or not hasattr(source, "columns_read"):
         return set()
     return source.columns_read()
+
+
+def columns_of_cells(source, names):
+    """Columns that the source reads of a log in an engine with these columns.
+
+    Raises
+    ------
+    TypeError
+        If the source reads more than clicks and impressions by values of columns.
+    """
+    if source is None or not hasattr(source, "fit"):
+        return []
+    reads = getattr(source, "columns_of_cells", lambda names: None)(names)
+    if reads is None:
+        raise TypeError(
+            f"X is a lazy frame, and the propensity {source!r} reads more of a log than counts "
+            "by document and bias factor. Reduce X first with skultr.aggregate_clicks(X, "
+            "documents), or pass an estimator of skultr.propensity with relevance='embedding'."
+        )
+    return reads
 
 
 def _from_curve(curve, X, roles):

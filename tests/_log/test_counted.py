@@ -10,6 +10,8 @@ import pytest
 from sklearn.base import clone
 
 from skultr.click_models import DCTRModel, PBMModel, RDCTRModel, UBMModel
+from skultr.identifiability import IdentifiabilityRepair
+from skultr.metrics import IPSScorer
 from skultr.propensity import (
     ContextualPropensity,
     DualLearningPropensity,
@@ -17,6 +19,7 @@ from skultr.propensity import (
     PowerLawPropensity,
     RandomizedPropensity,
     RegressionEMPropensity,
+    relevance_labels,
 )
 from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker, TwoTowerRanker
 
@@ -181,3 +184,74 @@ def test_faults_are_found_in_the_engine(fault, match, engine):
         quietly(PBMModel().fit, ENGINES[engine](fault(log)), "click")
     with pytest.raises(ValueError, match=match):
         quietly(InterventionHarvesting().fit, ENGINES[engine](fault(log)), "click")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"propensity": [1.0, 0.5, 0.3, 0.2]},
+        {"propensity": [1.0, 0.5, 0.3, 0.2], "interval": True},
+        {"propensity": RegressionEMPropensity(relevance="embedding", user="user")},
+        {"propensity": PowerLawPropensity(), "user_aware": False, "clip": 0.3},
+        {"propensity": "column"},
+    ],
+    ids=str,
+)
+def test_labels_are_counted_in_the_engine(settings, engine):
+    log = LOG.drop(columns=["f0", "f1", "mobile"])
+    if settings["propensity"] == "column":
+        log["propensity"] = 1 / (log["position"] + (log["user"] == "u1"))
+    expected = quietly(relevance_labels, log, log["click"], **settings)
+    named = quietly(relevance_labels, log, "click", **settings)
+    pd.testing.assert_frame_equal(named, expected)
+    found = quietly(relevance_labels, ENGINES[engine](log), "click", **settings)
+    rtol = 1e-5 if "interval" in settings else 1e-9  # an optimiser raises rounding
+    pd.testing.assert_frame_equal(found, expected, rtol=rtol, check_dtype=False)
+
+
+def test_labels_by_a_network_are_refused_with_a_way_out():
+    lazy = pl.from_pandas(LOG).lazy()
+    with pytest.raises(TypeError, match=r"reads more of a log .*aggregate_clicks"):
+        relevance_labels(lazy, "click", propensity=RegressionEMPropensity())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("y", ["click", None])
+def test_a_repair_is_planned_from_counts_of_the_engine(y, engine):
+    log = LOG.drop(columns=["f0", "f1"]).assign(screen=lambda log: log["position"] // 2)
+    log = log[(log["doc"] < "d2") == (log["position"] < 3)]
+    repair = IdentifiabilityRepair(["position", "device"], bias_features=["screen", "mobile"])
+    log["mobile"] = (log["device"] == "phone").astype(float)
+    expected = quietly(clone(repair).fit, log, y)
+    found = quietly(clone(repair).fit, ENGINES[engine](log), y)
+    pd.testing.assert_frame_equal(found.merges_, expected.merges_, rtol=1e-9)
+    pd.testing.assert_frame_equal(found.factors_, expected.factors_, check_dtype=False)
+    assert len(found.merges_) > 0
+    changed = quietly(found.transform, log)
+    pd.testing.assert_frame_equal(changed, quietly(expected.transform, log))
+
+
+def test_a_repair_by_interventions_needs_lists():
+    repair = IdentifiabilityRepair(strategy="intervene")
+    with pytest.raises(TypeError, match=r"X is a lazy frame .*aggregate_clicks"):
+        repair.fit(pl.from_pandas(LOG).lazy(), "click")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("propensity", [[1.0, 0.5, 0.3, 0.2], PowerLawPropensity()], ids=str)
+def test_a_ranker_is_scored_on_lists_of_the_engine(propensity, engine):
+    log = LOG.drop(columns=["device", "arm", "mobile"])
+    ranker = quietly(NaiveRanker(max_epochs=1, random_state=0).fit, log, "click")
+    scorer = IPSScorer(propensity=propensity)
+    expected = scorer.estimate(ranker, log, "click")
+    found = scorer.estimate(ranker, ENGINES[engine](log), "click")
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert scorer(ranker, ENGINES[engine](log), "click") == pytest.approx(expected.value, rel=1e-9)
+
+
+def test_candidates_that_were_never_shown_are_ranked_in_memory_only():
+    log = LOG.assign(position=LOG["position"].where(LOG.index != 7))
+    scorer = IPSScorer(propensity=[1.0, 0.5, 0.3, 0.2])
+    with pytest.raises(ValueError, match="1 candidate that was never shown"):
+        scorer.estimate(None, pl.from_pandas(log, nan_to_null=True).lazy(), "click")
