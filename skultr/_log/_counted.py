@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -17,12 +18,20 @@ import numpy as np
 
 from .._typing import Floats
 from ._aggregate import aggregate_clicks
-from ._engine import check_numbers, check_rows, collect, encode_ids, fault_columns, scope_of
+from ._engine import (
+    check_numbers,
+    check_rows,
+    collect,
+    encode_ids,
+    fault_columns,
+    scope_of,
+    with_hashes,
+)
 from ._faults import NO_ROW_SHOWN, Fault
 from ._reader import pairs_of_codes
 from ._roles import ROLES
 
-__all__ = ["check_given", "count_cells_of", "count_lists_of", "is_in_engine"]
+__all__ = ["EngineLog", "check_given", "count_cells_of", "count_lists_of", "is_in_engine"]
 
 #: Roles whose faults are reported, whatever tells cells apart.
 _CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
@@ -103,19 +112,14 @@ def count_cells_of(
     ValueError
         If a column is missing or holds values that it must not, or no row was shown.
     """
-    log = _EngineLog.of(X, click)
-    by = [name for name in dict.fromkeys(by) if name not in ROLES or name in log.schema]
-    mean = [name for name in mean if name in log.schema]
-    ids = [name for name in ("qid", "doc")[: 1 + documents] if name in log.schema]
-    log.check_columns([*by, *features], documents)
-    read, scale = log.checked([*ids, *by], list(optional), mean)
-    keys = [*ids, *(name for name in by if name not in ids)]
-    table = log.counted(read, scale, keys, optional, mean, features)
-    return log.of_cells(table.sort(*keys) if in_order else table, [*keys, *features], mean)
+    count = EngineLog.of(X, click).count_of(
+        by, documents=documents, optional=optional, mean=mean, features=features
+    )
+    return count.cells(in_order=in_order)
 
 
 @dataclass(frozen=True, eq=False)
-class _EngineLog:
+class EngineLog:
     """A log in an engine and its columns."""
 
     frame: Any
@@ -123,7 +127,8 @@ class _EngineLog:
     click: str | None
 
     @classmethod
-    def of(cls, X, click):
+    def of(cls, X: Any, click: str | None) -> EngineLog:
+        """The log of a frame of any kind; an error if it lacks ``click``."""
         frame = nw.from_native(X)
         schema = frame.collect_schema()
         if click is not None and click not in schema:
@@ -137,23 +142,36 @@ class _EngineLog:
             frame = frame.lazy()
         return cls(frame, schema, click)
 
-    def counted(self, read, scale, by, optional, mean, features):
-        """The group-by, collected."""
+    def count_of(
+        self,
+        by: Iterable[str],
+        *,
+        documents: bool = True,
+        optional: Iterable[str] = (),
+        mean: Iterable[str] = (),
+        features: Iterable[str] = (),
+    ) -> CellCount:
+        """What has to be counted; faults of the log are reported. See :func:`count_cells_of`."""
+        by = [name for name in dict.fromkeys(by) if name not in ROLES or name in self.schema]
+        mean = [name for name in mean if name in self.schema]
+        ids = [name for name in ("qid", "doc")[: 1 + documents] if name in self.schema]
+        self._check_columns([*by, *features], documents)
+        keys = [*ids, *(name for name in by if name not in ids)]
+        read, scale = self._checked(keys, list(optional), mean)
         values = {"_weight": read["impressions"].cast(nw.Float64)}
         rate = nw.lit(0.0) if self.click is None else read["click"] / scale
         values["_click"] = rate * values["_weight"]
         values |= {f"_{name}": read[name].cast(nw.Float64) for name in mean}
-        keys = {name: read.get(name, nw.col(name)) for name in by}
+        columns = {name: read.get(name, nw.col(name)) for name in keys}
         shown = read["shown"]
         for name in optional:
             shown = shown & ~nw.col(name).is_null()
-        columns = (each.alias(name) for name, each in (keys | values).items())
-        rows = self.frame.filter(shown).select(*columns, *features)
-        sums = [nw.col(name).sum() for name in values]
-        of_documents = [nw.col(name).max() for name in features]
-        return collect(rows.group_by(*keys).agg(*sums, *of_documents, nw.len().alias("_n")))
+        scope = None
+        if "doc_scope" in self.schema:
+            scope = scope_of(self.frame)
+        return CellCount(self.frame.filter(shown), columns, values, list(features), mean, scope)
 
-    def check_columns(self, by, documents):
+    def _check_columns(self, by, documents):
         lacking = [name for name in by if name not in self.schema]
         if lacking:
             raise ValueError(f"X lacks the columns {lacking}; found {list(self.schema)}.")
@@ -164,7 +182,7 @@ class _EngineLog:
                 "for equal features."
             )
 
-    def checked(self, by, optional, mean):
+    def _checked(self, by, optional, mean):
         """Columns that are read, as expressions, and the scale of click rates."""
         reads = dict.fromkeys([*_CHECKED, *by, *mean])
         reads = [name for name in reads if name in ROLES]
@@ -180,16 +198,67 @@ class _EngineLog:
         scale = check_rows(self.frame, columns, self.schema, {"click": repr(self.click)}, more)
         return read, scale
 
-    def of_cells(self, table, by, mean):
+
+@dataclass(frozen=True, eq=False)
+class CellCount:
+    """A group-by of the shown rows of a log in an engine.
+
+    Parameters
+    ----------
+    frame : narwhals.LazyFrame or narwhals.DataFrame
+        The shown rows.
+    keys, values : dict of str to narwhals.Expr
+        What is grouped by, and what is summed.
+    features, mean : list of str
+        See :func:`count_cells_of`.
+    scope : str or None
+        Scope of the ids of documents, if the log has one.
+    """
+
+    frame: Any
+    keys: dict[str, nw.Expr]
+    values: dict[str, nw.Expr]
+    features: list[str]
+    mean: list[str]
+    scope: str | None
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Number of shown rows, an upper limit of the number of cells."""
+        return int(collect(self.frame.select(nw.len())).item())
+
+    def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
+        """A log of one row per cell, and click rates; see :func:`count_cells_of`.
+
+        Parameters
+        ----------
+        shard : tuple of (int, int), default=None
+            Number of the shard and of all shards; documents are dealt to shards by a hash of
+            their query, or of their ids, where these are global.
+        in_order : bool, default=False
+        """
+        frame, keys = self.frame, list(self.keys)
+        if shard is not None:
+            of = "doc" if self.scope == "global" or "qid" not in keys else "qid"
+            frame = with_hashes(frame, [of]).filter(nw.col("_hash0") % shard[1] == shard[0])
+        columns = (each.alias(name) for name, each in (self.keys | self.values).items())
+        rows = frame.select(*columns, *self.features)
+        sums = [nw.col(name).sum() for name in self.values]
+        of_documents = [nw.col(name).max() for name in self.features]
+        counts = rows.group_by(*keys).agg(*sums, *of_documents, nw.len().alias("_n"))
+        table = collect(counts)
+        return self._as_log(table.sort(*keys) if in_order else table, shard is None)
+
+    def _as_log(self, table, is_whole):
         weight, clicks = (table[name].to_numpy().astype(float) for name in ("_weight", "_click"))
-        if not len(weight):
+        if is_whole and not len(weight):
             NO_ROW_SHOWN.report(0, None, None)
-        columns = {name: table[name] for name in by}
+        columns = {name: table[name] for name in [*self.keys, *self.features]}
         backend = table.implementation
         new = {"impressions": weight, "session": np.arange(len(weight))}
-        if "doc_scope" in self.schema:
-            new["doc_scope"] = np.full(len(weight), scope_of(self.frame), dtype=object)
-        new |= {name: _mean_of_documents(table, name) for name in mean}
+        if self.scope is not None:
+            new["doc_scope"] = np.full(len(weight), self.scope, dtype=object)
+        new |= {name: _mean_of_documents(table, name) for name in self.mean}
         columns |= {k: nw.new_series(k, values, backend=backend) for k, values in new.items()}
         X = nw.from_dict({name: nw.maybe_reset_index(of) for name, of in columns.items()})
         # Sums of rates may be a rounding error above the impressions.
@@ -234,7 +303,7 @@ def count_lists_of(X: Any, click: str, features: Iterable[str] = ()) -> tuple[An
         See :func:`~skultr.aggregate_clicks`.
     click_rate : ndarray of shape (n_rows,)
     """
-    log = _EngineLog.of(X, click)
+    log = EngineLog.of(X, click)
     frame, features = log.frame, list(features)
     kept = [name for name in (*_CHECKED, "doc_scope") if name in log.schema]
     documents = None
