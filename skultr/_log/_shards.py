@@ -19,10 +19,10 @@ import numpy as np
 
 from .._typing import Floats
 from ._cells import Cells, Factors, read_cells
-from ._counted import EngineLog
+from ._counted import CellCount, EngineLog
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
 
-__all__ = ["CellShards", "count_or_shard"]
+__all__ = ["CellShards", "count_or_shard", "number_of_shards"]
 
 #: Cells that are collected at once; about 3 GB while the engine hands them over.
 MAX_CELLS = 30_000_000
@@ -68,12 +68,12 @@ class CellShards:
         )
 
     @property
-    def clicks(self) -> Floats:
+    def clicks_of_factors(self) -> Floats:
         """Clicks by factor, shape (n_factors,)."""
         return self._totals[0]
 
     @property
-    def weight(self) -> Floats:
+    def weight_of_factors(self) -> Floats:
         """Impressions by factor, shape (n_factors,)."""
         return self._totals[1]
 
@@ -91,19 +91,26 @@ def count_or_shard(X: Any, click: str, by: list[str]) -> tuple[Any, Any]:
     X : frame in memory, or CellShards if the log has more than ``MAX_CELLS`` cells
     click_rate : ndarray of shape (n_cells,) or None
     """
-    log = EngineLog.of(X, click)
-    count = log.count_of(by)
+    count = EngineLog.of(X, click).count_of(by)
+    n_shards = number_of_shards(count)
+    return count.cells() if n_shards == 1 else (_shard(count, n_shards), None)
+
+
+def number_of_shards(count: CellCount) -> int:
+    """Number of shards such that each has at most ``MAX_CELLS`` cells; 1 if all have."""
     n_shards = -(-count.n_rows // MAX_CELLS)
     if n_shards <= 1:
-        return count.cells()
-    # There are fewer cells than rows: how many fewer, the first shard says.
-    first = count.cells((0, n_shards))
-    if len(first[1]) * n_shards <= 0.9 * MAX_CELLS:
-        return count.cells()
+        return 1
+    # There are fewer cells than rows: how many fewer, one shard says.
+    n_cells = n_shards * len(count.cells((0, n_shards))[1])
+    return 1 if n_cells <= 0.9 * MAX_CELLS else n_shards
+
+
+def _shard(count, n_shards):
     folder = TemporaryDirectory(prefix="skultr-")
     files, factors = [], set()
     for number in range(n_shards):
-        X, rate = count.cells((number, n_shards)) if number else first
+        X, rate = count.cells((number, n_shards))
         if not len(rate):
             continue
         with warnings.catch_warnings():  # of a part of the log
@@ -113,10 +120,9 @@ def count_or_shard(X: Any, click: str, by: list[str]) -> tuple[Any, Any]:
         factors.update(cells.factors.bias.tolist())
         files.append(Path(folder.name, f"{number}.pickle"))
         files[-1].write_bytes(pickle.dumps(cells, protocol=5))
-        first = X = rate = cells = None
     if not files:
         NO_ROW_SHOWN.report(0, None, None)
     shards = CellShards(folder, files, Factors(np.array(sorted(factors)), None))
-    if not shards.clicks.any():
+    if not shards.clicks_of_factors.any():
         NO_CLICKS.report(0, None, None)
-    return shards, None
+    return shards

@@ -28,7 +28,7 @@ from .._log._components import factor_components
 from .._log._segments import TINY
 from .._typing import Bools, Floats, Ints
 
-__all__ = ["MAX_DENSE", "SMALLEST", "Problem", "System", "eliminated", "newton"]
+__all__ = ["MAX_DENSE", "SMALLEST", "Problem", "System", "eliminated", "is_held", "newton"]
 
 #: Smallest probability: the logarithm of a document without a click stays finite.
 SMALLEST = 1e-6
@@ -106,11 +106,7 @@ class Problem:
         outside: two masks."""
         _, gradient, curvature = self.at(a, b)
         sums = (self.cells.by_doc, a), (self.cells.by_factor, b)
-        # A gradient below a hundredth of its own noise counts as 0.
-        return [
-            np.isin(x, self.bounds) & (np.abs(by(gradient)) > 0.01 * np.sqrt(by(curvature)))
-            for by, x in sums
-        ]
+        return [is_held(self, x, by(gradient), by(curvature)) for by, x in sums]
 
     def best_documents(self, b: Floats, a: Floats) -> Floats:
         """The best value of each document given the factors, shape (n_docs,); starts at ``a``."""
@@ -144,6 +140,12 @@ class Problem:
             if moved <= 1e-10:
                 break
         return a
+
+
+def is_held(problem: Reducible, x: Floats, gradient: Floats, curvature: Floats) -> Bools:
+    """True where a value sits on a bound although the gradient points outside."""
+    # A gradient below a hundredth of its own noise counts as 0.
+    return np.isin(x, problem.bounds) & (np.abs(gradient) > 0.01 * np.sqrt(curvature))
 
 
 class System(Protocol):

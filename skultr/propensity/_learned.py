@@ -18,11 +18,12 @@ from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
 from .._log._roles import feature_names, is_frame, read_features, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
+from .._log._shards import count_or_shard
 from .._models._relevance_table import LearnsRelevance
 from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
-from ._curves import CurvePropensity, Estimate
+from ._curves import CurvePropensity, Estimate, with_errors
 
 __all__ = ["DualLearningPropensity", "RegressionEMPropensity"]
 
@@ -44,6 +45,8 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
     }
 
     def _count(self, X, click, names):
+        if self.relevance == "embedding" and self.user is None:
+            return count_or_shard(X, click, self._factor_columns(names))
         features = self._features_among(names)
         return count_cells_of(X, click, self._factor_columns(names), features=features)
 
@@ -68,6 +71,23 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         self._tabulate(cells, estimate)
         if self.relevance == "network":
             self._warn_about_links()
+
+    def _fit_shards(self, shards):
+        """As ``_fit``, where cells do not fit into memory."""
+        if self.n_bootstrap:
+            raise ValueError(
+                "The cells of the log do not fit into memory, and n_bootstrap="
+                f"{self.n_bootstrap} would read them as often. Set n_bootstrap=0: standard "
+                "errors then follow from the information matrix."
+            )
+        fit = self._table_of_shards(shards)
+        component = fit.component
+        if len(np.unique(component)) == shards.n_factors > 1:
+            self._refuse_unlinked(shards.n_factors)
+        linked = component == component[0]
+        estimate = Estimate(np.where(linked, fit.factor_logits, np.nan), fit.standard_error(0))
+        self._set_curve(shards, with_errors(estimate, shards), component)
+        self._warn_about_curve()
 
     def _table_estimate(self, cells):
         cells = cells.with_half_clicks()
@@ -125,12 +145,15 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         n_factors = len(cells.factors)
         n_components, _ = factor_components(cells.doc, cells.factor, n_factors)
         if n_components == n_factors > 1:
-            raise NotIdentifiableError(
-                f"No document was shown under two of the {n_factors} bias factors: with one "
-                "number per document as relevance, nothing compares the factors. Serve some "
-                "documents at several positions, as IdentifiabilityRepair(strategy='intervene') "
-                "plans it, or use relevance='network', which compares them by the features."
-            )
+            self._refuse_unlinked(n_factors)
+
+    def _refuse_unlinked(self, n_factors):
+        raise NotIdentifiableError(
+            f"No document was shown under two of the {n_factors} bias factors: with one "
+            "number per document as relevance, nothing compares the factors. Serve some "
+            "documents at several positions, as IdentifiabilityRepair(strategy='intervene') "
+            "plans it, or use relevance='network', which compares them by the features."
+        )
 
     def _warn_about_links(self):
         table = self.examination_ if self.user is None else self.average_examination_

@@ -15,6 +15,7 @@ from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
+from .._log._shards import CellShards
 from .._typing import AnyFrame, Column, Floats, Scope, Table
 
 __all__ = ["LEAST", "QUANTILE", "BasePropensity"]
@@ -106,6 +107,10 @@ class BasePropensity(BaseEstimator):
         else:
             X, y, self._click_column = take_clicks(X, y, type(self).__name__)
             X = self._checked(X, reset=True)
+        if isinstance(X, CellShards):
+            self._has_bias = True
+            self._fit_shards(X)
+            return self
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
         return self
