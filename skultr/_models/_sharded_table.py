@@ -20,7 +20,7 @@ from .._log._segments import TINY
 from .._log._shards import CellShards
 from .._typing import Floats, Ints
 from ._bipartite import MAX_DENSE, Problem, is_held, newton
-from ._tabular import ErrorSums, TabularFit, starting_logits, steps_to
+from ._tabular import ErrorSums, TabularFit, shift_of_scale, starting_logits, steps_to
 
 __all__ = ["ShardedFit", "fit_shards"]
 
@@ -177,7 +177,7 @@ def fit_shards(
         a, b, n_more, converged = newton(problem, b, max_iter, 1e-7)
         n_iter += n_more
     errors = _errors(problem, a, b, loss, labels, n_iter, converged)
-    return ShardedFit(b, component, n_iter, converged, errors)
+    return ShardedFit(_on_one_scale(cells, a, b), component, n_iter, converged, errors)
 
 
 def _errors(problem, a, b, loss, labels, n_iter, converged):
@@ -191,6 +191,16 @@ def _errors(problem, a, b, loss, labels, n_iter, converged):
         sums = ErrorSums.of(fit, labels)
         found = sums if found is None else found + sums
     return found
+
+
+def _on_one_scale(parts, a, b):
+    """The factors on the scale of the function of this name in :mod:`._tabular`."""
+    component = _components(parts, len(b))
+    highest = np.full((2, int(component.max()) + 1), -np.inf)
+    np.maximum.at(highest[1], component, b)
+    for own, cells in zip(a, parts, strict=True):
+        np.maximum.at(highest[0], component[cells.factor], own[cells.doc])
+    return b - shift_of_scale(*highest, is_one=len(highest[0]) == 1)[component]
 
 
 def _half_clicks(shards):

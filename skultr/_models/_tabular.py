@@ -28,6 +28,7 @@ __all__ = [
     "fit_factors",
     "fit_tabular",
     "has_few_clicks",
+    "shift_of_scale",
     "starting_logits",
     "steps_to",
 ]
@@ -293,11 +294,24 @@ def _on_one_scale(cells: Cells, a: Floats, b: Floats) -> tuple[Floats, Floats]:
     highest = np.full((2, max(docs.max(initial=0), factors.max(initial=0)) + 1), -np.inf)
     np.maximum.at(highest[0], docs, a)
     np.maximum.at(highest[1], factors, b)
-    # Adding any value between low and high to a, and subtracting it from b, keeps both below 0.
-    low, high = highest[1], -highest[0]
-    shift = low if (factors == factors[0]).all() else np.maximum(low, 0.0)
-    shift = np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
+    shift = shift_of_scale(*highest, is_one=bool((factors == factors[0]).all()))
     return a + shift[docs], b - shift[factors]
+
+
+def shift_of_scale(doc: Floats, factor: Floats, *, is_one: bool) -> Floats:
+    """What to add to documents and subtract from factors of each component; see above.
+
+    Parameters
+    ----------
+    doc, factor : ndarray of shape (n_components,)
+        Largest value of the documents and the factors of each component, -inf without any.
+    is_one : bool
+        Whether all factors are in one component.
+    """
+    # Adding any value between low and high to a, and subtracting it from b, keeps both below 0.
+    low, high = factor, -doc
+    shift = low if is_one else np.maximum(low, 0.0)
+    return np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
 
 
 # Standard errors ------------------------------------------------------------------------
