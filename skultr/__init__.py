@@ -12,6 +12,7 @@
 - :mod:`skultr.plotting`: Displays of graphs and examination curves.
 - :mod:`skultr.testing`: checks for rankers, yours or ours.
 - :func:`skultr.aggregate_clicks`: from impressions in any engine to distinct cells.
+- :class:`skultr.ClickDataset`: a log on disk, for what no memory holds.
 """
 
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from . import simulation as simulation
     from . import testing as testing
     from ._log._aggregate import aggregate_clicks as aggregate_clicks
+    from ._log._dataset import ClickDataset as ClickDataset
     from .identifiability import IdentifiabilityRepair as IdentifiabilityRepair
     from .metrics import CMIPScorer as CMIPScorer
     from .rankers import CLDRanker as CLDRanker
@@ -46,6 +48,7 @@ else:
         __name__,
         {
             "_log._aggregate": ("aggregate_clicks",),
+            "_log._dataset": ("ClickDataset",),
             "identifiability": ("IdentifiabilityRepair",),
             "metrics": ("CMIPScorer",),
             "rankers": ("CLDRanker", "DLARanker", "UserAwareIPSRanker", "VectorizationRanker"),

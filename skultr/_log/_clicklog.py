@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .._typing import ArrayLike, Bools, Column, Floats, Ints
 from ..exceptions import python_value
+from ._deferred import lookup
 from ._hashing import hash_columns, mix
 from ._reader import Rows, read
 from ._roles import CHUNK
@@ -103,7 +104,8 @@ class ClickLog:
     @cached_property
     def click_rate(self) -> Floats:
         """Clicks over impressions, shape (n_rows,); 0 where nothing was shown."""
-        return np.divide(self.clicks, self.weight, out=np.zeros(self.n_rows), where=self.shown)
+        rate = self.clicks / np.maximum(self.weight, TINY)
+        return np.where(self.shown, rate, 0.0)
 
     def shown_features(self) -> NDArray[Any]:
         """Features of the documents that were shown at least once."""
@@ -189,7 +191,7 @@ class ClickLog:
         )
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         factor *= traffic.sum() / (factor * traffic).sum()
-        factor = factor[self.query]
+        factor = lookup(factor, self.query)
         log = replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
         return log, factor
 
@@ -200,35 +202,33 @@ class ClickLog:
 
     def _identical_lists(self, users, patterns):
         """First list and group number of each set of identical lists."""
-        keys = np.column_stack(
-            [
-                self.query[self.offsets[:-1]].astype(np.uint64),
-                *(
-                    np.add.reduceat(row, self.offsets[:-1])
-                    for row in self._row_hashes(users, patterns)
-                ),
-            ]
-        )
-        order = np.lexsort(keys.T[::-1])
+        # Lists that differ only in users or clicked rows stay side by side, in whatever way a
+        # model tells lists apart.
+        keys = [self.query[self.offsets[:-1]].astype(np.uint64), *self._list_hashes()]
+        if users:
+            keys += self._list_hashes(self.user)
+        if patterns:
+            keys += self._list_hashes(self.clicks > 0)
+        order = np.lexsort(keys[::-1])
         new = np.ones(len(order), dtype=bool)
-        new[1:] = (keys[order[1:]] != keys[order[:-1]]).any(axis=1)
+        new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
         group = np.empty(len(order), dtype=np.intp)
         group[order] = np.cumsum(new) - 1
         return order[new], group
 
-    def _row_hashes(self, users, patterns):
-        """Two hashes of each row's document and place; with 128 bits no collision is expected.
+    def _list_hashes(self, *more):
+        """Two hashes of each list's documents and places; with 128 bits no collision is expected.
 
         The first does not depend on the propensity, so that propensities do not change the order
         of the lists, and thereby the model.
         """
         place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
-        columns = [place, self.doc, self.position, self.bias]
-        columns += [self.user] * users + [self.clicks > 0] * patterns
-        row = hash_columns(columns)
+        row = hash_columns([place, self.doc, self.position, self.bias, *more])
         if self.propensity is None:
-            return row, mix(row)
-        return row, hash_columns([row.view(np.int64), self.propensity.view(np.int64)])
+            second = mix(row)
+        else:
+            second = hash_columns([row.view(np.int64), self.propensity.view(np.int64)])
+        return [np.add.reduceat(each, self.offsets[:-1]) for each in (row, second)]
 
     def _take_lists(self, lists):
         lengths = np.diff(self.offsets)[lists]

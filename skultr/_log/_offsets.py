@@ -17,7 +17,7 @@ from .._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, warn_user
 from ._roles import feature_columns, is_frame
 
-__all__ = ["FeatureOffsets", "find_offsets", "take_off"]
+__all__ = ["NO_OFFSETS", "FeatureOffsets", "find_offsets", "is_far", "take_off"]
 
 #: A column has an offset if its values are this many times larger than their range.
 _RATIO = 100.0
@@ -37,6 +37,10 @@ class FeatureOffsets(NamedTuple):
 
     columns: Ints
     values: Floats
+
+
+#: For features without offsets.
+NO_OFFSETS = FeatureOffsets(np.empty(0, dtype=int), np.empty(0))
 
 
 def find_offsets(X: Any, features: NDArray[np.float32]) -> FeatureOffsets:
@@ -64,14 +68,14 @@ def find_offsets(X: Any, features: NDArray[np.float32]) -> FeatureOffsets:
     """
     columns, values = [], []
     if not features.size:
-        return FeatureOffsets(np.empty(0, dtype=int), np.empty(0))
-    for place in np.flatnonzero(_is_far(features.min(axis=0), features.max(axis=0))):
+        return NO_OFFSETS
+    for place in np.flatnonzero(is_far(features.min(axis=0), features.max(axis=0))):
         raw = _column(X, place)
         exact = raw.astype(float)
         low, high = exact.min(), exact.max()
         if low == high:
             _warn_if_varying(raw, place)
-        elif _is_far(low, high):
+        elif is_far(low, high):
             unit = 2.0 ** np.floor(np.log2(high - low)) / _STEPS
             columns.append(place)
             values.append(np.rint(low / unit) * unit)
@@ -90,8 +94,8 @@ def take_off(
     return features
 
 
-def _is_far(low, high):
-    """Whether values between these are much larger than their range."""
+def is_far(low, high):
+    """Whether values between these are much larger than their range, by column."""
     low, high = np.float64(low), np.float64(high)
     return (low != 0) & (low * high > 0) & (np.abs(low) > _RATIO * (high - low))
 

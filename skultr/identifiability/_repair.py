@@ -15,7 +15,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._log._counted import check_given, count_cells_of, is_in_engine
+from .._log._counted import is_in_engine
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
@@ -25,11 +25,18 @@ from .._log._roles import ROLES, is_frame, read_column, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, RandomState, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
-from ._bias_features import FactorVectors, column_values, factor_codes, factor_label, factor_labels
+from ._bias_features import (
+    FactorVectors,
+    column_values,
+    count_pairs_of,
+    factor_codes,
+    factor_label,
+    factor_labels,
+)
 from ._estimates import merge_errors, swap_estimates
 from ._graph import IdentifiabilityGraph
 from ._plans import intervention_plan, merge_plan, merged_codes, random_plan, tree_diameter
-from ._served import read_lists, warn_about_impossible
+from ._served import read_lists, warn_about_impossible, warn_until_served
 from ._verdict import MAX_NAMED
 
 if TYPE_CHECKING:
@@ -244,8 +251,7 @@ class IdentifiabilityRepair(
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-            The click log, in memory or in an engine (lazy Polars, DuckDB, Dask, PySpark), which
-            then counts the pairs of document and bias factor (not with ``strategy="intervene"``).
+            The click log, in memory or in an engine that counts pairs (not with "intervene").
             The columns ``qid`` and ``doc`` (or features, if ``doc`` is absent), ``doc_scope``,
             ``position``, ``impressions`` and those that `bias` and `bias_features` name are read.
         y : array-like of shape (n_rows,) or str, default=None
@@ -270,7 +276,7 @@ class IdentifiabilityRepair(
         self._click_column = y if isinstance(y, str) else None
         counted = None
         if is_in_engine(X):
-            counted = self._counted(X, y, sample_weight)
+            counted = count_pairs_of(X, y, sample_weight, self)
             X = pd.DataFrame(columns=list(nw.from_native(X).collect_schema()))
         framed = is_frame(X)
         self._columns = self._bias_columns(X) if framed else []
@@ -333,20 +339,6 @@ class IdentifiabilityRepair(
         return next(([name] for name in ("bias", "position") if name in present), [])
 
     # Fitting --------------------------------------------------------------------------
-    def _counted(self, X, y, sample_weight):
-        """The pairs of document and bias factor of a log in an engine, as a log in memory."""
-        if self.strategy == "intervene":  # it looks for lists that can carry out swaps
-            is_frame(X)  # raises the error
-        check_given(X, "" if y is None else y, sample_weight, {}, "IdentifiabilityRepair")
-        names = list(nw.from_native(X).collect_schema())
-        bias, features = self.bias, self.bias_features
-        if bias is None:
-            bias = "bias" if "bias" in names else "position"
-        columns = [[each] if isinstance(each, str) else each for each in (bias, features)]
-        columns = [name for each in columns if isinstance(each, list | tuple) for name in each]
-        X, rate = count_cells_of(X, y, columns, in_order=True)
-        return X, None if y is None else rate
-
     def _begin(self):
         """Set the attributes as they are if nothing has to be repaired."""
         self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None
@@ -436,7 +428,7 @@ class IdentifiabilityRepair(
                 scope = column_values(X, "doc_scope")[0]
                 self.intervened_lists_ = self.intervened_lists_.assign(doc_scope=scope)
             warn_about_impossible(impossible, self.interventions_)
-        _warn_until_served(graph, served=lists is not None)
+        warn_until_served(graph, served=lists is not None)
 
     def _estimates(self, graph):
         """Relevance of documents and examination of factors, as given or estimated from clicks."""
@@ -545,16 +537,5 @@ def _warn_if_merging_costs_more(graph, n_left):
         f"factors, because all of their {graph.n_components} components had to be joined: {what}. "
         "Use fewer bias columns or coarser values, collect logs that show documents under several "
         "factors, or serve the swaps of strategy='intervene'.",
-        NotIdentifiableWarning,
-    )
-
-
-def _warn_until_served(graph, served):
-    what = "the lists of intervened_lists_" if served else "the swaps of interventions_"
-    warn_user(
-        f"The log is not identifiable: its {graph.n_factors} bias factors fall into "
-        f"{graph.n_components} components, and strategy='intervene' merges nothing. Serve {what}, "
-        "append their clicks to the log and fit again; until then a ranker that is trained on "
-        "this log compares documents of different components by chance.",
         NotIdentifiableWarning,
     )

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_cells_of, is_in_engine
+from .._log._dataset import ClickDataset, refuse_arguments
 from .._log._estimator import FitTask, afresh
-from .._log._offsets import find_offsets, take_off
+from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
@@ -67,8 +68,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     @afresh
     def fit(
         self,
-        X: Table | AnyFrame,
-        y: Column | str,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -86,10 +87,12 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : DataFrame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, one row per (shown) document. In a frame (pandas, Polars, PyArrow)
             columns that are named after a role have that role, and all others are features. In an
-            array all columns are features, and roles are passed as keywords. Rankers with
+            array all columns are features, and roles are passed as keywords. A
+            :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
+            Rankers with
             ``relevance="embedding"``, and click models of one number per document without
             ``solver="gradient"``, also take a frame of an engine (lazy Polars, DuckDB, Dask,
             PySpark), with the name of its column of clicks as ``y``: the engine adds up clicks
@@ -130,11 +133,15 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             "production": production,
             "doc_scope": doc_scope,
         }
-        if is_in_engine(X):
-            X, y = self._counted(X, y, sample_weight, roles)
+        if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
+            log = self._read_dataset(X)
         else:
-            X, y, self._click_column = take_clicks(X, y, type(self).__name__)
-        log = self._read_log(X, y, sample_weight, roles)
+            if is_in_engine(X):
+                X, y = self._counted(X, y, sample_weight, roles)
+            else:
+                X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+            log = self._read_log(X, y, sample_weight, roles)
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
@@ -291,6 +298,20 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
+
+    def _read_dataset(self, dataset):
+        """The log of a dataset, which was checked and merged when it was written."""
+        self.n_features_in_ = dataset.n_features
+        self.feature_names_in_ = np.array(dataset.feature_names, dtype=object)
+        self._offsets = NO_OFFSETS
+        log = self._with_propensity(dataset, dataset.log())
+        if not self._learns_from_never_shown:
+            log = log.without_never_shown()
+        return self._fold(self._before_folding(log))
+
+    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
+        """The log of a dataset; a hook for subclasses that add estimated propensities."""
+        return log
 
     def _read_features(self, X, *, reset):
         if is_frame(X) and self._click_column in feature_columns(X):

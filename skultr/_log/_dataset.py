@@ -1,0 +1,252 @@
+"""The public face of a log on disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._typing import AnyFrame, Ints
+from ._batches import open_table
+from ._dataset_documents import load_ids
+from ._dataset_writer import FORMAT, write_log
+from ._stored_log import StoredLog, open_log
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+__all__ = ["ClickDataset", "refuse_arguments"]
+
+
+class ClickDataset:
+    """A click log on disk, which is read once and then trained from by every estimator.
+
+    The log is checked and merged like a log in memory, and written as arrays that are mapped into
+    memory where they are used. ``fit(dataset)`` then needs no ``y``: the dataset holds the clicks.
+    In a search, workers get the path and no copy.
+
+    One item is one query, whose lists stay together: ``dataset[numbers]`` is the dataset of some
+    queries, and every splitter of scikit-learn splits by query.
+
+    Parameters
+    ----------
+    path : str or Path
+        Folder that :meth:`from_parquet` wrote.
+
+    Attributes
+    ----------
+    path : Path
+    n_queries : int
+    n_impressions : int
+        Rows of the log before equal lists were merged; of the whole folder.
+    n_features : int
+    n_documents : int
+        Distinct documents of the whole folder.
+    feature_names : list of str
+    shape : tuple (n_queries, n_features)
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder holds no dataset.
+    ValueError
+        If another version of skultr wrote it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from skultr import ClickDataset
+    >>> from skultr.rankers import NaiveRanker
+    >>> log = pd.DataFrame({
+    ...     "qid": [1, 1, 2, 2, 3, 3],
+    ...     "doc": ["a", "b", "c", "d", "e", "f"],
+    ...     "position": [1, 2, 1, 2, 1, 2],
+    ...     "bm25": [0.1, 0.9, 0.4, 0.2, 0.7, 0.3],
+    ...     "click": [0, 1, 1, 0, 1, 0],
+    ... })
+    >>> folder = tempfile.mkdtemp() + "/clicks"
+    >>> dataset = ClickDataset.from_parquet(log, path=folder)
+    >>> dataset
+    ClickDataset(6 impressions of 3 queries, 6 documents with 1 feature)
+    >>> ranker = NaiveRanker(max_epochs=1, early_stopping=False).fit(dataset)
+    >>> ranker.predict(log[["bm25"]]).shape
+    (6,)
+    >>> len(dataset[:2])
+    2
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not (self.path / "meta.json").exists():
+            raise FileNotFoundError(
+                f"There is no ClickDataset in {str(path)!r}. Make it with "
+                "ClickDataset.from_parquet(log, path=...)."
+            )
+        self._meta = json.loads((self.path / "meta.json").read_text())
+        if self._meta["format"] != FORMAT:
+            raise ValueError(
+                f"The dataset in {str(path)!r} has format {self._meta['format']}; this version of "
+                f"skultr reads format {FORMAT}. Make it again from the log."
+            )
+        self._queries: Ints | None = None
+
+    @classmethod
+    def from_parquet(
+        cls,
+        log: str | Path | Sequence[str | Path] | ds.Dataset | AnyFrame,
+        documents: str | Path | Sequence[str | Path] | ds.Dataset | AnyFrame | None = None,
+        *,
+        click: str = "click",
+        path: str | Path,
+    ) -> Self:
+        """Read a log once, in parts, and write it as a dataset.
+
+        Parameters
+        ----------
+        log : Parquet files or folders, pyarrow.dataset.Dataset, or frame
+            One row per document of each served list, in any order: the clicks, the roles ``qid``
+            and ``position``, and optionally ``doc``, ``session``, ``bias``, ``user``,
+            ``impressions``, ``propensity``, ``production`` and ``doc_scope``. Frames of pandas,
+            Polars (also lazy) and PyArrow, and relations of DuckDB are read too.
+        documents : the same, default=None
+            Features of each ``doc``; with a column ``qid``, of each document of a query.
+            Documents that the log does not have are ignored. By default the columns of the log
+            without a role are the features.
+        click : str, default="click"
+            Name of the column of clicks. Without a column ``impressions`` it holds values between
+            0 and 1 (larger ones are graded relevance and divided by their maximum); else the
+            *number* of clicks of each row, between 0 and ``impressions``.
+        path : str or Path
+            Folder to write, which must not exist yet.
+
+        Returns
+        -------
+        dataset : ClickDataset
+
+        Raises
+        ------
+        FileExistsError
+            If ``path`` exists.
+        ValueError
+            If the log has a fault, or ``documents`` lacks a document of the log. Nothing is left
+            on disk then.
+
+        Notes
+        -----
+        While it is written, the rows are spread over files beside ``path`` by query, which takes
+        about 50 bytes per row (with features in the log, also the features). Memory is that of
+        some ten million rows, and of the distinct ids of queries and documents.
+        """
+        path = Path(path)
+        if path.exists():
+            raise FileExistsError(
+                f"{str(path)!r} exists already. Open it with ClickDataset(path), or name another "
+                "folder."
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        try:
+            scratch, out = work / "scratch", work / "out"
+            scratch.mkdir()
+            out.mkdir()
+            table = None if documents is None else open_table(documents, scratch)
+            write_log(*open_table(log, out.parent), table, click=click, scratch=scratch, out=out)
+            out.rename(path)
+        finally:
+            shutil.rmtree(work)
+        return cls(path)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        return self._n_queries_of_folder if self._queries is None else len(self._queries)
+
+    @property
+    def n_impressions(self) -> int:
+        """Rows of the log before equal lists were merged."""
+        return int(self.query_impressions.sum())
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.feature_names)
+
+    @property
+    def n_documents(self) -> int:
+        """Distinct documents of the whole folder."""
+        return len(np.load(self.path / "features.npy", mmap_mode="r"))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features."""
+        return self._meta["feature_names"]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_queries, n_features)."""
+        return self.n_queries, self.n_features
+
+    @property
+    def query_ids(self) -> NDArray[Any]:
+        """Ids of the queries, sorted, shape (n_queries,)."""
+        ids = load_ids(self.path, "query_ids")
+        return ids if self._queries is None else ids[self._queries]
+
+    @property
+    def query_impressions(self) -> Ints:
+        """Rows of the log of each query, shape (n_queries,)."""
+        counts = np.load(self.path / "query_impressions.npy")
+        return counts if self._queries is None else counts[self._queries]
+
+    def __len__(self) -> int:
+        return self.n_queries
+
+    def __getitem__(self, queries: Any) -> Self:
+        """The dataset of some queries, by their numbers or by a mask; their order stays."""
+        if isinstance(queries, tuple):  # scikit-learn indexes [rows, ...]
+            queries = queries[0]
+        known = np.arange(self.n_queries)
+        found = np.unique(np.atleast_1d(known[queries]))
+        if not len(found):
+            raise ValueError("A dataset needs at least one query; no query was selected.")
+        part = type(self)(self.path)
+        part._queries = found if self._queries is None else self._queries[found]
+        return part
+
+    def __repr__(self) -> str:
+        n, plural = self.n_features, "" if self.n_features == 1 else "s"
+        return (
+            f"ClickDataset({self.n_impressions:,} impressions of {self.n_queries:,} "
+            f"{'query' if self.n_queries == 1 else 'queries'}, {self.n_documents:,} documents "
+            f"with {n} feature{plural})"
+        )
+
+    def log(self) -> StoredLog:
+        """The log as the estimators read it; columns are read from disk when they are used."""
+        log = open_log(self.path)
+        if self._queries is None:
+            return log
+        keep = np.zeros(len(log.query_ids), dtype=bool)
+        keep[self._queries] = True
+        return log.select_queries(keep)
+
+    @property
+    def _n_queries_of_folder(self):
+        return len(np.load(self.path / "query_impressions.npy", mmap_mode="r"))
+
+
+def refuse_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse clicks, weights and roles that are passed beside a dataset, which has its own."""
+    found = [name for name, value in given.items() if value is not None]
+    if found:
+        raise TypeError(
+            f"fit(dataset) got {', '.join(found)} too; a ClickDataset holds the clicks and roles "
+            "of its log. Pass the dataset alone, or make another one from a log with these values."
+        )

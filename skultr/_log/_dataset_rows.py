@@ -1,0 +1,311 @@
+"""The one pass over a log in parts: checks, codes of ids, and rows in files by query."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .._typing import Ints
+from ..exceptions import warn_user
+from ._engine import check_numbers, check_rows, fault_columns
+from ._faults import IDS
+from ._hashing import hash_columns, mix
+from ._roles import ROLES, read_scope
+from ._segments import encode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["IdCodes", "SpreadRows", "feature_hashes", "feature_names", "read_feature_rows"]
+
+#: Files that the rows are spread over: a log of 100 million rows gives files of 1.5 million.
+N_FILES = 64
+#: Written in a row that was not shown.
+NOT_SHOWN = -1
+#: Keys that are kept before they are merged.
+_MOST_KEYS = 1 << 22
+_NUMBERS = ("impressions", "propensity", "production")
+
+
+class IdCodes:
+    """A key for each id while a log is read, and the sorted ids after that.
+
+    Integers are their own keys; other ids get numbers in the order in which they are met.
+    """
+
+    def __init__(self, whole: bool) -> None:
+        self.whole = whole
+        self._found: list[NDArray[np.int64]] = []
+        self._keys: dict[Any, int] = {}
+
+    def add(self, column: pa.ChunkedArray) -> Ints:
+        """Keys of a column, whose ids are known from now on."""
+        if not self.whole:
+            known = self._keys
+            return _of_distinct(column, lambda value: known.setdefault(value, len(known)))
+        keys = column.to_numpy().astype(np.int64, copy=False)
+        self._found.append(np.unique(keys))
+        if sum(map(len, self._found[1:])) > _MOST_KEYS:
+            self._found = [np.unique(np.concatenate(self._found))]
+        return keys
+
+    def find(self, column: pa.ChunkedArray) -> Ints:
+        """Rank of each id of a column among the sorted ids, -1 for one that is not known."""
+        if not self.whole:
+            keys = _of_distinct(column, lambda value: self._keys.get(value, -1))
+            return np.where(keys >= 0, self._ranks[keys], -1)
+        keys = column.to_numpy().astype(np.int64, copy=False)
+        place = np.minimum(np.searchsorted(self.ids, keys), len(self.ids) - 1)
+        return np.where(self.ids[place] == keys, place, -1)
+
+    def sort(self) -> None:
+        """Sort the ids, once all are known; sets ``ids``."""
+        if not self.whole:
+            self._ranks, self.ids = encode(np.array([*self._keys], dtype=object))
+            return
+        self.ids = np.unique(np.concatenate([*self._found, np.empty(0, dtype=np.int64)]))
+        self._low, n = (self.ids[0], int(np.ptp(self.ids)) + 1) if len(self.ids) else (0, 0)
+        self._ranks = None
+        if n <= 4 * len(self.ids) + _MOST_KEYS:  # a table is much quicker than searching
+            self._ranks = np.zeros(n, dtype=np.int32)
+            self._ranks[self.ids - self._low] = np.arange(len(self.ids))
+
+    def ranks(self, keys: Ints) -> Ints:
+        """Rank of the id of each key among the sorted ids."""
+        if self._ranks is None:
+            return np.searchsorted(self.ids, keys)
+        return self._ranks[keys - self._low if self.whole else keys].astype(np.intp)
+
+
+class SpreadRows:
+    """Rows of a log in files by query.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    click : str
+        Name of the column of clicks.
+    with_features : bool
+        Whether columns without a role are features of the documents.
+    folder : Path
+        Where the files are.
+
+    Attributes
+    ----------
+    query, doc, user : IdCodes
+        The ids; of documents unused without a column ``doc``.
+    n_rows : int
+    largest_click : float
+    features : list of str
+        Names of the columns of features, empty without ``with_features``.
+    """
+
+    def __init__(self, schema: pa.Schema, click: str, with_features: bool, folder: Path) -> None:
+        names = schema.names
+        _check_columns(names, click, with_features)
+        self.schema = nw.from_native(schema.empty_table()).schema
+        check_numbers(self.schema, ["position", "bias", click, *_NUMBERS])
+        self.click = click
+        self.has_docs = "doc" in names
+        self.has_bias = "bias" in names
+        self.scope = "query"
+        self.features = feature_names(schema, click) if with_features else []
+        self.query, self.doc, self.user = (
+            IdCodes(name in self.schema and self.schema[name].is_integer())
+            for name in ("qid", "doc", "user")
+        )
+        self.n_rows, self.largest_click = 0, 0.0
+        self.row_type = np.dtype(
+            [("query", "i8"), ("list", "u8"), ("doc", "u8"), ("position", "i4"), ("click", "f8")]
+            + [("bias", "i8")] * self.has_bias
+            + [("user", "i8")] * ("user" in names)
+            + [(name, "f8") for name in _NUMBERS if name in names]
+        )
+        self.feature_type = np.dtype(
+            [("query", "i8"), ("doc", "u8"), ("hash", "u8"), ("row", "f4", (len(self.features),))]
+        )
+        self._folder = folder
+        self._files: dict[tuple[str, int], Any] = {}
+        self._said: set[str] = set()
+
+    def add(self, part: pa.Table) -> None:
+        """Check the rows of a part, and append them to their files."""
+        self._check(part)
+        values = read_feature_rows(part, self.features, self.n_rows) if self.features else None
+        rows = np.empty(part.num_rows, dtype=self.row_type)
+        rows["query"] = self.query.add(part["qid"])
+        rows["list"] = _hashes(part["session"]) if "session" in part.column_names else 0
+        rows["position"] = _position(part)
+        rows["click"] = _floats(part[self.click])
+        if self.has_bias:
+            bias = _floats(part["bias"])
+            rows["position"] = np.where(np.isnan(bias), NOT_SHOWN, rows["position"])
+            rows["bias"] = np.nan_to_num(bias)
+        if "user" in self.row_type.names:
+            rows["user"] = self.user.add(part["user"])
+        for name in _NUMBERS:
+            if name in self.row_type.names:
+                rows[name] = _floats(part[name])
+        hashes = None if values is None else feature_hashes(values)
+        rows["doc"] = self.doc.add(part["doc"]).view(np.uint64) if self.has_docs else hashes
+        self._append("rows", rows)
+        if values is not None:
+            self._append("features", self._first_rows(rows, values, hashes))
+        self.n_rows += part.num_rows
+        self.largest_click = max(self.largest_click, float(rows["click"].max(initial=0.0)))
+
+    def close(self) -> None:
+        """Close the files, and sort the ids."""
+        for file in self._files.values():
+            file.close()
+        for ids in (self.query, self.doc, self.user):
+            ids.sort()
+
+    def files(self, kind: str = "rows") -> list[Path]:
+        """The files that have rows."""
+        return sorted(self._folder.glob(f"{kind}-*.bin"))
+
+    def read(self, file: Path) -> NDArray[Any]:
+        """Rows of a file."""
+        kind = file.name.split("-")[0]
+        return np.fromfile(file, dtype=self.row_type if kind == "rows" else self.feature_type)
+
+    def _check(self, part):
+        frame = nw.from_native(part)
+        scale = nw.col(self.click).cast(nw.Float64)
+        clicks = scale if self.schema[self.click].is_integer() else scale.fill_nan(None)
+        reads = (*IDS, "position", "bias", *_NUMBERS)
+        rates = "impressions" not in self.schema
+        columns = fault_columns(self.schema, reads, clicks, rates=rates)
+        called = {"click": repr(self.click), "n_clicks": repr(self.click)}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            check_rows(frame, columns, self.schema, called)
+        for warning in caught:
+            self._say_once(str(warning.message), warning.category)
+        if "doc_scope" in part.column_names:
+            self.scope = read_scope(
+                None, part["doc_scope"].unique().to_numpy(zero_copy_only=False)
+            )
+
+    def _say_once(self, message, category):
+        """Warn of what was found in one part; the same in the next part is no news."""
+        kind = message[-40:]
+        if kind not in self._said:
+            self._said.add(kind)
+            warn_user(message, category)
+
+    def _first_rows(self, rows, values, hashes):
+        """One row of features per document of a query, as far as this part shows it."""
+        key = pd.MultiIndex.from_arrays([rows["query"], rows["doc"], hashes])
+        first = np.flatnonzero(~key.duplicated())
+        out = np.empty(len(first), dtype=self.feature_type)
+        out["query"], out["doc"] = rows["query"][first], rows["doc"][first]
+        out["hash"], out["row"] = hashes[first], values[first]
+        return out
+
+    def _append(self, kind, rows):
+        file = (mix(rows["query"].view(np.uint64)) % np.uint64(N_FILES)).astype(np.intp)
+        rows = rows[np.argsort(file, kind="stable")]
+        ends = np.cumsum(np.bincount(file, minlength=N_FILES))
+        for number, part in enumerate(np.split(rows, ends[:-1])):
+            if len(part):
+                self._file(kind, number).write(part.tobytes())
+
+    def _file(self, kind, number):
+        if (kind, number) not in self._files:
+            path = self._folder / f"{kind}-{number:03d}.bin"
+            self._files[kind, number] = path.open("wb")
+        return self._files[kind, number]
+
+
+def feature_names(schema: pa.Schema, click: str | None = None) -> list[str]:
+    """Names of the columns that are neither a role nor the clicks."""
+    return [name for name in schema.names if name not in ROLES and name != click]
+
+
+def read_feature_rows(part: pa.Table, names: list[str], start: int) -> NDArray[np.float32]:
+    """Features as float32, shape (n_rows, n_features); an error for what is no finite number."""
+    values = np.empty((part.num_rows, len(names)), dtype=np.float32)
+    for place, name in enumerate(names):
+        try:
+            with np.errstate(over="ignore"):
+                values[:, place] = _floats(part[name])
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"The feature column {name!r} has type {part[name].type}; expected numbers. A "
+                f"column is a feature unless its name is a role ({', '.join(ROLES)}) or that of "
+                "the clicks: rename it, encode it as numbers, or leave it out."
+            ) from error
+    finite = np.isfinite(values)
+    if not finite.all():
+        row, place = np.argwhere(~finite)[0]
+        what = "a missing value" if np.isnan(values[row, place]) else "an infinite value"
+        raise ValueError(
+            f"The feature column {names[place]!r} has {what} in row {start + row}; expected a "
+            "finite number in every row. Fill it before you make the dataset."
+        )
+    return values
+
+
+def feature_hashes(values: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """One hash per row of features; rows with equal features have equal hashes."""
+    found = np.zeros(len(values), dtype=np.uint64)
+    for column in range(values.shape[1]):
+        bits = (values[:, column] + np.float32(0)).view(np.uint32)  # -0.0 and 0.0 are equal
+        found = mix(found + bits + np.uint64(column + 1))
+    return found
+
+
+def _check_columns(names, click, with_features):
+    needed = ["qid", "position", click, *(() if with_features else ("doc",))]
+    lacking = [name for name in needed if name not in names]
+    if lacking:
+        raise ValueError(
+            f"The log lacks the columns {lacking}; found {names}. Rename your columns to 'qid', "
+            "'doc' and 'position', and name the column of clicks with click=."
+        )
+
+
+def _position(part):
+    """The position of each row, -1 where it was not shown."""
+    position = _floats(part["position"])
+    shown = ~np.isnan(position)
+    if "impressions" in part.column_names:
+        shown &= _floats(part["impressions"]) > 0
+    return np.where(shown, np.nan_to_num(position), NOT_SHOWN)
+
+
+def _floats(column):
+    """A column of numbers as float64, NaN where it is null."""
+    import pyarrow as pa
+
+    return column.cast(pa.float64()).to_numpy()
+
+
+def _hashes(column):
+    """A hash of each id."""
+    ids, codes = _distinct(column)
+    if ids.dtype.kind in "iu":
+        return hash_columns([ids])[codes]
+    return pd.util.hash_array(ids, categorize=False)[codes]
+
+
+def _distinct(column):
+    """The distinct values of a column, and the number of each row's."""
+    coded = column.combine_chunks().dictionary_encode()
+    ids = coded.dictionary.to_pandas().to_numpy()
+    return ids, coded.indices.to_numpy(zero_copy_only=False)
+
+
+def _of_distinct(column, function):
+    coded = column.combine_chunks().dictionary_encode()
+    values = coded.dictionary.to_pylist()
+    table = np.fromiter((function(value) for value in values), dtype=np.int64, count=len(values))
+    return table[coded.indices.to_numpy(zero_copy_only=False)]

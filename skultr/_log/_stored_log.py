@@ -1,0 +1,180 @@
+"""A log on disk as a :class:`ClickLog`, whose columns are read part by part."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .._typing import Bools, Ints
+from ._clicklog import ClickLog
+from ._dataset_documents import load_ids
+from ._deferred import DeferredArray, RowMap, lookup
+from ._segments import offsets_from_counts
+
+__all__ = ["StoredLog", "open_log"]
+
+_BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredLog(ClickLog):
+    """A log whose columns are :class:`DeferredArray`.
+
+    Parameters
+    ----------
+    all_lists_differ : bool
+        True if no lists of the log are equal, whatever users and patterns of clicks.
+    """
+
+    all_lists_differ: bool = False
+
+    @cached_property
+    def list_(self) -> Any:
+        """Number of the list of each row, deferred."""
+        return _list_of_row(self.offsets)
+
+    @property
+    def shown_rows(self) -> Any:
+        """Index of the rows that were shown; no copy if all were."""
+        return slice(None) if self.shown.all() else np.flatnonzero(self.shown)
+
+    @cached_property
+    def shown_docs(self) -> Bools:
+        """True for a document that was shown at least once."""
+        return np.bincount(self.doc, self.shown, minlength=len(self.features)) > 0
+
+    def shown_features(self) -> NDArray[Any]:
+        """Features of the documents that were shown at least once."""
+        seen = self.shown_docs
+        return self.features if seen.all() else self.features[seen]
+
+    def in_memory(self) -> ClickLog:
+        """The same log with its columns in memory."""
+        columns = {name: np.asarray(getattr(self, name)) for name in _BY_ROW}
+        for name in ("propensity", "production"):
+            of = getattr(self, name)
+            columns[name] = None if of is None else np.asarray(of)
+        names = ("features", "offsets", "query_ids", "bias_values", "user_ids", "doc_ids")
+        return ClickLog(**columns, **{name: getattr(self, name) for name in names})
+
+    def without_never_shown(self) -> ClickLog:
+        """The log without the candidates that were never shown; in memory, if there are any."""
+        return self if self.shown.all() else self.in_memory().without_never_shown()
+
+    def fold(self, users: bool = False, patterns: bool = False) -> ClickLog:
+        """The log with identical lists merged; in memory, if there are any."""
+        return self if self.all_lists_differ else self.in_memory().fold(users, patterns)
+
+    def select_queries(self, keep: Bools) -> ClickLog:
+        """The log of the queries for which ``keep``, a bool array by query code, is True."""
+        return self._take_lists(np.flatnonzero(keep[self.query_of_list]))
+
+    @cached_property
+    def query_of_list(self) -> Ints:
+        """Query of each list, shape (n_lists,)."""
+        return self.query[self.offsets[:-1]]
+
+    def _take_lists(self, lists):
+        if len(lists) == self.n_lists and (lists == np.arange(self.n_lists)).all():
+            return self
+        offsets = offsets_from_counts(np.diff(self.offsets)[lists])
+        row_map = RowMap(self.offsets[:-1][lists], offsets)
+        columns = {name: getattr(self, name).at(row_map) for name in _BY_ROW}
+        for name in ("propensity", "production"):
+            of = getattr(self, name)
+            columns[name] = None if of is None else of.at(row_map)
+        return replace(self, **columns, offsets=offsets)
+
+    def _columns(self, rows, offsets):
+        """Rows in memory, as a plain log."""
+        columns = {name: getattr(self, name)[rows] for name in _BY_ROW}
+        for name in ("propensity", "production"):
+            of = getattr(self, name)
+            columns[name] = None if of is None else of[rows]
+        names = ("features", "query_ids", "bias_values", "user_ids", "doc_ids")
+        return ClickLog(
+            **columns, offsets=offsets, **{name: getattr(self, name) for name in names}
+        )
+
+
+def open_log(folder: Path) -> StoredLog:
+    """The log in a folder that :func:`write_log` wrote.
+
+    Only offsets and ids are read into memory.
+    """
+    meta = json.loads((folder / "meta.json").read_text())
+    n_rows, constants = meta["n_rows"], meta["constants"]
+
+    def column(name, dtype):
+        if name in constants:
+            return DeferredArray.constant(n_rows, constants[name], dtype)
+        path = folder / f"{name}.npy"
+        return DeferredArray.of_array(_mapped(path), dtype) if path.exists() else None
+
+    offsets = offsets_from_counts(np.load(folder / "lengths.npy"))
+    n_lists = np.load(folder / "query_lists.npy")
+    query_of_list = np.repeat(np.arange(len(n_lists), dtype=np.int32), n_lists)
+    query = lookup(query_of_list, _list_of_row(offsets)).astype(np.intp)
+    bias_values = np.load(folder / "bias_values.npy")
+    # On disk a row that was not shown has 0 here.
+    factor = column("bias", np.intp)
+    position = column("position", np.int64)
+    of_factor = lookup(np.append(-1, bias_values), factor)
+    return StoredLog(
+        features=_mapped(folder / "features.npy"),
+        doc=column("doc", np.intp),
+        query=query,
+        user=column("user", np.intp),
+        position=of_factor if position is None else position - 1,
+        bias=factor - 1,
+        clicks=column("clicks", np.float64),
+        weight=column("weight", np.float64),
+        shown=factor > 0,
+        propensity=column("propensity", np.float64),
+        production=column("production", np.float64),
+        offsets=offsets,
+        query_ids=load_ids(folder, "query_ids"),
+        bias_values=bias_values,
+        user_ids=load_ids(folder, "user_ids"),
+        doc_ids=_doc_ids(folder),
+        all_lists_differ=meta["all_lists_differ"],
+    )
+
+
+def _mapped(path):
+    """An array on disk; pages are read when they are used, and never written back."""
+    return np.load(path, mmap_mode="c").view(np.ndarray)
+
+
+def _list_of_row(offsets):
+    """Number of the list of each row, deferred."""
+
+    def take(rows):
+        if isinstance(rows, slice):
+            first = int(np.searchsorted(offsets, rows.start, "right")) - 1
+            last = int(np.searchsorted(offsets, rows.stop, "left"))
+            ends = offsets[first : last + 1].clip(rows.start, rows.stop)
+            return np.repeat(np.arange(first, last), np.diff(ends))
+        return np.searchsorted(offsets, rows, "right") - 1
+
+    return DeferredArray(int(offsets[-1]), np.intp, take)
+
+
+def _doc_ids(folder):
+    """Index of the documents, as a log in memory has it."""
+    ids = load_ids(folder, "doc_ids")
+    if ids is None:
+        return None
+    ids = pd.Index(ids, name="doc", tupleize_cols=False)
+    if not (folder / "doc_query.npy").exists():
+        return ids
+    codes = [np.load(folder / f"{name}.npy") for name in ("doc_query", "doc_id")]
+    queries = pd.Index(load_ids(folder, "query_ids"), tupleize_cols=False)
+    return pd.MultiIndex([queries, ids], codes, names=["qid", "doc"])
