@@ -281,8 +281,7 @@ class IdentifiabilityRepair(
         framed = is_frame(X)
         self._columns = self._bias_columns(X) if framed else []
         X = self._checked(X, [*self._columns, self._click_column], reset=True)
-        if counted is not None:
-            X, y = counted
+        X, y = counted or (X, y)
         if y is not None:
             y = as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
         if sample_weight is not None:
