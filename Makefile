@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch --constraint constraints.txt
 TORCH_INDEX ?=
 
-.PHONY: quickstart papers test test-minimum test-scale lint docs wheel clean
+.PHONY: quickstart papers benchmarks test test-minimum test-scale lint docs wheel clean
 
 # Your own documents: make quickstart ARGS="--data my_letor_file.txt"
 quickstart: $(VENV)/.quickstart
@@ -19,6 +19,11 @@ PAPER ?= identifiability user-aware vectorization cld cmip
 papers: $(VENV)/.papers
 	set -e; for paper in $(subst -,_,$(PAPER)); do \
 		$(BIN)/python examples/papers/$$paper.py $(ARGS); done
+
+# Time and memory beside the plainest code: make benchmarks ARGS="--only serving --quick"
+# The page of the docs: make benchmarks ARGS="--out docs/benchmarks", on idle cores
+benchmarks: $(VENV)/.benchmark
+	$(BIN)/python -m tests.benchmarks.speed $(ARGS)
 
 # A part of it: make test ARGS=tests/metrics
 test: $(VENV)/.test

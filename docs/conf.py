@@ -10,7 +10,7 @@ from sphinx_gallery.sorting import ExplicitOrder
 
 import skultr
 
-# The directives of docs/papers.
+# The directives of docs/papers and docs/benchmarks.rst.
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "skultr"
@@ -28,6 +28,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "paper_links",
     "paper_results",
+    "speed_results",
 ]
 exclude_patterns = ["_build", "**/README.txt"]
 templates_path = ["_templates"]

@@ -30,12 +30,12 @@ class Verdicts(SphinxDirective):
     def run(self):
         rows = read(self.arguments[0], "verdicts")
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 36 14 10 28", ""]
-        lines += _list_row(["Exhibit", "What it shows", "Verdict", "Claims that hold", "Command"])
+        lines += list_row(["Exhibit", "What it shows", "Verdict", "Claims that hold", "Command"])
         for row in rows:
             link = f":ref:`{row['exhibit']} <{_label(self.arguments[0], row['exhibit'])}>`"
             command = f"``{row['command']}``"
-            lines += _list_row([link, row["title"], row["verdict"], row["claims"], command])
-        return _parsed(self, lines)
+            lines += list_row([link, row["title"], row["verdict"], row["claims"], command])
+        return parsed(self, lines)
 
 
 class Exhibits(SphinxDirective):
@@ -59,7 +59,7 @@ class Exhibits(SphinxDirective):
         lines += [f"{runs.capitalize()}, by ``{row['command']}``.", ""]
         lines += [f".. image:: results/{paper}/{file}.png", f"   :alt: {title}", ""]
         lines += _table(read(paper, file))
-        return _parsed(self, lines)
+        return parsed(self, lines)
 
 
 def _table(rows):
@@ -73,9 +73,9 @@ def _table(rows):
     if len(wide) > MOST_LINES:
         return []
     lines = [".. dropdown:: The numbers: ours ± interval [published]", ""]
-    table = [".. list-table::", "   :header-rows: 1", "", *_list_row([*by, *metrics])]
+    table = [".. list-table::", "   :header-rows: 1", "", *list_row([*by, *metrics])]
     for key, cells in wide.items():
-        table += _list_row([*key, *(cells.get(metric, "") for metric in metrics)])
+        table += list_row([*key, *(cells.get(metric, "") for metric in metrics)])
     return [*lines, *("   " + line for line in table), ""]
 
 
@@ -89,7 +89,7 @@ def _short(number):
     return f"{float(number):.3g}"
 
 
-def _list_row(cells):
+def list_row(cells):
     return [f"   {'* -' if i == 0 else '  -'} {cell}" for i, cell in enumerate(cells)]
 
 
@@ -97,7 +97,7 @@ def _label(paper, exhibit):
     return re.sub(r"\W+", "-", f"{paper}-{exhibit}")
 
 
-def _parsed(directive, lines):
+def parsed(directive, lines):
     node = nodes.section()
     node.document = directive.state.document
     directive.state.nested_parse(StringList(lines, source=__file__), 0, node)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .._typing import ArrayLike, Bools, Column, Floats, Ints
 from ..exceptions import python_value
+from ._cells import Cells
 from ._deferred import lookup
 from ._hashing import hash_columns, mix
 from ._reader import Rows, read
@@ -26,6 +27,8 @@ from ._segments import TINY, offsets_from_counts, offsets_from_sorted
 __all__ = ["ClickLog", "make_click_log", "sort_into_lists"]
 
 
+#: Rows to which a few numbers that all documents share are fitted.
+SAMPLE = 1 << 21
 _BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
 
 
@@ -111,6 +114,35 @@ class ClickLog:
         """Features of the documents that were shown at least once."""
         docs = np.unique(self.doc[self.shown])
         return self.features if len(docs) == len(self.features) else self.features[docs]
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Clicks and impressions by document and bias factor, of the rows that were shown."""
+        rows = self.shown_rows
+        return Cells.from_rows(
+            self.doc[rows],
+            self.bias[rows],
+            self.clicks[rows],
+            self.weight[rows],
+            len(self.features),
+            len(self.bias_values),
+        )
+
+    def sample(self, max_rows: int = SAMPLE) -> ClickLog:
+        """Whole queries of a log that is too long, in memory; otherwise the log.
+
+        A handful of numbers, such as the scale of scores, is fitted to millions of rows as well as
+        to all. The queries are drawn by a hash of their code: each call gives the same.
+        """
+        if self.n_rows <= max_rows:
+            return self
+        rows = np.bincount(self.query, minlength=len(self.query_ids))
+        order = np.argsort(mix(np.arange(len(rows), dtype=np.uint64)), kind="stable")
+        keep = np.zeros(len(rows), dtype=bool)
+        keep[order[np.cumsum(rows[order]) <= max_rows]] = True
+        if not rows[keep].any():  # one query is longer
+            keep[order[rows[order] > 0][:1]] = True
+        return self.select_queries(keep)
 
     def chunks(self, max_rows: int = 1 << 19) -> Iterator[ClickLog]:
         """Logs of consecutive lists, which are views of at most ``max_rows`` rows or of one list.

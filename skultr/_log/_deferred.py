@@ -194,7 +194,7 @@ class RowMap:
             rows, shift = np.arange(rows.start, rows.stop), np.repeat(shift, np.diff(ends))
             return rows + shift
         of = np.searchsorted(self.offsets, rows, "right") - 1
-        return rows + (self.starts - self.offsets[:-1])[of]
+        return rows + self.starts[of] - self.offsets[of]
 
 
 def lookup(table: NDArray[Any], codes: Any) -> Any:

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._typing import Bools, Ints
-from ._clicklog import ClickLog
+from ._clicklog import SAMPLE, ClickLog
 from ._dataset_documents import load_ids
 from ._deferred import DeferredArray, RowMap, lookup
 from ._segments import offsets_from_counts
@@ -71,6 +71,11 @@ class StoredLog(ClickLog):
     def fold(self, users: bool = False, patterns: bool = False) -> ClickLog:
         """The log with identical lists merged; in memory, if there are any."""
         return self if self.all_lists_differ else self.in_memory().fold(users, patterns)
+
+    def sample(self, max_rows: int = SAMPLE) -> ClickLog:
+        """Whole queries of a log that is too long, in memory; otherwise the whole log."""
+        part = super().sample(max_rows)
+        return part.in_memory() if isinstance(part, StoredLog) else part
 
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
@@ -136,7 +141,7 @@ def open_log(folder: Path) -> StoredLog:
         bias=factor - 1,
         clicks=column("clicks", np.float64),
         weight=column("weight", np.float64),
-        shown=factor > 0,
+        shown=DeferredArray.constant(n_rows, True, bool) if meta["all_shown"] else factor > 0,
         propensity=column("propensity", np.float64),
         production=column("production", np.float64),
         offsets=offsets,

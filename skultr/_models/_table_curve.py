@@ -217,17 +217,7 @@ def table_curve(log: ClickLog) -> TableCurve:
     It takes no features and is consistent however few clicks a document has. A factor without
     clicks is given half a click, so that its examination is small and finite.
     """
-    rows = log.shown_rows
-    return table_of_cells(
-        Cells.from_rows(
-            log.doc[rows],
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
-            len(log.features),
-            len(log.bias_values),
-        )
-    )
+    return table_of_cells(log.cells)
 
 
 def table_of_cells(cells: Cells) -> TableCurve:

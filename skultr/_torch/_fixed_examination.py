@@ -146,15 +146,15 @@ def fit_best_of(
         if held_out.sum() < _LEAST_QUERIES:
             fit_listwise(learner, log, task, target, held_out=held_out)
             return first, _choice_table({})
-        comparison = _HeldOutClicks.of_queries(
-            log.tempered(learner.traffic_exponent)[0], held_out, examination
-        )
+        tempered, _ = log.tempered(learner.traffic_exponent)
+        part = replace(tempered, propensity=examination).select_queries(held_out).sample()
+        comparison = _HeldOutClicks.of_log(part)
         stream = torch.get_rng_state()
         trained, scores = {}, {}
         for name, target in targets.items():
             torch.set_rng_state(stream)
             fit_listwise(learner, log, task, target, held_out=held_out)
-            scores[name] = learner._outputs(learner.network_, log.features)[:, 0][log.doc]
+            scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.doc]
             trained[name] = {key: getattr(learner, key) for key in _TRAINED}
     table = _choice_table(comparison.fits(scores))
     best = table["loss"].idxmin()
@@ -246,11 +246,11 @@ class _HeldOutClicks:
     log_examination: Floats
 
     @classmethod
-    def of_queries(cls, log, held_out, examination):
-        """The clicks of the queries where ``held_out``, a bool array by query, is True."""
-        clicks = ClickChoice.from_rows(log.list_, log.clicks * held_out[log.query], log.shown)
+    def of_log(cls, log):
+        """The clicks of a log of held-out queries, with its propensities as examination."""
+        clicks = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
         query = log.query[clicks.rows[clicks.starts]]
-        return cls(clicks, query, np.log(np.maximum(examination, TINY)))
+        return cls(clicks, query, np.log(np.maximum(log.propensity, TINY)))
 
     def fits(self, scores):
         """A :class:`_HeldOutFit` for each name; ``scores`` have one number per row."""

@@ -83,10 +83,11 @@ def fit_dual(
             task=task,
             param_groups=_factor_settings(learning_rate),
         )
-    relevance = learner._outputs(learner.network_, log.features)[:, 0][log.doc]
+    part = training.sample()
+    relevance = learner._outputs(learner.network_, part.features)[:, 0][part.doc]
     start = module.examination.detach().double().cpu().numpy()
-    choice = ClickChoice.from_rows(training.list_, training.clicks, training.shown)
-    return choice.likeliest_examination(relevance, training.bias, start - start.mean())
+    choice = ClickChoice.from_rows(part.list_, part.clicks, part.shown)
+    return choice.likeliest_examination(relevance, part.bias, start - start.mean())
 
 
 def fit_towers(
@@ -276,15 +277,9 @@ class ExaminationStep(Callback):
     ) -> None:
         data, module = dataset_train, net.module_
         module.eval()
-        with torch.inference_mode():
-            logits = module.network[1](data.features).reshape(-1)[data.doc]
-        best = fit_factors(
-            logsigmoid(logits.double()).cpu().numpy(),
-            data.bias.cpu().numpy(),
-            data.clicks.double().cpu().numpy(),
-            data.weight.double().cpu().numpy(),
-            n_factors=len(module.examination),
-        )
+        doc, *rows = data.rows()
+        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()[doc]
+        best = fit_factors(relevance, *rows, n_factors=len(module.examination))
         best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))
         best = torch.from_numpy(best - np.log(-np.expm1(best))).to(module.examination)
         with torch.no_grad():

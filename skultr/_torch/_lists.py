@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from .._typing import Floats
+from .._typing import Floats, Ints
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["ListBatch", "ListDataset"]
+__all__ = ["ListBatch", "ListDataset", "padded"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,7 @@ class ListDataset(Dataset):
     log : ClickLog
     features : Tensor of shape (n_docs, n_features)
         Scaled features of the distinct documents, on the device of the batches.
-    clicks : ndarray of shape (n_rows,)
-        Target of each row of the log, such as debiased clicks.
+        The clicks of the log are the target of each row, such as debiased clicks.
     click_only : bool
         Leave out lists without clicks, whose listwise loss is 0.
     never_shown : bool
@@ -73,7 +72,6 @@ class ListDataset(Dataset):
         self,
         log: ClickLog,
         features: torch.Tensor,
-        clicks: Floats,
         click_only: bool = False,
         never_shown: bool = False,
     ) -> None:
@@ -81,7 +79,7 @@ class ListDataset(Dataset):
         # Keep or drop whole lists: without some of its rows, a list would have another softmax.
         keep = np.ones(log.n_rows, dtype=bool) if never_shown else log.shown
         if click_only:
-            clicked = np.bincount(log.list_, weights=clicks != 0, minlength=log.n_lists) > 0
+            clicked = np.bincount(log.list_, weights=log.clicks != 0, minlength=log.n_lists) > 0
             keep = keep & clicked[log.list_]
         counts = np.bincount(log.list_[keep], minlength=log.n_lists)
         lengths = torch.from_numpy(counts[counts > 0])
@@ -89,7 +87,7 @@ class ListDataset(Dataset):
         self.doc = torch.from_numpy(log.doc[keep]).to(device)
         self.bias = torch.from_numpy(log.bias[keep]).to(device)
         self.shown = torch.from_numpy(log.shown[keep]).to(device)
-        self.clicks = torch.from_numpy(clicks[keep]).to(device, torch.float32)
+        self.clicks = torch.from_numpy(log.clicks[keep]).to(device, torch.float32)
         self.weight = torch.from_numpy(log.weight[keep]).to(device, torch.float32)
         self.lengths = lengths.to(device)
         self.starts = (lengths.cumsum(0) - lengths).to(device)
@@ -111,12 +109,26 @@ class ListDataset(Dataset):
             features=self.features[self.doc[rows]],
             bias=self.bias[rows],
             mask=mask,
-            shown=_rectangle(self.shown[rows], mask),
-            clicks=_rectangle(self.clicks[rows], mask),
-            weight=_rectangle(self.weight[rows], mask),
+            shown=padded(self.shown[rows], mask),
+            clicks=padded(self.clicks[rows], mask),
+            weight=padded(self.weight[rows], mask),
         )
         return batch, batch.clicks
 
+    def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
+        """Document, bias factor, clicks and weight of each row, as arrays."""
+        clicks, weight = self.clicks.double(), self.weight.double()
+        doc, bias, clicks, weight = (
+            values.cpu().numpy() for values in (self.doc, self.bias, clicks, weight)
+        )
+        return doc, bias, clicks, weight
 
-def _rectangle(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def outputs(self, network: torch.nn.Module) -> torch.Tensor:
+        """Output of a network for each document, shape (n_docs,)."""
+        with torch.inference_mode():
+            return network(self.features).reshape(-1)
+
+
+def padded(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Flat values (n_rows,) as a rectangle; 0 where the mask (n_lists, width) is False."""
     return values.new_zeros(mask.shape).masked_scatter_(mask, values)

@@ -6,7 +6,7 @@ import copy
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,11 +21,13 @@ from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping
 from skorch.helper import predefined_split
 from torch import nn
 
+from .._log._stored_log import StoredLog
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
 from ._networks import ScaleFeatures, scoring_network
+from ._stored_lists import ScaledRows, StoredLists
 
 __all__ = ["NeuralEstimator"]
 
@@ -207,16 +209,17 @@ class NeuralEstimator(BaseEstimator):
             Queries for early stopping; by default :meth:`_held_out_queries` draws them.
         """
         module = module.to(self.device)
-        # Scale once, before training, rather than in every batch.
-        inputs = self._scaled_inputs(module.network[0], log.features)
         click_only = click_only and bool(clicks.any())
+        log = replace(log, clicks=clicks)
         mass = clicks if click_only else log.weight
-        train, valid = self._split_queries(log, mass, held_out)
-        dataset = ListDataset(train[0], inputs, clicks[train[1]], click_only, never_shown)
-        validation = None
-        if valid is not None:
-            part, rows = valid
-            validation = ListDataset(part, inputs, clicks[rows], click_only, never_shown)
+        parts = self._split_queries(log, mass, held_out)
+        if isinstance(log, StoredLog):
+            lists_of, inputs = StoredLists, ScaledRows(module.network[0], log.features)
+        else:
+            # Scale once, before training, rather than in every batch.
+            lists_of, inputs = ListDataset, self._scaled_inputs(module.network[0], log.features)
+        lists = [lists_of(part, inputs, click_only, never_shown) for part in parts]
+        dataset, validation = [*lists, None][:2]
         self._train_on(dataset, validation, module, criterion, task, param_groups, callbacks)
 
     def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):
@@ -276,15 +279,12 @@ class NeuralEstimator(BaseEstimator):
         return inputs
 
     def _split_queries(self, log, mass, held_out=None):
-        """(log, rows) of the training and of the validation queries; the latter may be None."""
+        """The log of the training queries, and that of the validation queries if there are any."""
         if held_out is None:
             held_out = self._held_out_queries(log, mass)
         if not held_out.any():
-            return (log, slice(None)), None
-        return tuple(
-            (log.select_queries(keep), np.flatnonzero(keep[log.query]))
-            for keep in (~held_out, held_out)
-        )
+            return [log]
+        return [log.select_queries(keep) for keep in (~held_out, held_out)]
 
     def _held_out_queries(self, log, mass):
         """Mask of the validation queries, shape (n_queries,); without any, all False.
@@ -294,7 +294,8 @@ class NeuralEstimator(BaseEstimator):
         held_out = np.zeros(len(log.query_ids), dtype=bool)
         if not self.early_stopping:
             return held_out
-        queries = np.unique(log.query[log.shown & (mass > 0)])
+        asked = np.bincount(log.query, np.where(log.shown, mass, 0.0) > 0, len(held_out))
+        queries = np.flatnonzero(asked)
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):
             warn_user(

@@ -466,7 +466,7 @@ def _part(log, codes, share):
     part = replace(
         log, clicks=log.clicks * rows * mean, weight=log.weight * rows * mean, shown=rows > 0
     )
-    return ListDataset(part, codes, part.clicks)
+    return ListDataset(part, codes)
 
 
 def _even_chances(n_samples, width):

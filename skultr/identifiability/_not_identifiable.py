@@ -26,9 +26,8 @@ def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
         True if relevance is a function of the features; then only shared features connect the
         components, and the warning says how far they do.
     """
-    rows = log.shown
-    n_factors = len(log.bias_values)
-    n_components, labels = factor_components(log.doc[rows], log.bias[rows], n_factors)
+    cells, n_factors = log.cells, len(log.bias_values)
+    n_components, labels = factor_components(cells.doc, cells.factor, n_factors)
     if n_components == 1:
         return
     consequence = (

@@ -12,6 +12,7 @@ from scipy.special import expit, log_expit, logit
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from .._log._deferred import lookup
 from .._log._documents import KnownDocuments
 from .._log._factors import examination_table, factor_codes
 from .._log._roles import read_role
@@ -178,7 +179,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _fit_with_curve(self, log, task, curve):
         """Train a network listwise on the final curve; sets all that predictions need."""
-        examination = np.exp(curve.log_examination)[log.bias]
+        examination = lookup(np.exp(curve.log_examination), log.bias)
         ways = corrections("offset", "auto")
         if not curve.is_determined:  # held-out clicks would confirm any curve
             ways = ways[:1]
@@ -190,6 +191,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _calibrate(self, log, log_examination):
         """Set shift and scale so that relevance times examination is the chance of a click."""
+        log = log.sample()
         rows = log.shown
         self._shift, self._scale = fit_affine(
             NeuralEstimator._score(self, log.features)[log.doc[rows]],
@@ -203,13 +205,14 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
-        rows = log.shown
-        score = self._logits(log.features)[log.doc[rows]]
+        part = log.sample()
+        rows = part.shown
+        score = self._logits(part.features)[part.doc[rows]]
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
+            part.bias[rows],
+            part.clicks[rows],
+            part.weight[rows],
             link=link,
             n_factors=len(log.bias_values),
         )
@@ -245,7 +248,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _remember_factors(self, log, logits, link, standard_error=None):
         self.link_, self._factor_logits, self._bias_values = link, logits, log.bias_values
-        self.examination_ = examination_table(log, np.exp(logits)[log.bias], standard_error)
+        self.examination_ = examination_table(
+            log, lookup(np.exp(logits), log.bias), standard_error
+        )
 
     def _remember_documents(self, log, relevance):
         known = ~np.isnan(relevance)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit
 
+from .._log._deferred import lookup
 from .._log._factors import examination_table
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
@@ -177,12 +178,13 @@ class DLARanker(ClickRanker):
     def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
         logits = fit_dual(self, log, task, max_weight=self.max_weight)
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
-        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
+        self.examination_ = examination_table(log, lookup(np.exp(logits), log.bias))
         self._fit_intercepts(log)
         return logits
 
     def _calibrate(self, log, log_examination):
         """Set the scale of the scores so that the clicks of a list fall as they predict."""
+        log = log.sample()
         score = NeuralEstimator._score(self, log.features)[log.doc]
         choice = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
         weight = choice.best_weights(score[:, None], log_examination[log.bias])[0]
@@ -193,6 +195,7 @@ class DLARanker(ClickRanker):
 
     def _fit_intercepts(self, log):
         """One intercept per bias factor, with which scores are logits of click probabilities."""
+        log = log.sample()
         rows, scores = log.shown, self._score(log.features)[log.doc]
         self._bias_values = log.bias_values
         self._factor_logits = fit_factors(

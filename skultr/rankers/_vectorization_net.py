@@ -256,11 +256,12 @@ class BaseModel(NeuralEstimator):
         _start_at_marginal(network[-1], log, observation)
         network.to(self.device)
         inputs = self._scaled_inputs(scale, log.features)
-        datasets = [
-            None if part is None else _Documents(part[0], inputs, observation)
-            for part in self._split_queries(log, log.weight)
+        parts = self._split_queries(log, log.weight)
+        training, validation = [*(_Documents(part, inputs, observation) for part in parts), None][
+            :2
         ]
-        self._train_on(*datasets, _BatchInputs(network), _GaussianLoss(), None, (), ())
+        module = _BatchInputs(network)
+        self._train_on(training, validation, module, _GaussianLoss(), None, (), ())
 
 
 class _BatchInputs(nn.Module):

@@ -8,6 +8,7 @@ import torch
 from scipy.special import expit
 
 from skultr._torch._joint import ExaminationStep, TowersLoss, TowersModule
+from skultr._torch._lists import ListDataset
 
 LINKS = ["product", "additive"]
 
@@ -131,7 +132,10 @@ def _net(network, n_factors=3, seed=0):
     rng = np.random.default_rng(seed)
     n_rows = 60
 
-    class Data:
+    class Data(ListDataset):
+        def __init__(self):
+            """Rows without lists."""
+
         features = torch.from_numpy(rng.normal(size=(10, 2))).float()
         doc = torch.from_numpy(rng.integers(0, 10, n_rows))
         bias = torch.from_numpy(rng.integers(0, n_factors, n_rows))

@@ -141,9 +141,17 @@ def run_pairs(shape, n_pairs):
 
 def run_ids(what, n_rows, text):
     """Print processor seconds and peak memory in GB, of the graph or a bare group-by."""
-    import polars as pl
+    log = ids_log(n_rows, text)
+    run = {"graph": graph_of, "bare": bare_cells}[what]
+    graph_of(log.head(100))  # imports
+    start = time.process_time()
+    run(log)
+    print(time.process_time() - start, peak())
 
-    from skultr.identifiability import IdentifiabilityGraph
+
+def ids_log(n_rows, text):
+    """A Polars frame with about as many (document, factor) pairs as rows."""
+    import polars as pl
 
     rng = np.random.default_rng(0)
     n_docs = max(1, n_rows // 10)
@@ -157,18 +165,23 @@ def run_ids(what, n_rows, text):
             "click": (rng.random(n_rows) < 0.1).astype(np.int8),
         }
     )
-    if text:
-        url = pl.format("https://example.org/document/{}", "doc")
-        log = log.with_columns(url.alias("doc"))
-    bias = ["position", "device"]
-    IdentifiabilityGraph.from_log(log.head(100).lazy(), bias=bias)  # imports
-    start = time.process_time()
-    if what == "graph":
-        IdentifiabilityGraph.from_log(log.lazy(), bias=bias)
-    else:
-        cells = log.lazy().group_by("qid", "doc", *bias)
-        cells.agg(pl.len(), pl.col("click").sum()).collect(engine="streaming")
-    print(time.process_time() - start, peak())
+    url = pl.format("https://example.org/document/{}", "doc")
+    return log.with_columns(url.alias("doc")) if text else log
+
+
+def graph_of(log):
+    """The graph of that log, read by Polars."""
+    from skultr.identifiability import IdentifiabilityGraph
+
+    return IdentifiabilityGraph.from_log(log.lazy(), bias=["position", "device"])
+
+
+def bare_cells(log):
+    """Impressions and clicks of each cell, the pass that a graph cannot do without."""
+    import polars as pl
+
+    cells = log.lazy().group_by("qid", "doc", "position", "device")
+    return cells.agg(pl.len(), pl.col("click").sum()).collect(engine="streaming")
 
 
 def peak():

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psutil
 
 from skultr.datasets import make_ltr
 from skultr.exceptions import NotIdentifiableWarning
@@ -245,6 +244,8 @@ def pandas_swaps(X, clicks):
 
 
 def measured(run):
+    import psutil
+
     process, peak, done = psutil.Process(), [0], threading.Event()
 
     def watch():

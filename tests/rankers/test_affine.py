@@ -8,6 +8,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from skultr._torch._joint import TowersLoss
+from skultr._torch._lists import ListDataset
 from skultr.exceptions import ClickDataWarning
 from skultr.rankers import AffineRanker
 from skultr.rankers._affine import AffineLoss, AffineModule, TrustStep, fit_trust
@@ -177,8 +178,12 @@ def test_coefficients_stay_within_their_bounds(rate, relevance):
 def test_training_begins_with_clicks_that_relevance_moves_a_little():
     _, factor, impressions = _rows()
 
-    class Data:
+    class Data(ListDataset):
+        def __init__(self):
+            """Rows without lists."""
+
         bias = torch.from_numpy(factor)
+        doc = torch.zeros_like(bias)
         weight = torch.from_numpy(impressions)
         clicks = weight * torch.tensor([0.5, 0.1, 0.0], dtype=torch.float64)[bias]
 

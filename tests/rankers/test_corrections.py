@@ -153,8 +153,8 @@ def _held_out(told, n_lists=400, scale=50.0):
         list_, query = log["list_"].to_numpy(), log["list_"].to_numpy()
         shown = np.ones(len(log), dtype=bool)
 
-    Log.clicks = clicks
-    comparison = _HeldOutClicks.of_queries(Log, np.ones(n_lists, dtype=bool), told(position))
+    Log.clicks, Log.propensity = clicks, told(position)
+    comparison = _HeldOutClicks.of_log(Log)
     # What features tell of the position can make up for part of a wrong examination.
     undoing = np.log(relevance) + 0.6 * np.log(1 / position / told(position))
     undoing += 0.3 * rng.normal(size=len(undoing))

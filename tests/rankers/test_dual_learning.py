@@ -20,7 +20,7 @@ from .._worlds import random_lists
 def _gradients(log, module, criterion):
     """Full-batch loss and gradients in float64."""
     features = torch.from_numpy(log.features).double()
-    dataset = ListDataset(log, features, log.clicks)
+    dataset = ListDataset(log, features)
     dataset.clicks, dataset.weight = dataset.clicks.double(), dataset.weight.double()
     batch, _ = dataset.__getitems__(range(len(dataset)))
     module.zero_grad()

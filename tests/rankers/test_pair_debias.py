@@ -22,7 +22,7 @@ def _log(frame, clicks):
 
 def _batch(log):
     """All lists of a log in double precision."""
-    data = ListDataset(log, torch.from_numpy(log.features).double(), log.clicks)
+    data = ListDataset(log, torch.from_numpy(log.features).double())
     data.clicks, data.weight = data.clicks.double(), data.weight.double()
     return data.__getitems__(range(len(data)))[0]
 

@@ -61,7 +61,7 @@ def one_batch(seed=0):
     log, clicks = random_lists(seed=seed)
     log = make_click_log(log, log[FEATURES].to_numpy(np.float32), clicks, roles={}).fold()
     inputs = torch.from_numpy(log.features.astype(np.float64))
-    dataset = ListDataset(log, inputs, log.clicks)
+    dataset = ListDataset(log, inputs)
     batch, _ = dataset.__getitems__(range(len(dataset)))
     batch.__dict__.update(clicks=batch.clicks.double(), weight=batch.weight.double())
     return log, batch

@@ -1,0 +1,172 @@
+"""Scores at serving time: one request of 100 documents, and many documents at once."""
+
+import copy
+
+import numpy as np
+import pandas as pd
+import torch
+from lightgbm import Booster
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skultr import DLARanker, IdentifiabilityRepair
+from skultr.preprocessing import OnFeatures
+from skultr.rankers import LambdaMARTRanker
+
+from ._work import OURS, Work
+
+BARE, SKLEARN, TREES = "bare torch, float32", "scikit-learn, scaler + MLP", "bare booster"
+N_DOCS, LENGTH, BLOCK = 100, 10, 8192
+
+
+class World:
+    """A log to fit to, and the documents of one request as an array and as frames."""
+
+    def __init__(self, size):
+        rng = np.random.default_rng(0)
+        n_features = size(tiny=5, quick=100, full=100)
+        n_rows = LENGTH * size(tiny=20, quick=100, full=300)
+        self.names = [f"feature_{i}" for i in range(n_features)]
+        self.features = rng.random((n_rows, n_features), dtype=np.float32)
+        self.roles = {
+            "qid": np.arange(n_rows) // LENGTH,
+            "doc": np.arange(n_rows),
+            "position": np.arange(n_rows) % LENGTH + 1,
+        }
+        self.clicks = (rng.random(n_rows) < 0.3).astype(float)
+        self.array = rng.random((N_DOCS, n_features), dtype=np.float32)
+        self.rng = rng
+
+    @property
+    def log(self):
+        """Roles and features as one frame."""
+        return pd.concat([pd.DataFrame(self.roles), self.frame(self.features)], axis=1)
+
+    def frame(self, values):
+        """A pandas frame of these features."""
+        return pd.DataFrame(values, columns=self.names)
+
+    def polars(self, values):
+        """A Polars frame of these features, column by column as engines hold them."""
+        import polars as pl
+
+        return pl.DataFrame({name: values[:, i].copy() for i, name in enumerate(self.names)})
+
+
+def _dla(units=(64, 32)):
+    return DLARanker(hidden_layer_sizes=units, max_epochs=1, random_state=0)
+
+
+def _bare(ranker, values):
+    """The fitted network on blocks that fit the cache, without scaling or checks."""
+    network = copy.deepcopy(ranker.network_).float().eval()
+
+    def score():
+        with torch.inference_mode():
+            blocks = torch.from_numpy(values).split(BLOCK)
+            return torch.cat([network(block) for block in blocks]).numpy()
+
+    return score
+
+
+def array(size):
+    world = World(size)
+    ranker = _dla().fit(world.features, world.clicks, **world.roles)
+    ours = lambda: ranker.predict(world.array)  # noqa: E731
+    return {OURS: ours, BARE: _bare(ranker, world.array)}
+
+
+def frame(kind):
+    """A request as a frame of that kind."""
+
+    def contenders(size):
+        world = World(size)
+        ranker = _dla().fit(world.log, world.clicks)
+        request = world.frame(world.array) if kind == "pandas" else world.polars(world.array)
+        work = {OURS: lambda: ranker.predict(request), BARE: _bare(ranker, world.array)}
+        if kind == "pandas":
+            peer = make_pipeline(
+                StandardScaler(), MLPRegressor(hidden_layer_sizes=(64, 32), max_iter=1)
+            )
+            peer.fit(world.log[world.names], world.clicks)
+            work[SKLEARN] = lambda: peer.predict(request)
+        return work
+
+    return contenders
+
+
+def pipeline(kind):
+    """A request through repair, scaling and ranker."""
+
+    def contenders(size):
+        world = World(size)
+        ranker = make_pipeline(IdentifiabilityRepair(), OnFeatures(StandardScaler()), _dla())
+        ranker.fit(world.log, world.clicks)
+        request = world.frame(world.array) if kind == "pandas" else world.polars(world.array)
+        bare = _bare(ranker[-1], world.array)
+        return {OURS: lambda: ranker.predict(request), BARE: bare}
+
+    return contenders
+
+
+def trees(size):
+    world = World(size)
+    ranker = LambdaMARTRanker(random_state=0).fit(world.log, world.clicks)
+    request = world.frame(world.array)
+    booster = Booster(model_str=ranker.booster_.model_to_string())
+    return {
+        OURS: lambda: ranker.predict(request),
+        TREES: lambda: booster.predict(world.array, num_threads=1),
+    }
+
+
+def bulk(units):
+    """Many documents at once, as an array."""
+
+    def contenders(size):
+        world = World(size)
+        n_rows = size(tiny=500, quick=50_000, full=200_000)
+        many = world.rng.random((n_rows, len(world.names)), dtype=np.float32)
+        ranker = _dla(units).fit(world.features, world.clicks, **world.roles)
+        return {OURS: lambda: ranker.predict(many), BARE: _bare(ranker, many)}
+
+    return contenders
+
+
+_REQUEST = {"memory": False}
+WORKS = (
+    Work("serving/array", "a request as an array", array, {BARE: 3.2}, **_REQUEST),
+    Work(
+        "serving/pandas",
+        "a request as pandas",
+        frame("pandas"),
+        {BARE: 12.6, SKLEARN: None},
+        **_REQUEST,
+    ),
+    Work("serving/polars", "a request as Polars", frame("polars"), {BARE: 12.6}, **_REQUEST),
+    Work(
+        "serving/pipeline-pandas",
+        "a request through repair and scaling, pandas",
+        pipeline("pandas"),
+        {BARE: 31.6},
+        **_REQUEST,
+    ),
+    Work(
+        "serving/pipeline-polars",
+        "a request through repair and scaling, Polars",
+        pipeline("polars"),
+        {BARE: 31.6},
+        **_REQUEST,
+    ),
+    Work(
+        "serving/trees", "a request to LambdaMARTRanker, pandas", trees, {TREES: 5.0}, **_REQUEST
+    ),
+    Work("serving/bulk", "200,000 documents, units (64, 32)", bulk((64, 32)), {BARE: 2.0}),
+    Work(
+        "serving/bulk-wide",
+        "200,000 documents, units (512, 256, 128)",
+        bulk((512, 256, 128)),
+        {BARE: 2.0},
+    ),
+)
