@@ -26,6 +26,7 @@ from scipy.special import expit, log_expit, xlogy
 from .._log._cells import Cells
 from .._log._components import factor_components
 from .._log._segments import TINY
+from .._threads import few_threads
 from .._typing import Bools, Floats, Ints
 
 __all__ = ["MAX_DENSE", "SMALLEST", "Problem", "System", "eliminated", "is_held", "newton"]
@@ -316,7 +317,10 @@ def _step(problem: Reducible, b: Floats, here: System, damping: float) -> Floats
     for _ in range(_MAX_ROUNDS):
         stopped = np.where(free, 0.0, step)
         pull = diagonal * stopped - here.eliminated_product(stopped)
-        step[free] = _solve_factors(here, np.flatnonzero(free), -(gradient + pull)[free], damping)
+        with few_threads(np.count_nonzero(free) ** 3 / 6):
+            step[free] = _solve_factors(
+                here, np.flatnonzero(free), -(gradient + pull)[free], damping
+            )
         # If only one or two documents hold a factor, the quadratic is a poor model far away.
         step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
         if problem.gauge is not None:

@@ -16,15 +16,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._counted import is_in_engine
+from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
+from .._log._on_disk import refuse_arguments
 from .._log._pairs import read_pairs
 from .._log._reader import as_clicks
-from .._log._roles import ROLES, is_frame, read_column, with_column
+from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, RandomState, Table
-from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
+from ..exceptions import ClickDataWarning, warn_user
 from ._bias_features import (
     FactorVectors,
     column_values,
@@ -36,6 +38,7 @@ from ._bias_features import (
 from ._estimates import merge_errors, swap_estimates
 from ._graph import IdentifiabilityGraph
 from ._plans import intervention_plan, merge_plan, merged_codes, random_plan, tree_diameter
+from ._repair_warnings import warn_about_nothing, warn_if_merging_costs_more
 from ._served import read_lists, warn_about_impossible, warn_until_served
 from ._verdict import MAX_NAMED
 
@@ -44,8 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["IdentifiabilityRepair"]
 
-#: Components per bias factor from which on rankers were no better with merged factors.
-_MOST_COMPONENTS = 0.6
 
 BiasFeatures: TypeAlias = (
     str
@@ -242,7 +243,7 @@ class IdentifiabilityRepair(
     @afresh
     def fit(
         self,
-        X: Table | AnyFrame,
+        X: Table | AnyFrame | ClickDataset,
         y: Column | str | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
@@ -250,7 +251,7 @@ class IdentifiabilityRepair(
 
         Parameters
         ----------
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, in memory or in an engine that counts pairs (not with "intervene").
             The columns ``qid`` and ``doc`` (or features, if ``doc`` is absent), ``doc_scope``,
             ``position``, ``impressions`` and those that `bias` and `bias_features` name are read.
@@ -272,14 +273,25 @@ class IdentifiabilityRepair(
             to be merged.
         """
         self._validate_params()
+        if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight})
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        if isinstance(X, ClickDataset):
+            self._fit_dataset(X)
+        else:
+            self._fit_rows(X, y, sample_weight)
+        task.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def _fit_rows(self, X, y, sample_weight):
         self._click_column = y if isinstance(y, str) else None
         counted = None
         if is_in_engine(X):
             counted = count_pairs_of(X, y, sample_weight, self)
             X = pd.DataFrame(columns=list(nw.from_native(X).collect_schema()))
         framed = is_frame(X)
-        self._columns = self._bias_columns(X) if framed else []
+        names = nw.from_native(X, eager_only=True).columns if framed else []
+        self._columns = self._bias_columns(names)
         X = self._checked(X, [*self._columns, self._click_column], reset=True)
         X, y = counted or (X, y)
         if y is not None:
@@ -288,22 +300,32 @@ class IdentifiabilityRepair(
             sample_weight = check_sample_weight(sample_weight, X)
         self._begin()
         if framed and (self._columns or self.bias is not None):
-            self._fit_log(X, y, sample_weight)
+            columns = self._columns
+            self._plan(
+                X, read_pairs(X, bias=columns, click=y, sample_weight=sample_weight, called="y")
+            )
         else:
-            _warn_about_nothing(framed)
-        task.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self
+            warn_about_nothing(framed)
 
-    def transform(self, X: Table) -> Any:
+    def _fit_dataset(self, dataset):
+        self._columns = self._bias_columns(dataset.roles)
+        self._click_column = None
+        self._checked(pd.DataFrame(columns=dataset.feature_names), reset=True)
+        self._begin()
+        named = isinstance(self.bias_features, str | list | tuple)  # columns of the rows
+        rows = dataset.to_frame()[0] if named or self.strategy == "intervene" else None
+        self._plan(rows, read_pairs(dataset, bias=self._columns))
+
+    def transform(self, X: Table | ClickDataset) -> Any:
         """X with the role ``bias``, without the bias columns that have no role.
 
         Parameters
         ----------
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
 
         Returns
         -------
-        X_new : frame, ndarray or sparse matrix
+        X_new : frame, ndarray, sparse matrix or ClickDataset
             X itself if it lacks a bias column.
 
         Raises
@@ -312,10 +334,12 @@ class IdentifiabilityRepair(
             If a shown row has no bias factor.
         """
         check_is_fitted(self)
+        if isinstance(X, ClickDataset):
+            return self._transform_dataset(X)
         X = self._checked(X, [*self._columns, self._click_column], reset=False)
         if not is_frame(X):
             return self._output(X)
-        present = nw.from_native(X, eager_only=True).columns
+        present = column_names(X)
         out = X
         if self._columns and all(name in present for name in self._columns):
             out = with_column(out, "bias", self._bias_of(X))
@@ -331,8 +355,7 @@ class IdentifiabilityRepair(
         return tags
 
     # The columns of X ------------------------------------------------------------------------
-    def _bias_columns(self, X):
-        present = nw.from_native(X, eager_only=True).columns
+    def _bias_columns(self, present):
         if self.bias is not None:
             return [self.bias] if isinstance(self.bias, str) else list(self.bias)
         return next(([name] for name in ("bias", "position") if name in present), [])
@@ -348,8 +371,7 @@ class IdentifiabilityRepair(
         self.interventions_ = pd.DataFrame({name: [] for name in names})
         self.total_cost_ = self.error_bound_if_smooth_ = 0.0
 
-    def _fit_log(self, X, y, sample_weight):
-        pairs = read_pairs(X, bias=self._columns, click=y, sample_weight=sample_weight, called="y")
+    def _plan(self, X, pairs):
         graph = IdentifiabilityGraph._from_pairs(pairs)
         self.graph_, self.is_identifiable_ = graph, graph.is_connected
         self._set_vectors(X, graph)
@@ -392,7 +414,7 @@ class IdentifiabilityRepair(
             if np.isnan(error).any()
             else tree_diameter(graph.n_components, graph.labels[a], graph.labels[b], error)
         )
-        _warn_if_merging_costs_more(graph, int(codes.max()) + 1)
+        warn_if_merging_costs_more(graph, int(codes.max()) + 1)
         return codes
 
     def _intervene(self, X, graph):
@@ -444,6 +466,19 @@ class IdentifiabilityRepair(
         )
 
     # Transforming ---------------------------------------------------------------------
+    def _transform_dataset(self, dataset):
+        """The dataset with the merged factors as its bias factors; nothing is written."""
+        own = ["bias" if "bias" in dataset.roles else "position"]
+        if self._columns != own:
+            raise ValueError(
+                f"The repair is of the bias columns {self._columns}, and the bias factors of the "
+                f"dataset are its column {own[0]!r}. Transform the log, and make a dataset of "
+                "the result; or fit a repair to the dataset."
+            )
+        places = dataset.to_places()[0].dropna(subset=own).drop_duplicates(own)
+        codes = self._bias_of(places).astype(np.int64)
+        return dataset.with_values("bias", places[own[0]].to_numpy().astype(np.int64), codes)
+
     def _shown_values(self, X):
         """Values of the bias columns by name, and True for rows that were shown."""
         columns = nw.from_native(X, eager_only=True).columns
@@ -505,36 +540,3 @@ class IdentifiabilityRepair(
                 "treated as the most frequent factor."
             )
         warn_user(message, ClickDataWarning)
-
-
-def _warn_about_nothing(framed):
-    what = (
-        "X has neither a column 'bias' nor 'position'"
-        if framed
-        else "X is an array, whose columns have no roles"
-    )
-    warn_user(
-        f"{what}: IdentifiabilityRepair repairs nothing and returns X unchanged. Pass a frame "
-        "with the columns 'doc' and 'position', or name the bias columns in bias=.",
-        MissingRoleWarning,
-    )
-
-
-def _warn_if_merging_costs_more(graph, n_left):
-    ratio = graph.n_components / graph.n_factors
-    if n_left > 1 and ratio <= _MOST_COMPONENTS:
-        return
-    if n_left == 1:
-        what = "a ranker that is trained on this is the naive ranker"
-    else:
-        what = (
-            f"{ratio:.2f} components per factor, and above about {_MOST_COMPONENTS} the errors of "
-            "so many merges tend to outweigh what they connect"
-        )
-    warn_user(
-        f"Merging leaves {count_of(n_left, 'examination parameter')} for {graph.n_factors} bias "
-        f"factors, because all of their {graph.n_components} components had to be joined: {what}. "
-        "Use fewer bias columns or coarser values, collect logs that show documents under several "
-        "factors, or serve the swaps of strategy='intervene'.",
-        NotIdentifiableWarning,
-    )

@@ -19,6 +19,8 @@ from ._scorers import request_roles
 if TYPE_CHECKING:
     from sklearn.utils.metadata_routing import MetadataRequest
 
+    from .._log._dataset import ClickDataset
+
 __all__ = ["IPSEstimate", "IPSScorer"]
 
 
@@ -160,7 +162,11 @@ class IPSScorer:
         self.normalize = normalize
 
     def __call__(
-        self, estimator: Predictor, X: Table | AnyFrame, y: Column | str, **roles: Column | None
+        self,
+        estimator: Predictor,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
+        **roles: Column | None,
     ) -> float:
         """The value of :meth:`estimate`; greater is better.
 
@@ -168,7 +174,8 @@ class IPSScorer:
         ----------
         estimator : object
             With a method ``predict(X)`` that returns one score per row.
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
         y : array-like of shape (n_rows,)
             Clicks or click rates.
         **roles
@@ -183,8 +190,8 @@ class IPSScorer:
     def estimate(
         self,
         estimator: Predictor,
-        X: Table | AnyFrame,
-        y: Column | str,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
         sample_weight: Column | None = None,
         *,
         qid: Column | None = None,
@@ -203,7 +210,8 @@ class IPSScorer:
         ----------
         estimator : object
             With a method ``predict(X)`` that returns one score per row.
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
             Held-out rows of the log: shown documents, and candidates that were not shown. Also a
             frame of an engine (lazy Polars, DuckDB, Dask, PySpark) without such candidates: the
             engine adds up equal lists, and their documents are predicted in memory.

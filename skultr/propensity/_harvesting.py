@@ -203,6 +203,10 @@ class RandomizedPropensity(_PairwisePropensity):
             )
         return count_lists_of(X, click)
 
+    @property
+    def _reads_rows(self):
+        return True  # the lists
+
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)
         arm = "list length" if self.arm is None else read_column(X, self.arm)

@@ -60,6 +60,10 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
             return []
         return feature_names(names, {*self.columns_read(), self._click_column})
 
+    @property
+    def _reads_rows(self):
+        return self.relevance == "network"
+
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)
         cells, row_factor = read_cells(X, y, sample_weight, roles, user=users)

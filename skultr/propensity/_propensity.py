@@ -11,8 +11,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._counted import check_given, count_cells_of, is_in_engine
+from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._factors import bias_values
+from .._log._on_disk import refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 from .._log._shards import CellShards
@@ -40,6 +42,9 @@ class BasePropensity(BaseEstimator):
     #: Name of the column of clicks if ``fit`` took them from X: it is not a feature.
     _click_column = None
 
+    #: True if ``predict`` reads more of a row than where and to whom it was shown.
+    _predicts_from_features = False
+
     # Requested by default, as rankers do.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
     __metadata_request__predict = dict.fromkeys(("position", "bias", "user"), True)
@@ -47,8 +52,8 @@ class BasePropensity(BaseEstimator):
     @afresh
     def fit(
         self,
-        X: Table | AnyFrame,
-        y: Column | str,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
         sample_weight: Column | None = None,
         *,
         qid: Column | None = None,
@@ -64,12 +69,15 @@ class BasePropensity(BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : DataFrame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, one row per shown document, with its roles as columns. Features are
             read only by estimators that use them, or if no column ``doc`` identifies the
             documents. Also a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), with the
             name of its column of clicks as ``y``: the engine adds up clicks and impressions of
             documents and bias factors, and only these leave it.
+            documents. A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other
+            argument; estimators that compare clicks and impressions of documents count them on
+            disk, others read the rows into memory.
         y : array-like of shape (n_rows,)
             Click (0 or 1), or click rate if a row stands for several impressions; or the name of
             the column of X that holds them.
@@ -102,7 +110,11 @@ class BasePropensity(BaseEstimator):
             "impressions": impressions,
             "doc_scope": doc_scope,
         }
-        if is_in_engine(X):
+        if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
+            self._checked(pd.DataFrame(columns=X.feature_names), reset=True)
+            X, y = self._read_dataset(X)
+        elif is_in_engine(X):
             X, y = self._counted(X, y, sample_weight, roles)
         else:
             X, y, self._click_column = take_clicks(X, y, type(self).__name__)
@@ -193,6 +205,18 @@ class BasePropensity(BaseEstimator):
     def _count(self, X, click, names):
         """See :meth:`_counted`; ``names`` are the columns of X."""
         return count_cells_of(X, click, self.columns_of_cells(names))
+
+    @property
+    def _reads_rows(self) -> bool:
+        """True if more is read than clicks and impressions of documents by bias factor."""
+        return False
+
+    def _read_dataset(self, dataset):
+        """The cells of a log on disk, or all its rows, as a log in memory with click rates."""
+        if self._reads_rows:
+            return dataset.to_frame()
+        columns = self.columns_of_cells(dataset.roles)
+        return dataset.to_cells([name for name in columns if name in dataset.roles])
 
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""

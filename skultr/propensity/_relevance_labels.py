@@ -10,6 +10,7 @@ import numpy as np
 
 from .._log._clicklog import ClickLog, sort_into_lists
 from .._log._counted import check_given, count_cells_of, is_in_engine
+from .._log._on_disk import LogOnDisk
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, is_frame, read_role
 from .._models._document_posterior import document_posterior, logged_places
@@ -27,13 +28,15 @@ from ._weights import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .._log._dataset import ClickDataset
+
 __all__ = ["relevance_labels"]
 
 
 @validate_params(
     {
         "X": "no_validation",
-        "y": ["array-like", str],
+        "y": ["array-like", str, None],
         "sample_weight": ["array-like", None],
         "propensity": PROPENSITY_CONSTRAINT,
         "user_aware": ["boolean"],
@@ -43,8 +46,8 @@ __all__ = ["relevance_labels"]
     prefer_skip_nested_validation=True,
 )
 def relevance_labels(
-    X: AnyFrame,
-    y: Column | str,
+    X: AnyFrame | ClickDataset,
+    y: Column | str | None = None,
     *,
     sample_weight: Column | None = None,
     propensity: Literal["column"] | ArrayLike | Estimator | None = None,
@@ -64,14 +67,14 @@ def relevance_labels(
 
     Parameters
     ----------
-    X : DataFrame of shape (n_rows, n_columns)
+    X : DataFrame of shape (n_rows, n_columns) or ClickDataset
         The click log with the roles ``qid``, ``doc``, ``position`` and, if present, ``session``,
         ``user``, ``impressions``, ``propensity``. Features are not read. Of a frame of an engine
         (lazy Polars, DuckDB, Dask, PySpark) the engine adds up the rows of a document that have
         one position and propensity, and only these counts leave it.
     y : array-like of shape (n_rows,) or str
         Click (0 or 1), or click rate if a row stands for several impressions; or the name of the
-        column of X that holds them.
+        column of X that holds them. A dataset has its own clicks.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
@@ -133,6 +136,8 @@ def relevance_labels(
     """
     if is_in_engine(X):
         X, y = _counted(X, y, sample_weight, propensity, interval)
+    if isinstance(X, LogOnDisk):
+        X, y, _ = take_clicks(X, y, "relevance_labels")
     if not is_frame(X) or read_role(X, "doc") is None:
         raise ValueError(
             "X must be a frame with a column 'doc': expected one row per shown document, with its "

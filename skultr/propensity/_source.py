@@ -7,10 +7,18 @@ import pandas as pd
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from .._log._deferred import lookup
+from .._log._reader import read as read_rows
 from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
 
-__all__ = ["PROPENSITY_CONSTRAINT", "columns_of_cells", "columns_of_source", "row_propensities"]
+__all__ = [
+    "PROPENSITY_CONSTRAINT",
+    "columns_of_cells",
+    "columns_of_source",
+    "dataset_propensities",
+    "row_propensities",
+]
 
 
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
@@ -56,35 +64,13 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
         the curve does not cover the positions.
     """
     column = read_role(X, "propensity", roles.get("propensity"))
-    if isinstance(source, str) and column is None:
-        raise ValueError(
-            "propensity='column', but X has no column 'propensity' and no propensity was passed. "
-            "Add the role, or give the propensities by position."
-        )
-    if column is not None:
-        if source is None or isinstance(source, str):
-            return column, None
-        raise ValueError(
-            "The log has the role 'propensity' and the parameter propensity is "
-            f"{type(source).__name__}: two answers to one question. Drop the column, or set "
-            "propensity='column'."
-        )
+    if column is not None or isinstance(source, str):
+        _check_role(source, column)
+        return column, None
     source = default() if source is None else source
     if not hasattr(source, "fit"):
         return _from_curve(source, X, roles), None
-    if isinstance(source, type):
-        raise ValueError(
-            f"propensity is the class {source.__name__}; expected an estimator. Call it: "
-            f"{source.__name__}()."
-        )
-    if hasattr(source, "rank"):
-        raise ValueError(
-            f"propensity is a {type(source).__name__}, which predicts relevance; expected an "
-            "estimator that predicts examination, such as those of skultr.propensity "
-            "(RegressionEMPropensity, DualLearningPropensity, ...)."
-        )
-    seed = check_random_state(random_state).randint(2**31 - 1)
-    estimator = seeded_clone(source, seed)
+    estimator = _clone(source, random_state)
     given = {role: value for role, value in roles.items() if value is not None}
     if hasattr(estimator, "columns_read"):  # estimators of skultr.propensity, frozen or not
         estimator.fit(X, y, sample_weight, **given)
@@ -95,6 +81,53 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
     # A Pipeline has no argument sample_weight, so that None must not be passed.
     estimator.fit(log, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
     return np.asarray(estimator.predict(log), dtype=float), estimator
+
+
+def dataset_propensities(source, dataset, log, *, default, random_state=None):
+    """As :func:`row_propensities`, for the rows of a log on disk.
+
+    Parameters
+    ----------
+    source, default, random_state
+        See :func:`row_propensities`.
+    dataset : ClickDataset
+    log : StoredLog
+        Its log.
+
+    Returns
+    -------
+    propensity : ndarray or DeferredArray of shape (n_rows,)
+        1 where a row was not shown.
+    estimator : estimator or None
+    """
+    if log.propensity is not None or isinstance(source, str):
+        _check_role(source, log.propensity)
+        return log.propensity, None
+    source = default() if source is None else source
+    if not hasattr(source, "fit"):
+        curve = _check_curve(source, int(log.position.max(initial=0)))
+        # Rows that were not shown have the position -1.
+        return lookup(np.concatenate([[1.0], curve, [1.0]]), log.position), None
+    read = sorted({*columns_of_source(source)} & {*dataset.feature_names})
+    if read:
+        raise ValueError(
+            f"The propensity estimator reads the columns {read}, which are features of the "
+            "ranker in a ClickDataset. Fit the estimator first, and make the dataset from a log "
+            "with its predictions as the column 'propensity' and without these columns."
+        )
+    estimator = _clone(source, random_state)
+    if not hasattr(estimator, "columns_read"):
+        X, click_rate = dataset.to_frame()
+        propensity = np.asarray(estimator.fit(X, click_rate).predict(X), dtype=float)
+        checked = read_rows(X, roles={"propensity": propensity})["propensity"]
+        return np.where(np.asarray(log.shown), checked, 1.0), estimator
+    estimator.fit(dataset)
+    if estimator._predicts_from_features:
+        propensity = estimator.predict(dataset.to_frame()[0])
+    else:
+        places, number = dataset.to_places()
+        propensity = lookup(np.asarray(estimator.predict(places), dtype=float), number)
+    return np.where(log.shown, propensity, 1.0), estimator
 
 
 def columns_of_source(source):
@@ -122,6 +155,37 @@ def columns_of_cells(source, names):
             "documents), or pass an estimator of skultr.propensity with relevance='embedding'."
         )
     return reads
+
+
+def _check_role(source, column):
+    """Refuse a role that is requested but absent, or present beside another source."""
+    if column is None:
+        raise ValueError(
+            "propensity='column', but X has no column 'propensity' and no propensity was passed. "
+            "Add the role, or give the propensities by position."
+        )
+    if not (source is None or isinstance(source, str)):
+        raise ValueError(
+            "The log has the role 'propensity' and the parameter propensity is "
+            f"{type(source).__name__}: two answers to one question. Drop the column, or set "
+            "propensity='column'."
+        )
+
+
+def _clone(source, random_state):
+    """A clone of an estimator of examination."""
+    if isinstance(source, type):
+        raise ValueError(
+            f"propensity is the class {source.__name__}; expected an estimator. Call it: "
+            f"{source.__name__}()."
+        )
+    if hasattr(source, "rank"):
+        raise ValueError(
+            f"propensity is a {type(source).__name__}, which predicts relevance; expected an "
+            "estimator that predicts examination, such as those of skultr.propensity "
+            "(RegressionEMPropensity, DualLearningPropensity, ...)."
+        )
+    return seeded_clone(source, check_random_state(random_state).randint(2**31 - 1))
 
 
 def _from_curve(curve, X, roles):

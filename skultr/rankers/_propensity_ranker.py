@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,19 @@ from .._sklearn import Interval
 from .._typing import ArrayLike, Estimator, Floats, Table
 from ..exceptions import AssumptionWarning, python_value, warn_user
 from ..propensity._known import PowerLawPropensity
-from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
+from ..propensity._source import (
+    PROPENSITY_CONSTRAINT,
+    columns_of_source,
+    dataset_propensities,
+    row_propensities,
+)
 from ..propensity._weights import debias_clicks, require_positive, warn_about_weights
 from ._contradiction import implied_examination, told_curve
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
+    from .._log._dataset import ClickDataset
 
 __all__ = ["PropensityRanker", "with_positions"]
 
@@ -70,6 +76,18 @@ class PropensityRanker(BaseRanker):
         if estimator is not None:
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}
+
+    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
+        propensity, estimator = dataset_propensities(
+            self.propensity,
+            dataset,
+            log,
+            default=lambda: _curve_of_log(*dataset.to_cells(["bias"])),
+            random_state=self.random_state,
+        )
+        if estimator is not None:
+            self.propensity_ = estimator
+        return replace(log, propensity=propensity)
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         # Before subclasses average them.
@@ -147,7 +165,7 @@ def _warn_about_contradiction(curves, log_ratio):
     )
 
 
-def _curve_of_log(X, y, sample_weight, roles):
+def _curve_of_log(X, y, sample_weight=None, roles=None):
     """Estimator of the curve where documents that moved determine it; else an assumed one."""
     cells, _ = read_cells(X, y, sample_weight, roles)
     if _is_determined(cells):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
@@ -14,20 +15,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_cells_of, is_in_engine
-from .._log._dataset import ClickDataset, refuse_arguments
+from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, afresh
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
+from .._log._on_disk import refuse_arguments
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
     count_rows,
     feature_columns,
     is_frame,
-    read_features,
     read_role,
+    read_values,
     role_columns,
     without_column,
 )
+from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, Scope, Table
@@ -186,7 +189,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def score(
         self,
         X: Table,
-        y: Column,
+        y: Column | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -210,6 +213,12 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             Mean over the queries that have a relevant document.
         """
         check_is_fitted(self)
+        if isinstance(X, ClickDataset):
+            raise TypeError(
+                "score needs graded relevance, and a ClickDataset holds clicks. In a search, pass "
+                "a scorer of clicks: scoring=ClickLikelihoodScorer(), IPSScorer() or, for models "
+                "of clicks, PerplexityScorer(), of skultr.metrics. With annotation, pass a frame."
+            )
         _warn_about_clicks_as_relevance(X, y)
         qid = self._query_ids(X, qid, "score")
         scores = self._scores_within(X, qid)
@@ -280,6 +289,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _read_log(self, X, y, sample_weight, roles):
         """The log with equal lists merged; on return the features of the rows are freed."""
         features = self._read_features(X, reset=True)
+        own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
+        if own:
+            features.flags.writeable = True  # pandas hands out arrays that are read-only
         if not is_frame(X):
             X = features  # an array, also for lists and sparse matrices
         if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
@@ -293,7 +305,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         reads = (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
         rows = read(X, y, sample_weight, roles, reads=reads)
         rows.warn_about_features(features, names)
-        log = sort_into_lists(rows, features)
+        log = sort_into_lists(rows, features, reuse=own)
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
@@ -314,24 +326,37 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         return log
 
     def _read_features(self, X, *, reset):
-        if is_frame(X) and self._click_column in feature_columns(X):
-            X = without_column(X, self._click_column)
+        click = self._click_column
+        if click is not None and is_frame(X) and click in feature_columns(X):
+            X = without_column(X, click)
         if not self._needs_features and is_frame(X) and self._is_bare(X, reset):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
+        features = self._validated(X, reset)
+        if reset:
+            self._offsets = find_offsets(X, features)
+        return take_off(self._offsets, X, features)
+
+    def _validated(self, X, reset):
+        """Features in float32, as rows in memory, with the number and names of those of fit."""
+        features = X
+        if is_frame(X):
+            features, names = read_values(X)
+            if not reset and len(features) and knows_names(self, names):
+                return features
+            features = pd.DataFrame(features, columns=names, copy=False)
+        elif not reset and is_checked(self, X):
+            return X
         features = validate_data(
             self,
-            read_features(X),
+            features,
             accept_sparse="csr",
             dtype=np.float32,
             order="C",  # the last bit of a matrix product depends on the memory layout
             reset=reset,
         )
-        features = features.toarray() if sparse.issparse(features) else features
-        if reset:
-            self._offsets = find_offsets(X, features)
-        return take_off(self._offsets, X, features)
+        return features.toarray() if sparse.issparse(features) else features
 
     def _is_bare(self, X, reset):
         """True if a frame has no features, or those of training had none."""
@@ -358,6 +383,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
 
 def fit_to_log(ranker: Any, log: ClickLog) -> Any:
     """The ranker, fitted to a log that was read already; its ids are the codes of the log."""
+    log = log.in_memory()
     return ranker.fit(
         log.features[log.doc],
         log.click_rate,
