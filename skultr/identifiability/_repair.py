@@ -253,11 +253,10 @@ class IdentifiabilityRepair(
         ----------
         X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, in memory or in an engine that counts pairs (not with "intervene").
-            The columns ``qid`` and ``doc`` (or features, if ``doc`` is absent), ``doc_scope``,
-            ``position``, ``impressions`` and those that `bias` and `bias_features` name are read.
+            ``qid``, ``doc`` (or features), ``doc_scope``, ``position``, ``impressions`` and the
+            columns that `bias` and `bias_features` name are read.
         y : array-like of shape (n_rows,) or str, default=None
-            Clicks or click rates, or the name of the column of X that holds them. Needed to
-            estimate the costs of interventions and the errors of merges.
+            Clicks or click rates, or their column: for costs of swaps and errors of merges.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
 
@@ -288,7 +287,7 @@ class IdentifiabilityRepair(
         counted = None
         if is_in_engine(X):
             counted = count_pairs_of(X, y, sample_weight, self)
-            X = pd.DataFrame(columns=list(nw.from_native(X).collect_schema()))
+            X = pd.DataFrame(columns=nw.from_native(X).collect_schema().names())
         framed = is_frame(X)
         names = nw.from_native(X, eager_only=True).columns if framed else []
         self._columns = self._bias_columns(names)
