@@ -15,6 +15,7 @@ from .._sklearn import HasMethods, StrOptions, seeded_clone
 __all__ = [
     "PROPENSITY_CONSTRAINT",
     "check_curve",
+    "columns_of_cells",
     "columns_of_source",
     "dataset_propensities",
     "no_propensities",
@@ -136,6 +137,26 @@ def columns_of_source(source):
     if isinstance(source, type) or not hasattr(source, "columns_read"):
         return set()
     return source.columns_read()
+
+
+def columns_of_cells(source, names):
+    """Columns that the source reads of a log in an engine with these columns.
+
+    Raises
+    ------
+    TypeError
+        If the source reads more than clicks and impressions by values of columns.
+    """
+    if source is None or not hasattr(source, "fit"):
+        return []
+    reads = getattr(source, "columns_of_cells", lambda names: None)(names)
+    if reads is None:
+        raise TypeError(
+            f"X is a lazy frame, and the propensity {source!r} reads more of a log than counts "
+            "by document and bias factor. Reduce X first with skultr.aggregate_clicks(X, "
+            "documents), or pass an estimator of skultr.propensity with relevance='embedding'."
+        )
+    return reads
 
 
 def takes_column(source, has_column):
