@@ -100,6 +100,7 @@ class _Lists:
             "n_impressions": self.rows.n_rows,
             "n_rows": n_rows,
             "n_lists": n_lists,
+            "all_shown": bool(self.ranges["bias"].low > 0),
             "all_lists_differ": self.n_merged == n_lists,
             "constants": {
                 name: float(each.low) for name, each in self.ranges.items() if each.is_constant

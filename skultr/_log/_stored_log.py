@@ -193,7 +193,7 @@ def open_log(folder: Path) -> StoredLog:
         bias=factor - 1,
         clicks=column("clicks", np.float64),
         weight=column("weight", np.float64),
-        shown=factor > 0,
+        shown=DeferredArray.constant(n_rows, True, bool) if meta["all_shown"] else factor > 0,
         propensity=column("propensity", np.float64),
         production=column("production", np.float64),
         offsets=offsets,
