@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._log._cells import Cells
+from .._log._deferred import lookup
 from .._log._factors import known_factor_codes
 from .._log._faults import count_of
 from ..exceptions import AssumptionWarning, python_value, warn_user
@@ -32,8 +33,8 @@ class KnownFactors:
     def of_log(cls, log):
         """The bias factors of the shown rows of a log."""
         rows = log.shown_rows
-        shown = log.bias_values[log.bias[rows]]
-        return cls(log.bias_values, np.array_equal(shown, log.position[rows]))
+        shown = lookup(log.bias_values, log.bias[rows])
+        return cls(log.bias_values, bool((shown == log.position[rows]).all()))
 
     def codes(self, bias, inside):
         """Code of each bias factor, of the shape of ``bias``; undefined outside the lists."""
