@@ -11,6 +11,7 @@ from sklearn.isotonic import isotonic_regression
 
 from .._log._cells import distinct
 from .._log._clicklog import ClickLog
+from .._log._deferred import largest_by
 from .._log._segments import TINY, encode
 from .._typing import Floats, Ints
 
@@ -105,8 +106,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     cells, cell = distinct(log.query[rows] * depth + position, n_queries * depth)
     lists = np.zeros(n_queries)
     np.maximum.at(lists, cells // depth, np.bincount(cell, weight, minlength=len(cells)))
-    below = np.zeros(n_queries)
-    np.maximum.at(below, cells // depth, cells % depth + 1)
+    below = largest_by(log.query[rows], position + 1, n_queries)
     total = np.bincount(pair, weight * position, minlength=len(key))
     lists, below = np.maximum(lists[query], impressions), below[query]
     place = (total + (lists - impressions) * below) / np.maximum(lists, TINY)

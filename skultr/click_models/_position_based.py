@@ -13,7 +13,7 @@ from .._models._browsing import pbm_click_probability
 from .._models._table_curve import table_of_cells
 from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._em import WEAK
-from ._known_factors import KnownFactors, count_cells
+from ._known_factors import KnownFactors
 from ._product_model import (
     GROUP_IMPRESSIONS,
     PRIOR_WEIGHT,
@@ -151,7 +151,7 @@ class PBMModel(ProductModel):
         # With a prior every log has an estimate, but a prior is not evidence.
         warn_unless_identifiable(log, network=self.solver == "gradient")
         self._factors = KnownFactors.of_log(log)
-        cells = count_cells(log)
+        cells = log.cells
         examination = self._solve_product(log, cells, task)
         self.examination_ = pd.DataFrame(
             {

@@ -22,7 +22,7 @@ from .._log._frame_output import FrameOutput
 from .._log._on_disk import refuse_arguments
 from .._log._pairs import read_pairs
 from .._log._reader import as_clicks
-from .._log._roles import ROLES, is_frame, read_column, with_column
+from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
 from .._typing import ArrayLike, Column, RandomState, Table
 from ..exceptions import ClickDataWarning, warn_user
@@ -329,7 +329,7 @@ class IdentifiabilityRepair(
         X = self._checked(X, [*self._columns, self._click_column], reset=False)
         if not is_frame(X):
             return self._output(X)
-        present = nw.from_native(X, eager_only=True).columns
+        present = column_names(X)
         out = X
         if self._columns and all(name in present for name in self._columns):
             out = with_column(out, "bias", self._bias_of(X))

@@ -151,6 +151,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
+        log = self._scaled_in_place(log)
         rows = log.shown
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
         training, _ = log.tempered(self.traffic_exponent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
@@ -23,11 +24,12 @@ from .._log._roles import (
     count_rows,
     feature_columns,
     is_frame,
-    read_features,
     read_role,
+    read_values,
     role_columns,
     without_column,
 )
+from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
 from .._typing import ArrayLike, Column, Floats, Ints, Scope, Table
@@ -265,6 +267,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     def _read_log(self, X, y, sample_weight, roles):
         """The log with equal lists merged; on return the features of the rows are freed."""
         features = self._read_features(X, reset=True)
+        own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
+        if own:
+            features.flags.writeable = True  # pandas hands out arrays that are read-only
         if not is_frame(X):
             X = features  # an array, also for lists and sparse matrices
         if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
@@ -278,7 +283,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         reads = (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
         rows = read(X, y, sample_weight, roles, reads=reads)
         rows.warn_about_features(features, names)
-        log = sort_into_lists(rows, features)
+        log = sort_into_lists(rows, features, reuse=own)
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
@@ -299,25 +304,38 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         return log
 
     def _read_features(self, X, *, reset):
-        if is_frame(X) and self._click_column in feature_columns(X):
-            X = without_column(X, self._click_column)
+        click = self._click_column
+        if click is not None and is_frame(X) and click in feature_columns(X):
+            X = without_column(X, click)
         bare = not self._needs_features and is_frame(X) and not feature_columns(X)
         if bare and (reset or not self.n_features_in_):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
+        features = self._validated(X, reset)
+        if reset:
+            self._offsets = find_offsets(X, features)
+        return take_off(self._offsets, X, features)
+
+    def _validated(self, X, reset):
+        """Features in float32, as rows in memory, with the number and names of those of fit."""
+        features = X
+        if is_frame(X):
+            features, names = read_values(X)
+            if not reset and len(features) and knows_names(self, names):
+                return features
+            features = pd.DataFrame(features, columns=names, copy=False)
+        elif not reset and is_checked(self, X):
+            return X
         features = validate_data(
             self,
-            read_features(X),
+            features,
             accept_sparse="csr",
             dtype=np.float32,
             order="C",  # the last bit of a matrix product depends on the memory layout
             reset=reset,
         )
-        features = features.toarray() if sparse.issparse(features) else features
-        if reset:
-            self._offsets = find_offsets(X, features)
-        return take_off(self._offsets, X, features)
+        return features.toarray() if sparse.issparse(features) else features
 
     def _known_query_ids(self, X, qid, method):
         """Query ids for scores that depend on the whole query; a single row needs none."""
