@@ -15,6 +15,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._log._counted import is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._faults import count_of
@@ -24,24 +25,28 @@ from .._log._pairs import read_pairs
 from .._log._reader import as_clicks
 from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
-from .._typing import ArrayLike, Column, RandomState, Table
+from .._typing import AnyFrame, ArrayLike, Column, RandomState, Table
 from ..exceptions import ClickDataWarning, warn_user
-from ._bias_features import FactorVectors, column_values, factor_codes, factor_label, factor_labels
+from ._bias_features import (
+    FactorVectors,
+    column_values,
+    count_pairs_of,
+    factor_codes,
+    factor_label,
+    factor_labels,
+)
 from ._estimates import merge_errors, swap_estimates
 from ._graph import IdentifiabilityGraph
 from ._plans import intervention_plan, merge_plan, merged_codes, random_plan, tree_diameter
-from ._repair_warnings import (
-    warn_about_nothing,
-    warn_if_merging_costs_more,
-    warn_until_served,
-)
-from ._served import read_lists, warn_about_impossible
+from ._repair_warnings import warn_about_nothing, warn_if_merging_costs_more
+from ._served import read_lists, warn_about_impossible, warn_until_served
 from ._verdict import MAX_NAMED
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 __all__ = ["IdentifiabilityRepair"]
+
 
 BiasFeatures: TypeAlias = (
     str
@@ -238,8 +243,8 @@ class IdentifiabilityRepair(
     @afresh
     def fit(
         self,
-        X: Table | ClickDataset,
-        y: Column | None = None,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Find the components of the log and plan the repair.
@@ -247,12 +252,11 @@ class IdentifiabilityRepair(
         Parameters
         ----------
         X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
-            The click log. The columns ``qid`` and ``doc`` (or features, if ``doc`` is absent),
-            ``doc_scope``, ``position``, ``impressions`` and those that `bias` and `bias_features`
-            name are read.
-        y : array-like of shape (n_rows,), default=None
-            Clicks or click rates. Needed to estimate the costs of interventions and the errors of
-            merges.
+            The click log, in memory or in an engine that counts pairs (not with "intervene").
+            ``qid``, ``doc`` (or features), ``doc_scope``, ``position``, ``impressions`` and the
+            columns that `bias` and `bias_features` name are read.
+        y : array-like of shape (n_rows,) or str, default=None
+            Clicks or click rates, or their column: for costs of swaps and errors of merges.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
 
@@ -268,10 +272,9 @@ class IdentifiabilityRepair(
             to be merged.
         """
         self._validate_params()
-        if isinstance(X, ClickDataset):
-            refuse_arguments({"y": y, "sample_weight": sample_weight})
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight})
             self._fit_dataset(X)
         else:
             self._fit_rows(X, y, sample_weight)
@@ -279,11 +282,16 @@ class IdentifiabilityRepair(
         return self
 
     def _fit_rows(self, X, y, sample_weight):
+        self._click_column = y if isinstance(y, str) else None
+        counted = None
+        if is_in_engine(X):
+            counted = count_pairs_of(X, y, sample_weight, self)
+            X = pd.DataFrame(columns=nw.from_native(X).collect_schema().names())
         framed = is_frame(X)
         names = nw.from_native(X, eager_only=True).columns if framed else []
         self._columns = self._bias_columns(names)
-        self._click_column = y if isinstance(y, str) else None
         X = self._checked(X, [*self._columns, self._click_column], reset=True)
+        X, y = counted or (X, y)
         if y is not None:
             y = as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
         if sample_weight is not None:
