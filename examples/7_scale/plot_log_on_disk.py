@@ -152,6 +152,7 @@ draw(SIZES, copy, "features of\nall rows, once", color="tab:gray", linestyle=":"
 ax.set(
     xscale="log",
     yscale="log",
+    ylim=(10, 2000),
     xlabel="impressions in the log",
     ylabel="peak memory beyond imports [MiB]",
     title="The same scores, in a fraction of the memory",
