@@ -7,6 +7,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from .._log._dataset_frames import places_of, rows_of
 from .._log._deferred import lookup
 from .._log._reader import read as read_rows
 from .._log._roles import is_frame, read_features, read_role, role_columns
@@ -120,14 +121,16 @@ def dataset_propensities(source, dataset, log, *, default, random_state=None):
     estimator = _clone(source, random_state)
     if not hasattr(estimator, "columns_read"):
         X, click_rate = dataset.to_frame()
-        propensity = np.asarray(estimator.fit(X, click_rate).predict(X), dtype=float)
+        estimator.fit(X, click_rate)
+        X, _ = rows_of(log, dataset.roles, dataset.feature_names)
+        propensity = np.asarray(estimator.predict(X), dtype=float)
         checked = read_rows(X, roles={"propensity": propensity})["propensity"]
         return np.where(np.asarray(log.shown), checked, 1.0), estimator
     estimator.fit(dataset)
     if estimator._predicts_from_features:
-        propensity = estimator.predict(dataset.to_frame()[0])
+        propensity = estimator.predict(rows_of(log, dataset.roles, dataset.feature_names)[0])
     else:
-        places, number = dataset.to_places()
+        places, number = places_of(log, dataset.roles)
         propensity = lookup(np.asarray(estimator.predict(places), dtype=float), number)
     return np.where(log.shown, propensity, 1.0), estimator
 

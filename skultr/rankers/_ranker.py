@@ -57,6 +57,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     #: True if candidates that were never shown change the model; otherwise they must not.
     _learns_from_never_shown = False
 
+    #: True if it matters which rows of a list were clicked together.
+    _reads_clicks = False
+
     #: True if the score of the ranker that served is read.
     _reads_production = False
 
@@ -316,7 +319,8 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         self.n_features_in_ = dataset.n_features
         self.feature_names_in_ = np.array(dataset.feature_names, dtype=object)
         self._offsets = NO_OFFSETS
-        log = self._with_propensity(dataset, dataset.log())
+        log = dataset.log(detailed=self._reads_users or self._reads_clicks)
+        log = self._with_propensity(dataset, log)
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
