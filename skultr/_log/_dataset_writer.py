@@ -79,7 +79,7 @@ class _Lists:
     """The lists of a log, one file of queries after the other.
 
     Equal lists are merged. Models of which rows were clicked together, or of users, read a second
-    copy, in which only lists with equal clicks and users are. Where both are the same, there is one.
+    copy, in which only lists with equal clicks and users are. Where both are equal, there is one.
     """
 
     def __init__(self, rows: SpreadRows, codes: DocumentCodes, scratch: Path) -> None:
