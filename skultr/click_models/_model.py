@@ -276,6 +276,10 @@ class TableClickModel(BaseClickModel):
     def _needs_features(self):
         return False
 
+    @property
+    def _learns_more_by(self):
+        return None if self._needs_features else "counts"
+
     def _fold(self, log):
         # Only networks need it: counts per document are far fewer than distinct lists.
         return super()._fold(log) if self._needs_features else log

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from scipy import sparse
@@ -9,8 +11,14 @@ from sklearn.utils import check_random_state
 
 from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
+from .._typing import Floats, Table
 
-__all__ = ["PROPENSITY_CONSTRAINT", "columns_of_source", "row_propensities"]
+__all__ = [
+    "PROPENSITY_CONSTRAINT",
+    "columns_of_source",
+    "predicted_propensities",
+    "row_propensities",
+]
 
 
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
@@ -88,13 +96,21 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
     given = {role: value for role, value in roles.items() if value is not None}
     if hasattr(estimator, "columns_read"):  # estimators of skultr.propensity, frozen or not
         estimator.fit(X, y, sample_weight, **given)
+    else:
+        # Any other estimator reads its roles as columns. A Pipeline has no argument
+        # sample_weight, so that None must not be passed.
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        estimator.fit(_one_frame(X, given), y, **weight)
+    return predicted_propensities(estimator, X, roles), estimator
+
+
+def predicted_propensities(estimator: Any, X: Table, roles: dict[str, Any]) -> Floats:
+    """Propensity of each row by a fitted estimator, shape (n_rows,)."""
+    given = {role: value for role, value in roles.items() if value is not None}
+    if hasattr(estimator, "columns_read"):
         of_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
-        return np.asarray(estimator.predict(X, **of_rows), dtype=float), estimator
-    # Any other estimator reads its roles as columns.
-    log = _one_frame(X, given)
-    # A Pipeline has no argument sample_weight, so that None must not be passed.
-    estimator.fit(log, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
-    return np.asarray(estimator.predict(log), dtype=float), estimator
+        return np.asarray(estimator.predict(X, **of_rows), dtype=float)
+    return np.asarray(estimator.predict(_one_frame(X, given)), dtype=float)
 
 
 def columns_of_source(source):

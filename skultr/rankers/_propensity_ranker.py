@@ -20,7 +20,12 @@ from .._sklearn import Interval
 from .._typing import ArrayLike, Estimator, Floats, Table
 from ..exceptions import AssumptionWarning, python_value, warn_user
 from ..propensity._known import PowerLawPropensity
-from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
+from ..propensity._source import (
+    PROPENSITY_CONSTRAINT,
+    columns_of_source,
+    predicted_propensities,
+    row_propensities,
+)
 from ..propensity._weights import debias_clicks, require_positive, warn_about_weights
 from ._contradiction import implied_examination, told_curve
 from ._ranker import BaseRanker
@@ -70,6 +75,22 @@ class PropensityRanker(BaseRanker):
         if estimator is not None:
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}
+
+    def _known_propensity(self, X, roles):
+        roles = with_positions(X, roles)
+        fitted = getattr(self, "propensity_", None)
+        if fitted is not None:
+            return {**roles, "propensity": predicted_propensities(fitted, X, roles)}
+        propensity, _ = row_propensities(
+            self.propensity, X, None, None, roles, default=_no_propensity
+        )
+        return {**roles, "propensity": propensity}
+
+    def _read_validation(self, validation, log):
+        told = self._told
+        found = super()._read_validation(validation, log)
+        self._told = told  # that of the training log
+        return found
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         # Before subclasses average them.
@@ -144,6 +165,13 @@ def _warn_about_contradiction(curves, log_ratio):
         "examination_comparison_; see ExaminationDisplay.from_comparison. Estimate the "
         "propensities, or leave propensity=None if documents were shown at several positions.",
         AssumptionWarning,
+    )
+
+
+def _no_propensity():
+    raise ValueError(
+        "The first log has the role 'propensity', and this log has not. Add the column "
+        "'propensity' to it, or pass propensity=."
     )
 
 
