@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
+from ._log._dataset import ClickDataset
+from ._log._on_disk import refuse_arguments
 from ._log._reader import read
 from ._log._roles import count_rows, is_frame, read_role
 from ._sklearn import safe_indexing
@@ -56,17 +58,17 @@ class QueryKFold(GroupKFold):
 
     def split(
         self,
-        X: Table,
+        X: Table | ClickDataset,
         y: Column | None = None,
         groups: Column | None = None,
         *,
         qid: Column | None = None,
     ) -> Iterator[tuple[Ints, Ints]]:
-        """Row numbers of the training and test set of each fold.
+        """Row numbers of the training and test set of each fold; of a dataset, query numbers.
 
         Parameters
         ----------
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             A frame with a column ``qid``, unless ``groups`` or ``qid`` is given.
         y : ignored
         groups, qid : array-like of shape (n_rows,), default=None
@@ -88,7 +90,10 @@ class QueryKFold(GroupKFold):
                 f"Cannot split {n_queries} queries into n_splits={self.n_splits} folds: queries "
                 "are never split. Use fewer folds or more queries."
             )
-        yield from super().split(codes, None, codes)
+        if isinstance(X, ClickDataset) and not self.shuffle:
+            yield from _balanced_folds(X.query_impressions, self.n_splits)
+        else:
+            yield from super().split(codes, None, codes)
 
     def get_n_splits(
         self,
@@ -145,17 +150,17 @@ class QueryShuffleSplit(GroupShuffleSplit):
 
     def split(
         self,
-        X: Table,
+        X: Table | ClickDataset,
         y: Column | None = None,
         groups: Column | None = None,
         *,
         qid: Column | None = None,
     ) -> Iterator[tuple[Ints, Ints]]:
-        """Row numbers of the training and test set of each split.
+        """Row numbers of the training and test set of each split; of a dataset, query numbers.
 
         Parameters
         ----------
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             A frame with a column ``qid``, unless ``groups`` or ``qid`` is given.
         y : ignored
         groups, qid : array-like of shape (n_rows,), default=None
@@ -205,8 +210,9 @@ def train_test_queries(
 
     Parameters
     ----------
-    *arrays : frames, arrays, lists or sparse matrices of one length
-        Parts of pandas, Polars and PyArrow tables are tables of the same kind.
+    *arrays : frames, arrays, lists or sparse matrices of one length, or a ClickDataset
+        Parts of pandas, Polars and PyArrow tables are tables of the same kind; those of a dataset
+        are datasets of the same folder.
     test_size, train_size : float or int, default=None
         Share or number of *queries* in each part; by default 0.25 in the test part.
     random_state : int, RandomState instance or None, default=None
@@ -235,7 +241,13 @@ def train_test_queries(
     """
     if not arrays:
         raise ValueError("train_test_queries got nothing to split; expected at least one array.")
-    lengths = [count_rows(array) for array in arrays]
+    on_disk = [isinstance(array, ClickDataset) for array in arrays]
+    if any(on_disk) and len(arrays) > 1:
+        raise TypeError(
+            "train_test_queries got a ClickDataset and other arrays; a dataset holds its clicks "
+            "and roles. Pass it alone."
+        )
+    lengths = [len(array) if any(on_disk) else count_rows(array) for array in arrays]
     if len(set(lengths)) > 1:
         raise ValueError(
             f"The arrays have {lengths} rows; expected the same number of rows in each of them."
@@ -245,7 +257,9 @@ def train_test_queries(
     splitter = QueryShuffleSplit(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
-    train, test = next(splitter.split(_carrier(arrays, qid), qid=qid))
+    train, test = next(
+        splitter.split(arrays[0] if any(on_disk) else _carrier(arrays, qid), qid=qid)
+    )
     return [safe_indexing(array, rows) for array in arrays for rows in (train, test)]
 
 
@@ -440,6 +454,16 @@ def _best(score, number):
     return score >= ranked[min(number, len(ranked)) - 1]
 
 
+def _balanced_folds(sizes, n_splits):
+    """Folds of queries as :class:`GroupKFold` makes them of rows, given the rows per query."""
+    fold_of, rows_of = np.empty(len(sizes), dtype=int), np.zeros(n_splits)
+    for query in np.argsort(sizes, kind="stable")[::-1]:
+        fold_of[query] = np.argmin(rows_of)
+        rows_of[fold_of[query]] += sizes[query]
+    for fold in range(n_splits):
+        yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+
+
 def _carrier(arrays, qid):
     """The first frame with a column ``qid``, else the first array."""
     if qid is None:
@@ -450,6 +474,10 @@ def _carrier(arrays, qid):
 
 
 def _query_codes(X, groups, qid):
+    """Code of the query of each row; the items of a dataset are its queries."""
+    if isinstance(X, ClickDataset):
+        refuse_arguments({"groups": groups, "qid": qid})
+        return np.arange(len(X))
     rows = read(X, roles={"qid": groups if qid is None else qid}, reads=("qid",))
     if rows["qid"] is None:
         raise ValueError(

@@ -18,7 +18,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
+from ._log._on_disk import LogOnDisk
 from ._log._roles import ROLES, is_frame, read_column, without_columns
+from ._log._schema import feature_plan, knows_names, only_features
 from ._typing import Column, Table
 
 if TYPE_CHECKING:
@@ -145,7 +147,8 @@ class OnFeatures(
         -------
         X_new : frame, ndarray or sparse matrix
         """
-        check_is_fitted(self)
+        if not hasattr(self, "transformer_"):  # first, because asking for tags takes long
+            check_is_fitted(self)
         return self._with_roles(X, self.transformer_.transform(self._features(X, reset=False)))
 
     def get_feature_names_out(
@@ -190,15 +193,23 @@ class OnFeatures(
 
     def _features(self, X, reset):
         """The input of the transformer; checks the number and names of the features."""
+        if isinstance(X, LogOnDisk):
+            raise TypeError(
+                "OnFeatures transforms rows, and X is a ClickDataset, whose documents are on disk "
+                "once each. Transform the log (or its documents) before the dataset is made; "
+                "networks scale their features themselves, and trees need no scale."
+            )
         if is_frame(X):
-            frame = nw.from_native(X, eager_only=True)
-            frame = without_columns(frame, self._not_features())
-            if frame.implementation.is_pyarrow():
-                X = frame.to_pandas()
-            elif frame.implementation.is_polars() and not _may_read_polars(self._inner()):
-                X = _convert(frame, "pandas").to_native()
+            plan = feature_plan(X, self._not_features())
+            if plan is None:
+                frame = without_columns(
+                    nw.from_native(X, eager_only=True), self._not_features()
+                ).to_native()
             else:
-                X = frame.to_native()
+                frame = only_features(X, plan)
+            X = self._readable(frame, plan)
+            if not reset and plan is not None and knows_names(self, plan.names):
+                return X
         elif getattr(X, "ndim", 2) == 1:
             raise ValueError(
                 "Expected a 2D array or a frame, got a 1D array. Reshape your data: one row per "
@@ -206,6 +217,19 @@ class OnFeatures(
             )
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
+
+    def _readable(self, native, plan):
+        """A frame of features as the kind of frame that the transformer reads."""
+        if isinstance(native, pd.DataFrame):
+            return native
+        frame = nw.from_native(native, eager_only=True)
+        if frame.implementation.is_pyarrow():
+            return frame.to_pandas()
+        if not frame.implementation.is_polars() or _may_read_polars(self._inner()):
+            return native
+        if plan is not None and plan.is_floating:
+            return pd.DataFrame(native.to_numpy(), columns=plan.index, copy=False)
+        return _convert(frame, "pandas").to_native()
 
     def _with_roles(self, X, values):
         _check_rows(X, values, self.transformer_)
@@ -218,20 +242,30 @@ class OnFeatures(
                 f"{type(self.transformer_).__name__} gave a sparse matrix, which a frame cannot "
                 "hold. Set sparse_output=False (or its like) in the transformer."
             )
+        if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:
+            return self._pandas_with_roles(X, values)
         X = nw.from_native(X, eager_only=True) if framed else None
         backend = X.implementation if kind == "default" else kind
         roles = self._not_features()
-        parts = [_convert(_named(values, self.transformer_, roles), backend)]
-        if framed:
-            kept = [name for name in X.columns if name in roles]
-            parts = [_convert(X.select(kept), backend), *parts] if kept else parts
+        parts = [_framed(values, self.transformer_, roles, backend)]
+        kept = [name for name in X.columns if name in roles] if framed else []
+        if kept:
+            parts = [_convert(X.select(kept), backend), *parts]
             # pandas would align rows by index, and a transformer may have numbered them anew.
             parts = [nw.maybe_reset_index(part) for part in parts]
-        out = nw.concat(parts, how="horizontal").to_native()
+            parts = [nw.concat(parts, how="horizontal")]
+        out = parts[0].to_native()
         index = nw.maybe_get_index(X) if framed else None
         if index is not None and isinstance(out, pd.DataFrame):
-            out.index = index
+            out = out.set_axis(index, axis=0)  # a new frame: this may be one of the transformer's
         return out
+
+    def _pandas_with_roles(self, X, values):
+        roles = self._not_features()
+        names = _names_of(values, self.transformer_, roles)
+        out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
+        kept = [place for place, name in enumerate(X.columns.tolist()) if name in roles]
+        return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
 
 
 def _may_read_polars(transformer):
@@ -280,24 +314,39 @@ def _n_rows(X):
     return X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
 
 
-def _named(values, transformer, roles):
-    """The transformed features as a frame."""
-    if not is_frame(values):
-        values = np.asarray(values)
-        if hasattr(transformer, "get_feature_names_out"):
-            names = transformer.get_feature_names_out()
-        else:
-            names = [f"f{i}" for i in range(values.shape[1])]
-        values = pd.DataFrame(values, columns=names, copy=False)
-    frame = nw.from_native(values, eager_only=True)
-    taken = [name for name in frame.columns if name in roles]
+def _framed(values, transformer, roles, backend):
+    """The transformed features as a frame of the backend."""
+    if is_frame(values):
+        frame = nw.from_native(values, eager_only=True)
+        _refuse_roles(frame.columns, transformer, roles)
+        return _convert(frame, backend)
+    values = np.asarray(values)
+    names = _names_of(values, transformer, roles)
+    backend = nw.Implementation.from_backend(backend)
+    if backend.is_polars() and values.dtype != object:
+        return nw.from_numpy(values, schema=[str(name) for name in names], backend=backend)
+    frame = pd.DataFrame(values, columns=names, copy=False)
+    return _convert(nw.from_native(frame, eager_only=True), backend)
+
+
+def _names_of(values, transformer, roles):
+    """Names of the columns of an array that a transformer gave."""
+    if hasattr(transformer, "get_feature_names_out"):
+        names = transformer.get_feature_names_out()
+    else:
+        names = [f"f{i}" for i in range(values.shape[1])]
+    _refuse_roles(names, transformer, roles)
+    return names
+
+
+def _refuse_roles(names, transformer, roles):
+    taken = [name for name in names if name in roles]
     if taken:
         raise ValueError(
             f"{type(transformer).__name__} gave the column {taken[0]!r}, which is the name of a "
             "role or of a column that is passed along; expected features only. Rename it in the "
             "transformer."
         )
-    return frame
 
 
 def _convert(frame, backend):

@@ -79,6 +79,15 @@ def _of_frame(pa, ds, frame, scratch):
             "Polars or PyArrow, a lazy frame of Polars, or a relation of DuckDB."
         )
     if isinstance(read, nw.DataFrame):
+        if read.implementation.is_pandas():
+            # With its index, a frame of selected rows would have one more column.
+            try:
+                return ds.dataset(pa.Table.from_pandas(frame, preserve_index=False))
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise ValueError(
+                    f"{' '.join(map(str, error.args))}. Expected values of one type in each "
+                    "column: convert the column."
+                ) from error
         return ds.dataset(read.to_arrow())
     if read.implementation.is_duckdb():
         return pa.RecordBatchReader.from_stream(frame)

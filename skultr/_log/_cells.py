@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
+from ._deferred import DeferredArray, lookup
 from ._reader import first_rows, read
 from ._segments import TINY, encode
 
-__all__ = ["Cells", "Factors", "read_cells"]
+__all__ = ["Cells", "Factors", "count_cells", "distinct", "read_cells"]
 
 
 #: Roles that estimates of examination read.
@@ -89,7 +90,7 @@ class Cells:
         n_factors = int(factor.max(initial=-1)) + 1 if n_factors is None else n_factors
         # A slice copies nothing.
         rows = slice(None) if (weight > 0).all() else np.flatnonzero(weight > 0)
-        key, cell = _distinct(
+        key, cell = distinct(
             doc[rows].astype(np.int64, copy=False) * n_factors + factor[rows], n_docs * n_factors
         )
         return cls(
@@ -238,8 +239,10 @@ def _code_factors(bias, bias_values, user):
     return factor, Factors(bias_values[bias], user_ids[user])
 
 
-def _distinct(key, n_keys):
+def distinct(key, n_keys):
     """Distinct keys, sorted, and the number of each row's key among them."""
+    if isinstance(key, DeferredArray):
+        return _distinct_in_parts(key, n_keys)
     if n_keys > 4 * len(key) + 1_000_000:
         codes, keys = encode(key)  # by hashing: sorting ten million rows would take longest of all
         return keys, codes
@@ -247,3 +250,15 @@ def _distinct(key, n_keys):
     seen = np.zeros(n_keys, dtype=bool)
     seen[key] = True
     return np.flatnonzero(seen), (np.cumsum(seen) - 1)[key]
+
+
+def _distinct_in_parts(key, n_keys):
+    """As :func:`distinct`, of a column that is read part by part."""
+    if n_keys > 4 * len(key) + 1_000_000:
+        keys = np.unique(np.concatenate([np.unique(key.take(rows)) for rows in key.parts()]))
+        return keys, key.mapped(lambda some: np.searchsorted(keys, some), np.intp)
+    seen = np.zeros(n_keys, dtype=bool)
+    for rows in key.parts():
+        seen[key.take(rows)] = True
+    number = np.cumsum(seen, dtype=np.int32 if n_keys < 1 << 31 else np.int64)
+    return np.flatnonzero(seen), lookup(number - 1, key)

@@ -227,6 +227,10 @@ class ClickLog:
         log = replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
         return log, factor
 
+    def in_memory(self) -> ClickLog:
+        """The same log with its columns in memory."""
+        return self
+
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
         starts = self.query[self.offsets[:-1]]

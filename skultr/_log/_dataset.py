@@ -5,26 +5,30 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import AnyFrame, Ints
+from .._typing import AnyFrame, Floats, Ints
 from ._batches import open_table
 from ._dataset_documents import load_ids
+from ._dataset_frames import cells_of, places_of, rows_of
 from ._dataset_writer import FORMAT, write_log
-from ._stored_log import StoredLog, open_log
+from ._on_disk import LogOnDisk
+from ._stored_log import StoredLog, load_doc_ids, open_log
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-__all__ = ["ClickDataset", "refuse_arguments"]
+__all__ = ["ClickDataset"]
 
 
-class ClickDataset:
+class ClickDataset(LogOnDisk):
     """A click log on disk, which is read once and then trained from by every estimator.
 
     The log is checked and merged like a log in memory, and written as arrays that are mapped into
@@ -49,6 +53,8 @@ class ClickDataset:
     n_documents : int
         Distinct documents of the whole folder.
     feature_names : list of str
+    roles : list of str
+        Roles that the log has, such as ``user``.
     shape : tuple (n_queries, n_features)
 
     Raises
@@ -96,6 +102,7 @@ class ClickDataset:
                 f"skultr reads format {FORMAT}. Make it again from the log."
             )
         self._queries: Ints | None = None
+        self._replaced: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     @classmethod
     def from_parquet(
@@ -189,6 +196,16 @@ class ClickDataset:
         return self._meta["feature_names"]
 
     @property
+    def roles(self) -> list[str]:
+        """Roles that the log has."""
+        return list(dict.fromkeys([*self._meta["roles"], *self._replaced]))
+
+    @property
+    def doc_ids(self) -> pd.Index | None:
+        """What the codes of documents stand for; None without ids."""
+        return load_doc_ids(self.path) if self._queries is None else self.log().doc_ids
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(n_queries, n_features)."""
         return self.n_queries, self.n_features
@@ -216,7 +233,7 @@ class ClickDataset:
         found = np.unique(np.atleast_1d(known[queries]))
         if not len(found):
             raise ValueError("A dataset needs at least one query; no query was selected.")
-        part = type(self)(self.path)
+        part = copy(self)
         part._queries = found if self._queries is None else self._queries[found]
         return part
 
@@ -231,22 +248,47 @@ class ClickDataset:
     def log(self) -> StoredLog:
         """The log as the estimators read it; columns are read from disk when they are used."""
         log = open_log(self.path)
+        for role, (known, values) in self._replaced.items():
+            log = log.with_values(role, known, values)
         if self._queries is None:
             return log
-        keep = np.zeros(len(log.query_ids), dtype=bool)
-        keep[self._queries] = True
-        return log.select_queries(keep)
+        return log.part_of(self._queries)
+
+    def to_frame(self) -> tuple[pd.DataFrame, Floats]:
+        """All rows of the log in memory, equal lists merged, for code that reads frames.
+
+        ``estimator.fit(*dataset.to_frame())`` gives what ``estimator.fit(dataset)`` gives, up to
+        rounding errors. Estimators that need more than clicks and impressions of documents and
+        bias factors, and scorers, read a dataset through it.
+
+        Returns
+        -------
+        X : DataFrame of shape (n_rows, n_columns)
+            Roles and features, one row per document of each distinct list. ``session`` is the
+            number of the list, ``impressions`` how often it was served.
+        click_rate : ndarray of shape (n_rows,)
+            Clicks per impression.
+        """
+        return rows_of(self.log(), self.roles, self.feature_names)
+
+    def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
+        """Clicks and impressions of each document, as a log of one row per cell."""
+        return cells_of(self.log(), by)
+
+    def with_values(
+        self, role: Literal["bias", "user"], known: NDArray[Any], values: NDArray[Any]
+    ) -> Self:
+        """The dataset with other bias factors or users in place of the ``known`` ones."""
+        found = copy(self)
+        before, after = self._replaced.get(role, (known, known))
+        place = pd.Index(known).get_indexer(pd.Index(after))
+        found._replaced = {**self._replaced, role: (before, values[place])}
+        return found
+
+    def to_places(self) -> tuple[pd.DataFrame, Any]:
+        """The distinct positions, bias factors and users, and the number of each row's."""
+        return places_of(self.log(), self.roles)
 
     @property
     def _n_queries_of_folder(self):
         return len(np.load(self.path / "query_impressions.npy", mmap_mode="r"))
-
-
-def refuse_arguments(given: Mapping[str, Any]) -> None:
-    """Refuse clicks, weights and roles that are passed beside a dataset, which has its own."""
-    found = [name for name, value in given.items() if value is not None]
-    if found:
-        raise TypeError(
-            f"fit(dataset) got {', '.join(found)} too; a ClickDataset holds the clicks and roles "
-            "of its log. Pass the dataset alone, or make another one from a log with these values."
-        )

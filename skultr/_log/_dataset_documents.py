@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .._typing import Ints
 from ..exceptions import python_value
-from ._dataset_rows import SpreadRows, feature_names, read_feature_rows
+from ._dataset_rows import FeatureRanges, SpreadRows, feature_names, read_feature_rows
 from ._faults import count_of
 from ._segments import encode
 
@@ -156,6 +156,7 @@ def load_ids(folder: Path, name: str) -> NDArray[Any] | None:
 
 def _of_log(rows, codes, target):
     """Features that the rows of the log had; a document must have the same in all of them."""
+    rows.ranges.warn()
     seen = np.zeros(len(codes), dtype=bool)
     hashes = np.zeros(len(codes), dtype=np.uint64)
     for file in rows.files("features"):
@@ -187,14 +188,17 @@ def _of_table(rows, codes, documents, names, target):
         )
     by_pair = "qid" in keys or codes.doc_query is None
     table = target if by_pair else np.empty((len(codes.ids), len(names)), dtype=np.float32)
-    seen, n_read = np.zeros(len(table), dtype=bool), 0
+    if codes.doc_query is None:
+        keys = ["doc"]  # ids are global
+    seen, n_read, ranges = np.zeros(len(table), dtype=bool), 0, FeatureRanges(names)
     for part in parts:
         place = _places(rows, codes, part, keys, by_pair)
         at = np.flatnonzero(place >= 0)
         _refuse_twice(codes, place[at], seen, keys)
         seen[place[at]] = True
-        table[place[at]] = read_feature_rows(part, names, n_read)[at]
+        table[place[at]] = read_feature_rows(part, names, n_read, ranges)[at]
         n_read += part.num_rows
+    ranges.warn()
     _refuse_missing(codes, seen if by_pair else seen[codes.doc_id], schema)
     if not by_pair:
         for start in range(0, len(target), _ROWS):

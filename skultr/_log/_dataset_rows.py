@@ -12,17 +12,25 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._typing import Ints
-from ..exceptions import warn_user
+from ..exceptions import ClickDataWarning, warn_user
 from ._engine import check_numbers, check_rows, fault_columns
-from ._faults import IDS
+from ._faults import IDS, NO_ROWS
 from ._hashing import hash_columns, mix
+from ._offsets import is_far
 from ._roles import ROLES, read_scope
 from ._segments import encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["IdCodes", "SpreadRows", "feature_hashes", "feature_names", "read_feature_rows"]
+__all__ = [
+    "FeatureRanges",
+    "IdCodes",
+    "SpreadRows",
+    "feature_hashes",
+    "feature_names",
+    "read_feature_rows",
+]
 
 #: Files that the rows are spread over: a log of 100 million rows gives files of 1.5 million.
 N_FILES = 64
@@ -60,7 +68,12 @@ class IdCodes:
         if not self.whole:
             keys = _of_distinct(column, lambda value: self._keys.get(value, -1))
             return np.where(keys >= 0, self._ranks[keys], -1)
-        keys = column.to_numpy().astype(np.int64, copy=False)
+        values = column.to_numpy()
+        if values.dtype.kind not in "iuf":  # "11" is not the id 11
+            values = np.array([value if type(value) is int else np.nan for value in values])
+        with np.errstate(invalid="ignore"):
+            keys = values.astype(np.int64, copy=False)
+        keys = np.where(keys == values, keys, self.ids[0] - 1)
         place = np.minimum(np.searchsorted(self.ids, keys), len(self.ids) - 1)
         return np.where(self.ids[place] == keys, place, -1)
 
@@ -117,12 +130,12 @@ class SpreadRows:
         self.scope = "query"
         self.features = feature_names(schema, click) if with_features else []
         self.query, self.doc, self.user = (
-            IdCodes(name in self.schema and self.schema[name].is_integer())
-            for name in ("qid", "doc", "user")
+            IdCodes(_fits_int64(self.schema.get(name))) for name in ("qid", "doc", "user")
         )
         self.n_rows, self.largest_click = 0, 0.0
+        self.ranges = FeatureRanges(self.features)
         self.row_type = np.dtype(
-            [("query", "i8"), ("list", "u8"), ("doc", "u8"), ("position", "i4"), ("click", "f8")]
+            [("query", "i8"), ("list", "u8"), ("doc", "u8"), ("position", "i8"), ("click", "f8")]
             + [("bias", "i8")] * self.has_bias
             + [("user", "i8")] * ("user" in names)
             + [(name, "f8") for name in _NUMBERS if name in names]
@@ -133,11 +146,14 @@ class SpreadRows:
         self._folder = folder
         self._files: dict[tuple[str, int], Any] = {}
         self._said: set[str] = set()
+        self._scopes: set[Any] = set()
 
     def add(self, part: pa.Table) -> None:
         """Check the rows of a part, and append them to their files."""
         self._check(part)
-        values = read_feature_rows(part, self.features, self.n_rows) if self.features else None
+        values = None
+        if self.features:
+            values = read_feature_rows(part, self.features, self.n_rows, self.ranges)
         rows = np.empty(part.num_rows, dtype=self.row_type)
         rows["query"] = self.query.add(part["qid"])
         rows["list"] = _hashes(part["session"]) if "session" in part.column_names else 0
@@ -162,6 +178,8 @@ class SpreadRows:
 
     def close(self) -> None:
         """Close the files, and sort the ids."""
+        if not self.n_rows:
+            NO_ROWS.report(0, None, None)
         for file in self._files.values():
             file.close()
         for ids in (self.query, self.doc, self.user):
@@ -190,9 +208,8 @@ class SpreadRows:
         for warning in caught:
             self._say_once(str(warning.message), warning.category)
         if "doc_scope" in part.column_names:
-            self.scope = read_scope(
-                None, part["doc_scope"].unique().to_numpy(zero_copy_only=False)
-            )
+            self._scopes |= set(part["doc_scope"].unique().to_pylist())
+            self.scope = read_scope(None, np.array([*self._scopes], dtype=object))
 
     def _say_once(self, message, category):
         """Warn of what was found in one part; the same in the next part is no news."""
@@ -230,13 +247,45 @@ def feature_names(schema: pa.Schema, click: str | None = None) -> list[str]:
     return [name for name in schema.names if name not in ROLES and name != click]
 
 
-def read_feature_rows(part: pa.Table, names: list[str], start: int) -> NDArray[np.float32]:
+class FeatureRanges:
+    """Smallest and largest value of each feature, before it is rounded to float32."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self._low, self._high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+
+    def add(self, place: int, values: NDArray[np.float64]) -> None:
+        """Values of one feature."""
+        self._low[place] = min(self._low[place], values.min(initial=np.inf))
+        self._high[place] = max(self._high[place], values.max(initial=-np.inf))
+
+    def warn(self) -> None:
+        """Warn of features of which float32 would lose digits."""
+        varies = self._low < self._high
+        far = np.flatnonzero(varies & is_far(self._low, np.where(varies, self._high, 0)))
+        if len(far):
+            low, high = self._low[far[0]], self._high[far[0]]
+            warn_user(
+                f"The values of the features {[self.names[place] for place in far]} are much "
+                f"larger than their range (the first has {low:g} to {high:g}), and float32, in "
+                "which a dataset holds features, keeps few of their digits. Subtract a constant "
+                "from such a column, such as its smallest value, in the log and wherever you "
+                "predict.",
+                ClickDataWarning,
+            )
+
+
+def read_feature_rows(
+    part: pa.Table, names: list[str], start: int, ranges: FeatureRanges
+) -> NDArray[np.float32]:
     """Features as float32, shape (n_rows, n_features); an error for what is no finite number."""
     values = np.empty((part.num_rows, len(names)), dtype=np.float32)
     for place, name in enumerate(names):
         try:
+            exact = _floats(part[name])
+            ranges.add(place, exact)
             with np.errstate(over="ignore"):
-                values[:, place] = _floats(part[name])
+                values[:, place] = exact
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"The feature column {name!r} has type {part[name].type}; expected numbers. A "
@@ -261,6 +310,11 @@ def feature_hashes(values: NDArray[np.float32]) -> NDArray[np.uint64]:
         bits = (values[:, column] + np.float32(0)).view(np.uint32)  # -0.0 and 0.0 are equal
         found = mix(found + bits + np.uint64(column + 1))
     return found
+
+
+def _fits_int64(dtype):
+    """True for integers of at most 63 bits and a sign."""
+    return dtype is not None and dtype.is_integer() and dtype != nw.UInt64
 
 
 def _check_columns(names, click, with_features):

@@ -24,6 +24,7 @@ from ._dataset_documents import DocumentCodes, save_ids, write_documents
 from ._dataset_rows import SpreadRows
 from ._engine import check_counts
 from ._faults import GRADES, ONE_ROW_PER_POSITION
+from ._roles import ROLES
 from ._segments import offsets_from_counts, offsets_from_sorted
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ def write_log(
     lists = _Lists(rows, codes, scratch)
     lists.write(out)
     features = write_documents(rows, codes, documents, out)
-    meta = {"format": FORMAT, "click": click, "feature_names": features, **lists.meta}
+    roles = [name for name in schema.names if name in ROLES]
+    names = {"click": click, "feature_names": features, "roles": roles}
+    meta = {"format": FORMAT, **names, **lists.meta}
     (out / "meta.json").write_text(json.dumps(meta, indent=1))
 
 
@@ -97,6 +100,7 @@ class _Lists:
             "n_impressions": self.rows.n_rows,
             "n_rows": n_rows,
             "n_lists": n_lists,
+            "all_shown": bool(self.ranges["bias"].low > 0),
             "all_lists_differ": self.n_merged == n_lists,
             "constants": {
                 name: float(each.low) for name, each in self.ranges.items() if each.is_constant

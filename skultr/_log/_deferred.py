@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .._typing import Ints
 
-__all__ = ["DeferredArray", "RowMap", "lookup"]
+__all__ = ["DeferredArray", "RowMap", "largest_by", "lookup"]
 
 #: Rows that are held in memory at a time.
 PART = 1 << 20
@@ -123,6 +123,10 @@ class DeferredArray(NDArrayOperatorsMixin):
             return self.value * self.length
         return sum((self.take(rows).sum() for rows in self.parts()), start=self.dtype.type(0))
 
+    def mean(self) -> Any:
+        """Mean over the rows."""
+        return self.sum() / self.length
+
     def any(self) -> bool:
         """True if a row is not 0."""
         if self.value is not None:
@@ -202,6 +206,15 @@ def lookup(table: NDArray[Any], codes: Any) -> Any:
     if isinstance(codes, DeferredArray):
         return codes.mapped(lambda some: table[some], table.dtype)
     return table[codes]
+
+
+def largest_by(codes: Any, values: Any, n_codes: int) -> NDArray[np.float64]:
+    """Largest value of the rows of each code, 0 where there is none or it is negative."""
+    largest = np.zeros(n_codes)
+    parts = codes.parts() if isinstance(codes, DeferredArray) else [slice(None)]
+    for rows in parts:
+        np.maximum.at(largest, codes[rows], values[rows])
+    return largest
 
 
 def _is_row_wise(value, length):

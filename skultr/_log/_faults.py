@@ -222,7 +222,7 @@ FAULTS = (
         ValueError,
         "production must be a finite score, higher is better: found {value} in {rows}, {where}. "
         "Give the score of the ranker that served the list in every row, or drop the column.",
-        lambda c: c.missing("production") | (abs(c.production) == np.inf),
+        lambda c: c.missing("production") | (c.production == np.inf) | (c.production == -np.inf),
     ),
     Fault(
         "click not shown",

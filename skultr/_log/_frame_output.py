@@ -11,6 +11,7 @@ from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
 from ._roles import ROLES, is_frame, without_columns
+from ._schema import feature_plan, knows_names
 
 __all__ = ["FrameOutput"]
 
@@ -54,6 +55,9 @@ class FrameOutput:
             return validate_data(
                 self, X, reset=reset, accept_sparse=True, ensure_all_finite="allow-nan"
             )
+        plan = feature_plan(X, {*ROLES, *not_features})
+        if not reset and plan is not None and knows_names(self, plan.names):
+            return X
         frame = nw.from_native(X, eager_only=True)
         head = without_columns(frame[:1, :], {*ROLES, *not_features})
         head = head.to_pandas() if frame.implementation.is_pyarrow() else head.to_native()

@@ -69,8 +69,9 @@ def find_offsets(X: Any, features: NDArray[np.float32]) -> FeatureOffsets:
     columns, values = [], []
     if not features.size:
         return NO_OFFSETS
+    names = feature_columns(X) if is_frame(X) else None
     for place in np.flatnonzero(is_far(features.min(axis=0), features.max(axis=0))):
-        raw = _column(X, place)
+        raw = _column(X, place, names)
         exact = raw.astype(float)
         low, high = exact.min(), exact.max()
         if low == high:
@@ -89,8 +90,9 @@ def take_off(
     if not len(offsets.columns):
         return features
     features = features.copy()
+    names = feature_columns(X) if is_frame(X) else None
     for place, value in zip(*offsets, strict=True):
-        features[:, place] = _column(X, place).astype(float) - value
+        features[:, place] = _column(X, place, names).astype(float) - value
     return features
 
 
@@ -100,11 +102,11 @@ def is_far(low, high):
     return (low != 0) & (low * high > 0) & (np.abs(low) > _RATIO * (high - low))
 
 
-def _column(X, place):
-    """A feature of X in its own precision, shape (n_rows,)."""
-    if is_frame(X):
+def _column(X, place, names):
+    """A feature of X in its own precision, shape (n_rows,); ``names`` are those of a frame's."""
+    if names is not None:
         frame = nw.from_native(X, eager_only=True)
-        return frame[:, frame.columns.index(feature_columns(X)[place])].to_numpy()
+        return frame[:, frame.columns.index(names[place])].to_numpy()
     if sparse.issparse(X):
         return X.tocsc()[:, [place]].toarray()[:, 0]
     return np.asarray(X)[:, place]

@@ -30,6 +30,7 @@ from ._engine import (
 )
 from ._faults import NO_ROW_SHOWN, Fault, check, count_of
 from ._hashing import equal_rows
+from ._on_disk import LogOnDisk, refuse_arguments
 from ._reader import as_clicks, pairs_of_codes, warn_without_queries
 from ._roles import ROLES, is_frame, read_features, without_columns
 from ._segments import as_array, encode
@@ -132,7 +133,7 @@ def read_pairs(
 
     Parameters
     ----------
-    X : frame or SimulatedLog
+    X : frame, SimulatedLog or ClickDataset
         Any frame that Narwhals reads, in memory or lazy. The pairs are counted in its engine;
         only they are collected. A document is the pair of ``qid`` and ``doc``, or ``doc`` alone
         if the column ``doc_scope`` holds "global". In a frame in memory without ``doc``, rows with
@@ -174,6 +175,10 @@ def read_pairs(
     >>> pairs.factors["position"].tolist(), pairs.doc_ids.tolist()
     ([1, 2], [(1, 'a'), (1, 'b')])
     """
+    if isinstance(X, LogOnDisk):
+        refuse_arguments({"click": None if isinstance(click, str) and click == "click" else click})
+        refuse_arguments({"sample_weight": sample_weight})
+        return _pairs_on_disk(X, bias)
     frame = nw.from_native(X, pass_through=True)
     if not isinstance(frame, nw.LazyFrame) and not is_frame(X):
         if hasattr(X, "X") and hasattr(X, "clicks"):
@@ -228,6 +233,28 @@ def pairs_from_arrays(
     weight = np.ones(len(doc)) if weight is None else weight
     bias = {name: encode(values) for name, values in bias.items()}
     return _combine(*_documents({"doc": encode(doc)}), bias, weight, clicks)
+
+
+def _pairs_on_disk(dataset, bias):
+    """The pairs of a log on disk, counted part by part."""
+    columns = _bias_columns(dataset.roles, bias)
+    kept = [name for name in ("position", "bias", "user") if name in dataset.roles]
+    lacking = [name for name in columns if name not in kept]
+    if lacking:
+        raise ValueError(
+            f"The dataset lacks the bias columns {lacking}; of the places of rows a ClickDataset "
+            f"has {kept}. Combine the columns to one number per bias factor, named 'bias', before "
+            "you make the dataset."
+        )
+    X, click_rate = dataset.to_cells(columns)
+    pairs = read_pairs(X, bias=columns, click=click_rate)
+    codes, index = pairs.doc_ids.to_numpy(), dataset.doc_ids
+    if index is None:
+        return replace(pairs, names=None)
+    if not isinstance(index, pd.MultiIndex):
+        return replace(pairs, names={"doc": (codes, index.to_numpy())})
+    names = zip(index.names, index.codes, index.levels, strict=True)
+    return replace(pairs, names={name: (of[codes], ids.to_numpy()) for name, of, ids in names})
 
 
 # Rows given as arrays -----------------------------------------------------------------

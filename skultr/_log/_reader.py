@@ -23,6 +23,7 @@ from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, war
 from . import _faults
 from ._faults import count_of
 from ._hashing import equal_rows
+from ._on_disk import LogOnDisk, refuse_arguments
 from ._roles import (
     FIT_ROLES,
     check_container,
@@ -131,6 +132,8 @@ def read(
 def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Floats, str | None]:
     """X and its clicks as numbers; if ``y`` names a column, X without this column.
 
+    A log on disk is read into memory, with its own clicks.
+
     Returns
     -------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
@@ -138,6 +141,9 @@ def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Float
     name : str or None
         Name of the column that was taken from X.
     """
+    if isinstance(X, LogOnDisk):
+        refuse_arguments({"y": y})
+        return *X.to_frame(), None
     _check_rows(X)
     if y is None:
         raise ValueError(

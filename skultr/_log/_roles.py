@@ -13,6 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ._on_disk import LogOnDisk
+from ._schema import feature_plan, only_features
 from ._segments import as_array
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "FIT_ROLES",
     "ROLES",
     "check_container",
+    "column_names",
     "count_rows",
     "feature_columns",
     "is_frame",
@@ -27,6 +30,7 @@ __all__ = [
     "read_features",
     "read_role",
     "read_scope",
+    "read_values",
     "role_columns",
     "with_column",
     "without_column",
@@ -65,6 +69,9 @@ ROLES = (
 FIT_ROLES = ROLES[:-2]
 
 
+_ROLES = frozenset(ROLES)
+
+
 _NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "production", "relevance")
 
 
@@ -74,7 +81,9 @@ CHUNK = 65_536
 
 def is_frame(X: Any) -> bool:
     """True if X is a data frame (pandas, Polars, PyArrow, ...); a lazy frame is an error."""
-    if nw.dependencies.is_into_dataframe(X):
+    if type(X) is np.ndarray:
+        return False
+    if isinstance(X, pd.DataFrame) or nw.dependencies.is_into_dataframe(X):
         if isinstance(getattr(X, "columns", None), pd.MultiIndex):
             raise ValueError(
                 "X has columns of several levels; expected one name per column. Flatten them, "
@@ -85,7 +94,13 @@ def is_frame(X: Any) -> bool:
         raise TypeError(
             f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}); expected a frame in "
             "memory. Reduce it first with skultr.aggregate_clicks(X), which runs in its engine, "
-            "or collect it."
+            "collect it, or write it to disk with skultr.ClickDataset.from_parquet(X, ...), from "
+            "which fit(dataset) trains."
+        )
+    if isinstance(X, LogOnDisk):
+        raise TypeError(
+            "X is a ClickDataset; expected a frame or an array. Only fit, splitters and scorers "
+            "of clicks take a dataset; elsewhere pass rows, such as those of dataset.to_frame()."
         )
     if hasattr(X, "columns") or hasattr(X, "column_names"):
         raise TypeError(
@@ -96,14 +111,20 @@ def is_frame(X: Any) -> bool:
     return False
 
 
+def column_names(X: Any) -> list[Any]:
+    """Names of the columns of a frame."""
+    plan = feature_plan(X, ())
+    return list(_frame_of(X).columns) if plan is None else plan.names
+
+
 def role_columns(X: Any) -> list[str]:
     """Names of the role columns of a frame, in the frame's order."""
-    return [name for name in _columns(X) if name in ROLES]
+    return [name for name in column_names(X) if name in ROLES]
 
 
 def feature_columns(X: Any) -> list[str]:
     """Names of the columns of a frame without a role, in the frame's order."""
-    return [name for name in _columns(X) if name not in ROLES]
+    return [name for name in column_names(X) if name not in ROLES]
 
 
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
@@ -123,7 +144,7 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
         None if the role is absent. Numeric roles are float64, with NaN for missing values.
     """
     if value is None:
-        if not is_frame(X) or role not in _columns(X):
+        if not is_frame(X) or role not in column_names(X):
             return None
         value = _frame_of(X)[role].to_numpy()
     elif nw.dependencies.is_into_series(value):
@@ -152,7 +173,7 @@ def read_scope(X: Any, value: Any = None) -> str:
     scope : {"query", "global"}
     """
     if value is None:
-        if not is_frame(X) or "doc_scope" not in _columns(X):
+        if not is_frame(X) or "doc_scope" not in column_names(X):
             return "query"
         value = nw.from_native(X, eager_only=True)["doc_scope"].unique().to_list()
     found = {value} if isinstance(value, str) else set(pd.unique(as_array(value)))
@@ -207,20 +228,37 @@ def read_features(X: Any) -> Any:
     """
     if not is_frame(X):
         return X
-    frame = nw.from_native(X, eager_only=True)
-    names = feature_columns(X)
-    if not names:
-        raise ValueError(
-            f"X has 0 feature columns: its columns {_columns(X)} all have a role. Expected at "
-            "least one column to rank by; join the documents' features to the log first."
-        )
-    frame = without_columns(frame, ROLES)
-    _check_numeric_columns(frame)
+    values, names = read_values(X)
+    return pd.DataFrame(values, columns=names, copy=False)
+
+
+def read_values(X: Any) -> tuple[NDArray[np.float32], list[Any]]:
+    """The features of a frame as a C-ordered array (n_rows, n_features), and their names.
+
+    Raises
+    ------
+    ValueError
+        If the frame has no feature column, or one that does not hold finite numbers.
+    """
+    plan = feature_plan(X, _ROLES)
+    if plan is not None and plan.is_plain and plan.names:
+        chosen, names = only_features(X, plan), plan.names
+    else:
+        chosen = without_columns(_frame_of(X), ROLES)
+        names = chosen.columns
+        if not names:
+            raise ValueError(
+                f"X has 0 feature columns: its columns {column_names(X)} all have a role. "
+                "Expected at least one column to rank by; join the documents' features to the "
+                "log first."
+            )
+        _check_numeric_columns(chosen)
     values = np.empty((X.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
         rows = slice(start, start + CHUNK)
-        _copy_rows(frame[rows, :], values[rows], start)
-    return pd.DataFrame(values, columns=names, copy=False)
+        part = chosen if len(values) <= CHUNK else _rows_of(chosen, rows)
+        _copy_rows(part, values[rows], names, start)
+    return values, names
 
 
 def with_column(X: Any, name: str, values: NDArray[Any]) -> Any:
@@ -251,7 +289,11 @@ def without_columns(frame: Any, names: Iterable[Any]) -> Any:
     return frame[:, [i for i, name in enumerate(frame.columns) if name not in names]]
 
 
-def _copy_rows(frame, out, start):
+def _rows_of(frame, rows):
+    return frame.iloc[rows] if isinstance(frame, pd.DataFrame) else frame[rows, :]
+
+
+def _copy_rows(frame, out, names, start):
     """Fill ``out`` with the part of a frame that begins at row ``start``."""
     try:
         # Values beyond the range of float32 become infinite.
@@ -259,17 +301,18 @@ def _copy_rows(frame, out, start):
             out[:] = frame.to_numpy()
     except (TypeError, ValueError):
         # Slower, column by column: it succeeds, or names the column that cannot be converted.
-        for place, name in enumerate(frame.columns):
+        frame = nw.from_native(frame, eager_only=True, pass_through=True)
+        for place, name in enumerate(names):
             out[:, place] = _as_floats(frame[:, place].to_numpy(), name)
-    bad = ~np.isfinite(out)
-    if bad.any():
-        row, place = np.argwhere(bad)[0]
-        what = "NaN" if np.isnan(out[row, place]) else "infinity or a value too large for float32"
-        raise ValueError(
-            f"Input X contains {what} in the feature column {frame.columns[place]!r}, row "
-            f"{start + row}; expected a finite number in every row. Fill it (in a pipeline, "
-            "with OnFeatures(SimpleImputer())), or drop the row."
-        )
+    if np.isfinite(out).all():
+        return
+    row, place = np.argwhere(~np.isfinite(out))[0]
+    what = "NaN" if np.isnan(out[row, place]) else "infinity or a value too large for float32"
+    raise ValueError(
+        f"Input X contains {what} in the feature column {names[place]!r}, row {start + row}; "
+        "expected a finite number in every row. Fill it (in a pipeline, with "
+        "OnFeatures(SimpleImputer())), or drop the row."
+    )
 
 
 def _as_floats(values, name):
@@ -280,10 +323,6 @@ def _as_floats(values, name):
             f"The feature column {name!r} holds {values.dtype} values such as {values[0]!r}; "
             "expected numbers. Encode or drop it."
         ) from error
-
-
-def _columns(X):
-    return list(_frame_of(X).columns)
 
 
 def _frame_of(X):

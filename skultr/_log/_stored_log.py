@@ -18,7 +18,7 @@ from ._dataset_documents import load_ids
 from ._deferred import DeferredArray, RowMap, lookup
 from ._segments import offsets_from_counts
 
-__all__ = ["StoredLog", "open_log"]
+__all__ = ["StoredLog", "load_doc_ids", "open_log"]
 
 _BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
 
@@ -81,6 +81,58 @@ class StoredLog(ClickLog):
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
         return self._take_lists(np.flatnonzero(keep[self.query_of_list]))
 
+    def with_values(self, role: str, known: NDArray[Any], values: NDArray[Any]) -> StoredLog:
+        """The log with other bias factors or users: ``values`` in place of the ``known`` ones.
+
+        Those that are not known must not occur.
+        """
+        column, names = getattr(self, role), f"{role}_{'values' if role == 'bias' else 'ids'}"
+        found, code = np.unique(values, return_inverse=True)
+        place = pd.Index(known).get_indexer(pd.Index(getattr(self, names)))
+        # A row that was not shown has the bias factor -1, which is the last.
+        table = np.append(np.where(place < 0, -1, code[place]), -1)
+        merges = role == "bias" and len(found) < len(values)
+        return replace(
+            self,
+            **{role: lookup(table, column), names: found},
+            all_lists_differ=self.all_lists_differ and not merges,
+        )
+
+    def part_of(self, queries: Ints) -> ClickLog:
+        """The log of some queries as it would be read without the others.
+
+        Parameters
+        ----------
+        queries : ndarray of int
+            Codes, sorted. Features of their documents are copied into memory.
+        """
+        keep = np.zeros(len(self.query_ids), dtype=bool)
+        keep[queries] = True
+        part = self.select_queries(keep)
+        docs, doc = _codes_that_occur(part.doc, len(self.features))
+        found, query = _codes_that_occur(part.query, len(self.query_ids))
+        factors, bias = _codes_that_occur(part.bias, len(self.bias_values))
+        users, user = _codes_that_occur(part.user, len(self.user_ids))
+        part = replace(
+            part,
+            doc=doc,
+            query=query,
+            bias=bias,
+            user=user,
+            features=self.features[docs],
+            query_ids=self.query_ids[found],
+            bias_values=self.bias_values[factors],
+            user_ids=self.user_ids[users],
+            doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
+        )
+        return part._sorted() if self.all_lists_differ else part
+
+    def _sorted(self):
+        """The lists of each query in the order of their hashes, which depend on the codes."""
+        hashes = [part._list_hashes() for part in self.chunks()]
+        first, second = (np.concatenate(each) for each in zip(*hashes, strict=True))
+        return self._take_lists(np.lexsort((second, first, self.query_of_list)))
+
     @cached_property
     def query_of_list(self) -> Ints:
         """Query of each list, shape (n_lists,)."""
@@ -91,10 +143,10 @@ class StoredLog(ClickLog):
             return self
         offsets = offsets_from_counts(np.diff(self.offsets)[lists])
         row_map = RowMap(self.offsets[:-1][lists], offsets)
-        columns = {name: getattr(self, name).at(row_map) for name in _BY_ROW}
+        columns = {name: _at(getattr(self, name), row_map) for name in _BY_ROW}
         for name in ("propensity", "production"):
             of = getattr(self, name)
-            columns[name] = None if of is None else of.at(row_map)
+            columns[name] = None if of is None else _at(of, row_map)
         return replace(self, **columns, offsets=offsets)
 
     def _columns(self, rows, offsets):
@@ -141,16 +193,35 @@ def open_log(folder: Path) -> StoredLog:
         bias=factor - 1,
         clicks=column("clicks", np.float64),
         weight=column("weight", np.float64),
-        shown=factor > 0,
+        shown=DeferredArray.constant(n_rows, True, bool) if meta["all_shown"] else factor > 0,
         propensity=column("propensity", np.float64),
         production=column("production", np.float64),
         offsets=offsets,
         query_ids=load_ids(folder, "query_ids"),
         bias_values=bias_values,
         user_ids=load_ids(folder, "user_ids"),
-        doc_ids=_doc_ids(folder),
+        doc_ids=load_doc_ids(folder),
         all_lists_differ=meta["all_lists_differ"],
     )
+
+
+def _codes_that_occur(column, n_codes):
+    """The codes of a column, sorted, and the column with their numbers; -1 stays."""
+    seen = np.zeros(n_codes + 1, dtype=bool)
+    for rows in column.parts():
+        seen[column.take(rows)] = True
+    seen[-1] = False
+    codes = np.flatnonzero(seen)
+    number = np.full(n_codes + 1, -1, dtype=np.intp)
+    number[codes] = np.arange(len(codes))
+    return codes, lookup(number, column)
+
+
+def _at(column, row_map):
+    """The rows of a column that a map selects; a column may have been replaced by an array."""
+    if isinstance(column, DeferredArray):
+        return column.at(row_map)
+    return column[row_map(slice(0, len(row_map)))]
 
 
 def _mapped(path):
@@ -172,7 +243,7 @@ def _list_of_row(offsets):
     return DeferredArray(int(offsets[-1]), np.intp, take)
 
 
-def _doc_ids(folder):
+def load_doc_ids(folder: Path) -> pd.Index | None:
     """Index of the documents, as a log in memory has it."""
     ids = load_ids(folder, "doc_ids")
     if ids is None:

@@ -31,14 +31,19 @@ __all__ = ["MAX_DENSE", "SMALLEST", "Problem", "eliminated", "newton"]
 #: Smallest probability: the logarithm of a document without a click stays finite.
 SMALLEST = 1e-6
 _MAX_LOGIT = 20.0
-#: Up to this number of factors the system that remains is solved densely.
-MAX_DENSE = 1_500
+#: Up to the first number of factors the system that remains is solved densely, up to the second
+#: where conjugate gradients would cost more.
+_FEW_FACTORS, MAX_DENSE = 100, 1_500
+#: Seconds of a multiplication of sparse matrices, of one in a factorisation, and of an iteration
+#: beside its products: only their ratios matter.
+_SPARSE_COST, _DENSE_COST, _ITERATION_COST = 2e-9, 1e-10, 5e-5
 _LEAST_DAMPING, _SLIGHT_DAMPING, _MOST_DAMPING = 1e-10, 1e-4, 1e6
 #: Gains too small to change an estimate, in units of log-likelihood and as a share of it.
 _LEAST_GAIN, _LEAST_SHARE = 1e-6, 1e-9
 #: A step is solved again at most so often because further factors reach their bounds.
 _MAX_ROUNDS = 4
 _MAX_INNER = 40
+_MAX_ITERATIONS = 300
 _LONGEST_STEP = 4.0
 
 
@@ -249,24 +254,38 @@ def _solve_factors(
     coupling: csr_array, inverse_a: Floats, diagonal: Floats, right: Floats, damping: float
 ) -> Floats:
     """Solve (D (1 + damping) - C' A^-1 C) x = right, with D given by its diagonal."""
-    if len(right) <= MAX_DENSE:
-        system = np.diag(diagonal * (1 + damping)) - eliminated(coupling, inverse_a)
-        # Scaled to a unit diagonal, so that one damping suits frequent and rare factors.
-        scale = 1 / np.sqrt(diagonal)
-        system = scale[:, None] * system * scale
-        try:
-            return scale * cho_solve(cho_factor(system), scale * right)
-        except LinAlgError:  # singular: a constant per component is free
-            return scale * np.linalg.lstsq(system, scale * right, rcond=1e-13)[0]
-    transposed = coupling.T.tocsr()
-
-    def product(x):
-        return diagonal * (1 + damping) * x - transposed @ (inverse_a * (coupling @ x))
-
     size = len(right)
-    system = LinearOperator((size, size), matvec=product, dtype=float)
-    precondition = LinearOperator((size, size), matvec=lambda x: x / diagonal, dtype=float)
-    return cg(system, right, rtol=1e-4, maxiter=300, M=precondition)[0]
+    iterations = _affordable_iterations(coupling) if size <= MAX_DENSE else _MAX_ITERATIONS
+    if iterations:
+        transposed = coupling.T.tocsr()
+
+        def product(x):
+            return diagonal * (1 + damping) * x - transposed @ (inverse_a * (coupling @ x))
+
+        system = LinearOperator((size, size), matvec=product, dtype=float)
+        precondition = LinearOperator((size, size), matvec=lambda x: x / diagonal, dtype=float)
+        rtol = 1e-8 if size <= MAX_DENSE else 1e-4
+        x, failed = cg(system, right, rtol=rtol, maxiter=iterations, M=precondition)
+        if size > MAX_DENSE or not failed:
+            return x
+    matrix = np.diag(diagonal * (1 + damping)) - eliminated(coupling, inverse_a)
+    # Scaled to a unit diagonal, so that one damping suits frequent and rare factors.
+    scale = 1 / np.sqrt(diagonal)
+    matrix = scale[:, None] * matrix * scale
+    try:
+        return scale * cho_solve(cho_factor(matrix), scale * right)
+    except LinAlgError:  # singular: a constant per component is free
+        return scale * np.linalg.lstsq(matrix, scale * right, rcond=1e-13)[0]
+
+
+def _affordable_iterations(coupling: csr_array) -> int:
+    """Iterations of conjugate gradients for the cost of a dense solution; 0 if it is cheap."""
+    size = coupling.shape[1]
+    if size <= _FEW_FACTORS:
+        return 0
+    products = float((np.diff(coupling.indptr).astype(float) ** 2).sum())
+    dense = _SPARSE_COST * (products + size**2) + _DENSE_COST * size**3
+    return int(dense / (_ITERATION_COST + 2 * _SPARSE_COST * coupling.nnz))
 
 
 def eliminated(coupling: csr_array, inverse_a: Floats) -> Floats:

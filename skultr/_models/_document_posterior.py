@@ -9,7 +9,9 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import gammainc, gammaincinv, gammaln
 from sklearn.isotonic import isotonic_regression
 
+from .._log._cells import distinct
 from .._log._clicklog import ClickLog
+from .._log._deferred import largest_by
 from .._log._segments import TINY, encode
 from .._typing import Floats, Ints
 
@@ -90,7 +92,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     """
     rows = log.shown_rows
     n_docs, n_queries = len(log.features), len(log.query_ids)
-    pair, key = encode(log.query[rows] * n_docs + log.doc[rows])
+    key, pair = distinct(log.query[rows] * n_docs + log.doc[rows], n_queries * n_docs)
     query, doc = np.divmod(key, n_docs)
     weight, position = log.weight[rows], log.position[rows]
     impressions = np.bincount(pair, weight, minlength=len(key))
@@ -101,11 +103,10 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
         return LoggedPlaces(query, doc, impressions, mean[query] - score, pair)
     # The number of lists: of impressions at the position where most of them have a document.
     depth = int(position.max(initial=0)) + 1
-    cell, cells = encode(log.query[rows] * depth + position)
+    cells, cell = distinct(log.query[rows] * depth + position, n_queries * depth)
     lists = np.zeros(n_queries)
     np.maximum.at(lists, cells // depth, np.bincount(cell, weight, minlength=len(cells)))
-    below = np.zeros(n_queries)
-    np.maximum.at(below, log.query[rows], position + 1)
+    below = largest_by(log.query[rows], position + 1, n_queries)
     total = np.bincount(pair, weight * position, minlength=len(key))
     lists, below = np.maximum(lists[query], impressions), below[query]
     place = (total + (lists - impressions) * below) / np.maximum(lists, TINY)

@@ -19,6 +19,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ._pair_sums import sum_of_pairs
+
 if TYPE_CHECKING:
     from ._lists import ListBatch
 
@@ -106,10 +108,8 @@ def pairwise_loss(
     :math:`\sum_i c_i \sum_{j \ne i} -\log\sigma(s_i - s_j)`, divided by the number of other rows.
     Pairs are weighted by the mean (debiased) clicks of their rows, not by clicks in one session.
     """
-    lost = F.softplus(scores[:, None, :] - scores[:, :, None])
-    others = (mask.sum(dim=1) - 1).clamp(min=1)[:, None, None]
-    pairs = _pair_mask(mask) / others
-    return (clicks[:, :, None] * lost * pairs).sum()
+    others = (mask.sum(dim=1, keepdim=True) - 1).clamp(min=1)
+    return sum_of_pairs(scores, mask, clicks * mask / others, mask.to(scores.dtype))
 
 
 def lambda_loss(
@@ -123,11 +123,13 @@ def lambda_loss(
     2018).
     """
     gains = (clicks / weight.clamp(min=1e-12)).masked_fill(~mask, 0.0)
-    lost = F.softplus(scores[:, None, :] - scores[:, :, None])
-    change = _ndcg_change(scores.detach(), gains, mask)
-    better = (gains[:, :, None] > gains[:, None, :]) & _pair_mask(mask)
-    impressions = (weight * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-    return ((lost * change * better).sum(dim=(1, 2)) * impressions).sum()
+    impressions = (weight * mask).sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(1)
+    # The least gain of a list wins no pair.
+    least = gains.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
+    wins = torch.where(mask & (gains > least), impressions / _ideal_dcg(gains), 0.0)
+    discounts = _discounts(scores.detach(), mask)
+    others = mask.to(scores.dtype)
+    return sum_of_pairs(scores, mask, wins, others, _change_of_dcg, (gains, discounts))
 
 
 def propensity_ratio_loss(
@@ -140,32 +142,27 @@ def propensity_ratio_loss(
     ``clicks`` are the weights :math:`a` of clicks and ``weight`` those, :math:`b`, of missing
     clicks (Wang et al. 2021). A pair counts regardless of which row the model ranks higher.
     """
-    lost = F.softplus(scores[:, None, :] - scores[:, :, None])
-    change = _discount_gap(scores.detach(), mask)
-    pairs = clicks[:, :, None] * weight[:, None, :] * _pair_mask(mask)
-    return (pairs * change * lost).sum()
+    discounts = _discounts(scores.detach(), mask)
+    return sum_of_pairs(scores, mask, clicks * mask, weight * mask, torch.abs, (discounts,))
 
 
-def _pair_mask(mask: torch.Tensor) -> torch.Tensor:
-    both = mask[:, :, None] & mask[:, None, :]
-    return both & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
+def _change_of_dcg(gain: torch.Tensor, discount: torch.Tensor) -> torch.Tensor:
+    """Change of DCG if a row with more gain by ``gain`` swaps its place; 0 if it has less."""
+    return gain.clamp(min=0) * discount.abs()
 
 
-def _ndcg_change(scores: torch.Tensor, gains: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Absolute change of nDCG if each pair is swapped, shape (n_lists, width, width)."""
+def _ideal_dcg(gains: torch.Tensor) -> torch.Tensor:
+    """DCG of each list if its best gains come first, shape (n_lists, 1)."""
     best_first = gains.clamp(min=0).sort(dim=1, descending=True).values
-    places = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=scores.dtype)
-    ideal = (best_first / torch.log2(1 + places)).sum(dim=1).clamp(min=1e-12)
-    gain_gap = (gains[:, :, None] - gains[:, None, :]).abs()
-    return gain_gap * _discount_gap(scores, mask) / ideal[:, None, None]
+    places = torch.arange(1, gains.shape[1] + 1, device=gains.device, dtype=gains.dtype)
+    return (best_first / torch.log2(1 + places)).sum(dim=1, keepdim=True).clamp(min=1e-12)
 
 
-def _discount_gap(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Absolute difference of the discounts of each pair, shape (n_lists, width, width)."""
+def _discounts(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Discount of the rank that each row has by its score, shape (n_lists, width)."""
     falling = scores.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
     rank = falling.argsort(dim=1, stable=True) + 1
-    discount = 1 / torch.log2(1 + rank.to(scores.dtype))
-    return (discount[:, :, None] - discount[:, None, :]).abs()
+    return 1 / torch.log2(1 + rank.to(scores.dtype))
 
 
 LOSSES = {

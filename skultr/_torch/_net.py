@@ -27,6 +27,7 @@ from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
 from ._networks import ScaleFeatures, scoring_network
+from ._scoring import outputs_of_rows
 from ._stored_lists import ScaledRows, StoredLists
 
 __all__ = ["NeuralEstimator"]
@@ -363,10 +364,9 @@ class NeuralEstimator(BaseEstimator):
 
     def _outputs(self, network, features):
         """Network outputs for unscaled features, as float64 ndarray (n_rows, n_out)."""
-        network.eval()
         if self.module is None and torch.device(self.device).type == "cpu":
-            # In single precision the last digits of a row depend on the other rows of the matrix.
-            network = copy.deepcopy(network).double()
+            return outputs_of_rows(network, features)
+        network.eval()
         dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
         parts = [np.empty((0, 1))]
         with torch.inference_mode():

@@ -11,7 +11,7 @@ from torch import nn
 if TYPE_CHECKING:
     from ._lists import ListBatch
 
-__all__ = ["ListScores", "ScaleFeatures", "scoring_network"]
+__all__ = ["ListScores", "ScaleFeatures", "SideBySide", "scoring_network"]
 
 #: Standardised features are clipped at this value: no extreme one can dominate the network.
 _MAX_DEVIATION = 8.0
@@ -79,6 +79,18 @@ class ListScores(nn.Module):
         return batch.pad(scores.reshape(-1))
 
 
+class SideBySide(nn.Module):
+    """The concatenated outputs of several networks with the same inputs."""
+
+    def __init__(self, *networks: nn.Module) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(n_rows, n_inputs) to (n_rows, sum of outputs)."""
+        return torch.cat([network(inputs) for network in self.networks], dim=1)
+
+
 class ScaleFeatures(nn.Module):
     r"""Signed logarithm, standardisation, and clipping at 8 standard deviations.
 
@@ -104,8 +116,8 @@ class ScaleFeatures(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Scaled features, of the same shape."""
-        scaled = (_signed_log(features) - self.center) / self.scale
-        return scaled.clamp(-_MAX_DEVIATION, _MAX_DEVIATION)
+        scaled = _signed_log(features).sub_(self.center).div_(self.scale)
+        return scaled.clamp_(-_MAX_DEVIATION, _MAX_DEVIATION)
 
 
 def _column_means(
@@ -117,4 +129,4 @@ def _column_means(
 
 
 def _signed_log(values: torch.Tensor) -> torch.Tensor:
-    return values.sign() * values.abs().log1p()
+    return values.abs().log1p_().copysign_(values)

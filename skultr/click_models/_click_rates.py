@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from ._known_factors import KnownFactors, count_cells
+from ._known_factors import KnownFactors
 from ._model import TableClickModel
 from ._priors import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 
@@ -143,7 +143,7 @@ class RDCTRModel(_CountingModel):
     """
 
     def _fit(self, log, task):
-        cells = count_cells(log)
+        cells = log.cells
         self._factors = KnownFactors.of_log(log)
         self.prior_ = np.array([self._prior_at(cells, k) for k in range(cells.n_factors)])
         mean = self.prior_[:, 0] / self.prior_.sum(axis=1)

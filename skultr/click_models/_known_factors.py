@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._log._cells import Cells
+from .._log._deferred import lookup
 from .._log._factors import known_factor_codes
 from .._log._faults import count_of
 from ..exceptions import AssumptionWarning, python_value, warn_user
 
-__all__ = ["KnownFactors", "count_cells", "known_codes", "warn_about_unknown"]
+__all__ = ["KnownFactors", "known_codes", "warn_about_unknown"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class KnownFactors:
     def of_log(cls, log):
         """The bias factors of the shown rows of a log."""
         rows = log.shown_rows
-        shown = log.bias_values[log.bias[rows]]
-        return cls(log.bias_values, np.array_equal(shown, log.position[rows]))
+        are_positions = lookup(log.bias_values, log.bias[rows]) == log.position[rows]
+        return cls(log.bias_values, bool(are_positions.all()))
 
     def codes(self, bias, inside):
         """Code of each bias factor, of the shape of ``bias``; undefined outside the lists."""
@@ -42,19 +42,6 @@ class KnownFactors:
         codes = np.zeros(np.shape(bias), dtype=np.intp)
         codes[inside] = known_factor_codes(self.values, bias[inside])
         return codes
-
-
-def count_cells(log):
-    """Cells of a log: clicks and impressions per document and bias factor."""
-    rows = log.shown_rows
-    return Cells.from_rows(
-        log.doc[rows],
-        log.bias[rows],
-        log.clicks[rows],
-        log.weight[rows],
-        len(log.features),
-        len(log.bias_values),
-    )
 
 
 def known_codes(known, values, inside=True):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._log._dataset import ClickDataset
 from .._log._documents import KnownDocuments
 from .._log._faults import count_of
 from .._log._pages import read_lists
@@ -150,8 +151,8 @@ class BaseClickModel(BaseRanker):
 
     def score(
         self,
-        X: Table,
-        y: Column | str,
+        X: Table | ClickDataset,
+        y: Column | str | None = None,
         sample_weight: Column | None = None,
         *,
         qid: Column | None = None,

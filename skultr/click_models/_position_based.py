@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from .._log._deferred import lookup
 from .._log._segments import TINY
 from .._models._browsing import pbm_click_probability
 from .._models._table_curve import table_of_cells
 from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._em import WEAK
-from ._known_factors import KnownFactors, count_cells
+from ._known_factors import KnownFactors
 from ._product_model import (
     GROUP_IMPRESSIONS,
     PRIOR_WEIGHT,
@@ -150,7 +151,7 @@ class PBMModel(ProductModel):
         # With a prior every log has an estimate, but a prior is not evidence.
         warn_unless_identifiable(log, network=self.solver == "gradient")
         self._factors = KnownFactors.of_log(log)
-        cells = count_cells(log)
+        cells = log.cells
         examination = self._solve_product(log, cells, task)
         self.examination_ = pd.DataFrame(
             {
@@ -168,7 +169,7 @@ class PBMModel(ProductModel):
             weight = cells.by_factor(cells.weight)
             group = factor_groups(weight, min(GROUP_IMPRESSIONS, weight.max() / 2))
         rows, n = log.shown_rows, group.max() + 1
-        of_row = group[log.bias[rows]]
+        of_row = lookup(group, log.bias[rows])
         depth = np.bincount(of_row, log.weight[rows] * log.position[rows], n)
         depth = depth / np.maximum(np.bincount(of_row, log.weight[rows], n), TINY)
         table = table_of_cells(pooled_cells(cells, group))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
+from .._log._dataset import ClickDataset
 from .._sklearn import Interval, validate_params
 from .._typing import ArrayLike, Column, Frame, RandomState
 from ._low_rank import fit_low_rank, solve_each
@@ -150,8 +151,8 @@ class FactorRank:
     prefer_skip_nested_validation=True,
 )
 def factor_rank(
-    X: Frame,
-    y: Column | str,
+    X: Frame | ClickDataset,
+    y: Column | str | None = None,
     *,
     rows: str | ArrayLike | None = None,
     bias: str | list[str] | tuple[str, ...] | None = None,
@@ -171,12 +172,12 @@ def factor_rank(
 
     Parameters
     ----------
-    X : frame of shape (n_rows, n_columns)
+    X : frame of shape (n_rows, n_columns) or ClickDataset
         The click log, with ``qid``, ``position`` (or ``bias``), ``impressions`` where rows stand
         for several, and, unless ``rows`` is named, ``doc`` or features. Rows without a position
         were not shown.
     y : array-like of shape (n_rows,)
-        Clicks, or clicks / impressions.
+        Clicks, or clicks / impressions; a dataset has its own.
     rows : str or array-like of shape (n_rows,), default=None
         Rows of the matrix of click rates: the name of a column with few values, such as
         ``"relevance"`` (the grades), or one value per row of X. Rows of X without a value are left

@@ -20,6 +20,7 @@ from ._resistance import weak_links
 from ._verdict import MAX_NAMED, name_some, summary_html, summary_lines
 
 if TYPE_CHECKING:
+    from .._log._dataset import ClickDataset
     from ._overlap import FeatureOverlap
 
 __all__ = ["IdentifiabilityGraph"]
@@ -106,7 +107,7 @@ class IdentifiabilityGraph:
     @classmethod
     def from_log(
         cls,
-        X: AnyFrame | Simulated,
+        X: AnyFrame | Simulated | ClickDataset,
         *,
         bias: str | list[str] | tuple[str, ...] | None = None,
         click: str | ArrayLike = "click",
@@ -115,7 +116,7 @@ class IdentifiabilityGraph:
 
         Parameters
         ----------
-        X : frame or SimulatedLog
+        X : frame, SimulatedLog or ClickDataset
             A frame of any kind that Narwhals reads (pandas, Polars, PyArrow, DuckDB, Dask,
             PySpark, ...), in memory or lazy: the engine counts, and only the distinct pairs are
             collected. The columns ``qid``, ``doc``, ``position``, ``impressions``, ``doc_scope``

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.utils import check_array
 
 from .._log._faults import count_of
+from .._log._on_disk import LogOnDisk
 from .._log._reader import read
 from .._log._roles import ROLES, is_frame, read_features, read_role, without_columns
 from .._sklearn import validate_params
@@ -26,6 +27,7 @@ from ._verdict import ENOUGH, name_some
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
+    from .._log._dataset import ClickDataset
 
 __all__ = ["FeatureOverlap", "feature_overlap", "overlap_of_log"]
 
@@ -143,7 +145,7 @@ class FeatureOverlap:
     prefer_skip_nested_validation=True,
 )
 def feature_overlap(
-    X: Frame,
+    X: Frame | ClickDataset,
     *,
     bias: str | list[str] | tuple[str, ...] | None = None,
     click: str | None = "click",
@@ -159,7 +161,7 @@ def feature_overlap(
 
     Parameters
     ----------
-    X : frame of shape (n_rows, n_columns)
+    X : frame of shape (n_rows, n_columns) or ClickDataset
         The log, in memory (pandas, Polars, PyArrow), with its features. The roles ``qid``,
         ``session``, ``position`` (or ``bias``) and ``impressions`` are read. No clicks are needed.
     bias : str or list of str, default=None
@@ -239,6 +241,8 @@ def feature_overlap(
     >>> given_away.pairs[["factor_a", "factor_b"]].iloc[0].tolist()
     [1, 3]
     """
+    if isinstance(X, LogOnDisk):
+        X, _ = X.to_frame()
     if not is_frame(X):
         raise TypeError(
             f"X is a {type(X).__name__}; expected the log as a frame in memory (pandas, Polars or "

@@ -11,6 +11,7 @@ import pandas as pd
 from .._log._cells import READS, read_cells
 from .._log._components import factor_components
 from .._log._faults import count_of
+from .._log._on_disk import LogOnDisk, refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import is_frame, read_column, read_role
 from .._log._segments import as_array, encode
@@ -72,6 +73,10 @@ def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) ->
     -------
     rows_by_factors : RowsByFactors
     """
+    if isinstance(X, LogOnDisk):
+        refuse_arguments({"y": y})
+        own = ["bias" if "bias" in X.roles else "position"]
+        X, y = X.to_cells(own) if rows is None and bias is None else X.to_frame()
     if not is_frame(X):
         raise TypeError(
             f"X is a {type(X).__name__}; expected the log as a frame (pandas, Polars or "

@@ -15,12 +15,14 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
+from .._log._on_disk import refuse_arguments
 from .._log._pairs import read_pairs
 from .._log._reader import as_clicks
-from .._log._roles import ROLES, is_frame, read_column, with_column
+from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
 from .._typing import ArrayLike, Column, RandomState, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
@@ -233,13 +235,16 @@ class IdentifiabilityRepair(
     @with_callbacks
     @afresh
     def fit(
-        self, X: Table, y: Column | None = None, sample_weight: ArrayLike | None = None
+        self,
+        X: Table | ClickDataset,
+        y: Column | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Find the components of the log and plan the repair.
 
         Parameters
         ----------
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log. The columns ``qid`` and ``doc`` (or features, if ``doc`` is absent),
             ``doc_scope``, ``position``, ``impressions`` and those that `bias` and `bias_features`
             name are read.
@@ -261,9 +266,20 @@ class IdentifiabilityRepair(
             to be merged.
         """
         self._validate_params()
+        if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight})
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        if isinstance(X, ClickDataset):
+            self._fit_dataset(X)
+        else:
+            self._fit_rows(X, y, sample_weight)
+        task.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def _fit_rows(self, X, y, sample_weight):
         framed = is_frame(X)
-        self._columns = self._bias_columns(X) if framed else []
+        names = nw.from_native(X, eager_only=True).columns if framed else []
+        self._columns = self._bias_columns(names)
         self._click_column = y if isinstance(y, str) else None
         X = self._checked(X, [*self._columns, self._click_column], reset=True)
         if y is not None:
@@ -272,22 +288,32 @@ class IdentifiabilityRepair(
             sample_weight = check_sample_weight(sample_weight, X)
         self._begin()
         if framed and (self._columns or self.bias is not None):
-            self._fit_log(X, y, sample_weight)
+            columns = self._columns
+            self._plan(
+                X, read_pairs(X, bias=columns, click=y, sample_weight=sample_weight, called="y")
+            )
         else:
             _warn_about_nothing(framed)
-        task.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self
 
-    def transform(self, X: Table) -> Any:
+    def _fit_dataset(self, dataset):
+        self._columns = self._bias_columns(dataset.roles)
+        self._click_column = None
+        self._checked(pd.DataFrame(columns=dataset.feature_names), reset=True)
+        self._begin()
+        named = isinstance(self.bias_features, str | list | tuple)  # columns of the rows
+        rows = dataset.to_frame()[0] if named or self.strategy == "intervene" else None
+        self._plan(rows, read_pairs(dataset, bias=self._columns))
+
+    def transform(self, X: Table | ClickDataset) -> Any:
         """X with the role ``bias``, without the bias columns that have no role.
 
         Parameters
         ----------
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
 
         Returns
         -------
-        X_new : frame, ndarray or sparse matrix
+        X_new : frame, ndarray, sparse matrix or ClickDataset
             X itself if it lacks a bias column.
 
         Raises
@@ -296,10 +322,12 @@ class IdentifiabilityRepair(
             If a shown row has no bias factor.
         """
         check_is_fitted(self)
+        if isinstance(X, ClickDataset):
+            return self._transform_dataset(X)
         X = self._checked(X, [*self._columns, self._click_column], reset=False)
         if not is_frame(X):
             return self._output(X)
-        present = nw.from_native(X, eager_only=True).columns
+        present = column_names(X)
         out = X
         if self._columns and all(name in present for name in self._columns):
             out = with_column(out, "bias", self._bias_of(X))
@@ -315,8 +343,7 @@ class IdentifiabilityRepair(
         return tags
 
     # The columns of X ------------------------------------------------------------------------
-    def _bias_columns(self, X):
-        present = nw.from_native(X, eager_only=True).columns
+    def _bias_columns(self, present):
         if self.bias is not None:
             return [self.bias] if isinstance(self.bias, str) else list(self.bias)
         return next(([name] for name in ("bias", "position") if name in present), [])
@@ -332,8 +359,7 @@ class IdentifiabilityRepair(
         self.interventions_ = pd.DataFrame({name: [] for name in names})
         self.total_cost_ = self.error_bound_if_smooth_ = 0.0
 
-    def _fit_log(self, X, y, sample_weight):
-        pairs = read_pairs(X, bias=self._columns, click=y, sample_weight=sample_weight, called="y")
+    def _plan(self, X, pairs):
         graph = IdentifiabilityGraph._from_pairs(pairs)
         self.graph_, self.is_identifiable_ = graph, graph.is_connected
         self._set_vectors(X, graph)
@@ -428,6 +454,19 @@ class IdentifiabilityRepair(
         )
 
     # Transforming ---------------------------------------------------------------------
+    def _transform_dataset(self, dataset):
+        """The dataset with the merged factors as its bias factors; nothing is written."""
+        own = ["bias" if "bias" in dataset.roles else "position"]
+        if self._columns != own:
+            raise ValueError(
+                f"The repair is of the bias columns {self._columns}, and the bias factors of the "
+                f"dataset are its column {own[0]!r}. Transform the log, and make a dataset of "
+                "the result; or fit a repair to the dataset."
+            )
+        places = dataset.to_places()[0].dropna(subset=own).drop_duplicates(own)
+        codes = self._bias_of(places).astype(np.int64)
+        return dataset.with_values("bias", places[own[0]].to_numpy().astype(np.int64), codes)
+
     def _shown_values(self, X):
         """Values of the bias columns by name, and True for rows that were shown."""
         columns = nw.from_native(X, eager_only=True).columns

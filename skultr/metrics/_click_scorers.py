@@ -28,6 +28,8 @@ from ._scorers import (
 if TYPE_CHECKING:
     from sklearn.utils.metadata_routing import MetadataRequest
 
+    from .._log._dataset import ClickDataset
+
 __all__ = ["CMIPScorer", "PerplexityScorer"]
 
 _ESTIMATORS = ("classifier", "knn", "published")
@@ -252,8 +254,8 @@ class PerplexityScorer:
     def __call__(
         self,
         estimator: Predictor,
-        X: Table,
-        y: Column,
+        X: Table | ClickDataset,
+        y: Column | None = None,
         sample_weight: Column | None = None,
         *,
         qid: Column | None = None,
@@ -272,8 +274,8 @@ class PerplexityScorer:
         ----------
         estimator : object
             With a method ``predict_click``: a ranker that models clicks, or a click model.
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-            Held-out rows of the log.
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            Held-out rows of the log. A dataset has its own clicks and roles.
         y : array-like of shape (n_rows,)
             Clicks or click rates.
         sample_weight : array-like of shape (n_rows,), default=None

@@ -16,6 +16,8 @@ from ._scorers import request_roles
 if TYPE_CHECKING:
     from sklearn.utils.metadata_routing import MetadataRequest
 
+    from .._log._dataset import ClickDataset
+
 __all__ = ["IPSEstimate", "IPSScorer"]
 
 
@@ -156,14 +158,21 @@ class IPSScorer:
         self.clip = clip
         self.normalize = normalize
 
-    def __call__(self, estimator: Predictor, X: Table, y: Column, **roles: Column | None) -> float:
+    def __call__(
+        self,
+        estimator: Predictor,
+        X: Table | ClickDataset,
+        y: Column | None = None,
+        **roles: Column | None,
+    ) -> float:
         """The value of :meth:`estimate`; greater is better.
 
         Parameters
         ----------
         estimator : object
             With a method ``predict(X)`` that returns one score per row.
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
         y : array-like of shape (n_rows,)
             Clicks or click rates.
         **roles
@@ -178,8 +187,8 @@ class IPSScorer:
     def estimate(
         self,
         estimator: Predictor,
-        X: Table,
-        y: Column,
+        X: Table | ClickDataset,
+        y: Column | None = None,
         sample_weight: Column | None = None,
         *,
         qid: Column | None = None,
@@ -198,7 +207,8 @@ class IPSScorer:
         ----------
         estimator : object
             With a method ``predict(X)`` that returns one score per row.
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
             Held-out rows of the log: shown documents, and candidates that were not shown.
         y : array-like of shape (n_rows,)
             Clicks or click rates.

@@ -18,6 +18,8 @@ from ._scorers import request_roles
 if TYPE_CHECKING:
     from sklearn.utils.metadata_routing import MetadataRequest
 
+    from .._log._dataset import ClickDataset
+
 __all__ = ["ClickLikelihoodEstimate", "ClickLikelihoodScorer"]
 
 
@@ -156,14 +158,21 @@ class ClickLikelihoodScorer:
         self.propensity = propensity
         self.scale = scale
 
-    def __call__(self, estimator: Predictor, X: Table, y: Column, **roles: Column | None) -> float:
+    def __call__(
+        self,
+        estimator: Predictor,
+        X: Table | ClickDataset,
+        y: Column | None = None,
+        **roles: Column | None,
+    ) -> float:
         """The value of :meth:`estimate`; greater is better.
 
         Parameters
         ----------
         estimator : object
             With a method ``predict(X)`` that returns one score per row.
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
         y : array-like of shape (n_rows,)
             Clicks or click rates.
         **roles
@@ -179,8 +188,8 @@ class ClickLikelihoodScorer:
     def estimate(
         self,
         estimator: Predictor,
-        X: Table,
-        y: Column,
+        X: Table | ClickDataset,
+        y: Column | None = None,
         sample_weight: Column | None = None,
         *,
         baseline: Predictor | None = None,
@@ -200,7 +209,8 @@ class ClickLikelihoodScorer:
         ----------
         estimator : object
             With a method ``predict(X)`` that returns one score per row.
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
             Held-out rows of the log; rows that were not shown are ignored.
         y : array-like of shape (n_rows,)
             Clicks or click rates.

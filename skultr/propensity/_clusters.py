@@ -17,9 +17,11 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
+from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
+from .._log._on_disk import refuse_arguments
 from .._log._roles import is_frame, read_role, role_columns, with_column
 from .._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
 from .._typing import Column, Estimator, RandomState, Table
@@ -122,12 +124,17 @@ class UserClusters(
 
     @with_callbacks
     @afresh
-    def fit(self, X: Table, y: Column | None = None, sample_weight: Column | None = None) -> Self:
+    def fit(
+        self,
+        X: Table | ClickDataset,
+        y: Column | None = None,
+        sample_weight: Column | None = None,
+    ) -> Self:
         """Estimate the curves of the users and group them.
 
         Parameters
         ----------
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, with the role ``user``.
         y : array-like of shape (n_rows,)
             Clicks or click rates.
@@ -144,42 +151,64 @@ class UserClusters(
             If there are fewer users than clusters, or ``propensity`` estimates no curves of users.
         """
         self._validate_params()
+        if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight})
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
-        X = self._checked(X, reset=True)
+        if isinstance(X, ClickDataset):
+            self._checked(pd.DataFrame(columns=X.feature_names), reset=True)
+        else:
+            X = self._checked(X, reset=True)
         if y is not None:
             y = column_or_1d(y, warn=True, dtype=np.float64)
             check_consistent_length(X, y)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
         self.propensity_ = None
-        if is_frame(X) and "user" in role_columns(X):
-            self._fit_users(X, y, sample_weight)
+        if isinstance(X, ClickDataset):
+            users = X.to_places()[0]["user"] if "user" in X.roles else None
         else:
-            _warn_about_missing_users(is_frame(X))
+            users = read_role(X, "user")
+            if users is not None and y is None:
+                raise ValueError(
+                    "UserClusters requires y to be passed, but the target y is None: pass the "
+                    "clicks (0 or 1) or click rates of the rows."
+                )
+        if users is not None:
+            self._fit_users(X, y, sample_weight, len(pd.unique(users)))
+        else:
+            _warn_about_missing_users(isinstance(X, ClickDataset) or is_frame(X))
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def transform(self, X: Table) -> Any:
+    def transform(self, X: Table | ClickDataset) -> Any:
         """Replace each user by the number of their cluster.
 
         Parameters
         ----------
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
 
         Returns
         -------
-        X_new : frame, ndarray or sparse matrix
+        X_new : frame, ndarray, sparse matrix or ClickDataset
             X with another column ``user``; unchanged if it has no users.
         """
         check_is_fitted(self)
+        if isinstance(X, ClickDataset):
+            if self.propensity_ is None or "user" not in X.roles:
+                return X
+            users = X.to_places()[0]["user"].unique()
+            return X.with_values("user", users, self._clusters_of(users))
         X = self._checked(X, reset=False)
         if self.propensity_ is None or not is_frame(X) or "user" not in role_columns(X):
             return self._output(X)
-        users = read_role(X, "user")
+        code = self._clusters_of(read_role(X, "user"))
+        return self._output(with_column(X, "user", code))
+
+    def _clusters_of(self, users):
         place = self.labels_.index.get_indexer(users)
         self._warn_about_users(users[place < 0])
         code = np.where(place < 0, self._nearest, self.labels_.to_numpy()[place])
-        return self._output(with_column(X, "user", code.astype(np.int64)))
+        return code.astype(np.int64)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -188,13 +217,7 @@ class UserClusters(
         return tags
 
     # Fitting ------------------------------------------------------------------------------
-    def _fit_users(self, X, y, sample_weight):
-        if y is None:
-            raise ValueError(
-                "UserClusters requires y to be passed, but the target y is None: pass the clicks "
-                "(0 or 1) or click rates of the rows."
-            )
-        n_users = len(pd.unique(read_role(X, "user")))
+    def _fit_users(self, X, y, sample_weight, n_users):
         if n_users < self.n_clusters:
             raise ValueError(
                 f"X has {count_of(n_users, 'user')}; expected at least "

@@ -39,6 +39,8 @@ __all__ = [
 _LEAST_DOCS = 30
 #: Numbers in a batch of problems; limits memory.
 BATCH = 4_000_000
+#: Share of numbers up to which the product of a sparse matrix is cheaper than that of a dense one.
+_SPARSE = 0.1
 _MAX_STEPS, _LONGEST_STEP, _TOL = 100, 2.0, 1e-9
 
 
@@ -47,12 +49,16 @@ class Comparisons:
     """One entry per (document, bias factor, other bias factor), if shown under both factors.
 
     Only factors of the same group (user) are compared. Documents may be arms of an experiment.
+    With one group, bias factors that nothing compares have no place here: one long list can add
+    thousands of them.
 
     Parameters
     ----------
     n_groups, n_bias : int
+        Number of groups, and of bias factors.
     place_of_factor : ndarray of shape (n_factors,), int
-        Flat index of each factor of the cells into an array of shape (n_groups, n_bias).
+        Flat index of each factor of the cells into an array of shape (n_groups, n_bias); -1 if
+        it has no place.
     key : ndarray of shape (n_entries,), int
         Flat index of (group, factor, other) into an array of shape (n_groups, n_bias, n_bias).
     cell : ndarray of shape (n_entries,), int
@@ -90,11 +96,15 @@ class Comparisons:
         -------
         comparisons : Comparisons
         """
-        bias, n_bias, group, n_groups = _codes(cells.factors)
-        place = group * n_bias + bias
-        bias, group = bias[cells.factor], group[cells.factor]
-        first, second = _cells_together(cells.doc, group)
+        bias, group, n_groups = _codes(cells.factors)
+        first, second = _cells_together(cells.doc, group[cells.factor])
         own, other = np.concatenate([[first, second], [second, first]], axis=1)
+        if cells.factors.user is None:
+            bias, n_bias = _compressed(bias, np.unique(bias[cells.factor[own]]))
+        else:  # a user whose documents did not move has the common curve, whoever compares it
+            n_bias = int(bias.max(initial=-1)) + 1
+        place = np.where(bias >= 0, group * n_bias + bias, -1)
+        bias, group = bias[cells.factor], group[cells.factor]
         shown = cells.weight
         if pair_weight == "equal":
             weight = 1 / shown[own]
@@ -111,6 +121,21 @@ class Comparisons:
             impressions=shown[own],
             doc=cells.doc[own],
         )
+
+    def of_factors(self, values):
+        """Values by group and bias factor as values of each factor; NaN where not compared.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_draws * n_groups, n_bias)
+
+        Returns
+        -------
+        values : ndarray of shape (n_draws, n_factors)
+        """
+        values = values.reshape(-1, self.n_groups * self.n_bias)
+        unknown = np.full((len(values), 1), np.nan)
+        return np.hstack([values, unknown])[:, self.place_of_factor]
 
     def totals(self):
         """Weighted clicks C_kl under factor k against factor l, summed over documents.
@@ -225,8 +250,8 @@ class Curves:
         n_docs = np.minimum(n_docs, n_docs[:, [self.first]])
         noise = np.where(
             n_docs >= _LEAST_DOCS,
-            np.einsum("gij,gjk,gik->gi", inverse, of_docs, inverse),
-            np.einsum("gij,gjk,gik->gi", inverse, of_clicks, inverse),
+            ((inverse @ of_docs) * inverse).sum(axis=2),
+            ((inverse @ of_clicks) * inverse).sum(axis=2),
         )
         noise[:, self.first] = 0.0  # exactly, without rounding
         return np.where(np.isnan(self.log_examination), np.nan, np.sqrt(np.maximum(noise, 0.0)))
@@ -270,11 +295,23 @@ def solve(totals, method, weight):
 
 # Reading --------------------------------------------------------------------------------
 def _codes(factors):
-    values, bias = np.unique(factors.bias, return_inverse=True)
+    bias = np.unique(factors.bias, return_inverse=True)[1]
     if factors.user is None:
-        return bias, len(values), np.zeros(len(bias), dtype=np.intp), 1
+        return bias, np.zeros(len(bias), dtype=np.intp), 1
     group, users = encode(factors.user)
-    return bias, len(values), group, len(users)
+    return bias, group, len(users)
+
+
+def _compressed(bias, compared):
+    """Codes of the bias factors among those that are compared (-1 for others), and their number.
+
+    If nothing is compared, the first one stands for itself.
+    """
+    if not len(compared):
+        compared = np.zeros(1, dtype=np.intp)
+    number = np.full(int(bias.max(initial=0)) + 1, -1)
+    number[compared] = np.arange(len(compared))
+    return number[bias], len(compared)
 
 
 def _cells_together(doc, group):
@@ -440,8 +477,20 @@ def gradient_noise(source, key, size, shape):
     moves = coo_array(
         (np.concatenate([size, -size]), (rows, columns)), (n_sources, n_groups * n_bias)
     ).tocsr()
+    if n_groups == 1 and moves.nnz > _SPARSE * n_sources * n_bias:
+        return _gram(moves)[None]
     noise = (moves.T @ moves).tocoo()
     group, row = np.divmod(noise.row, n_bias)
     covariance = np.zeros((n_groups, n_bias, n_bias))
     covariance[group, row, noise.col % n_bias] = noise.data
     return covariance
+
+
+def _gram(matrix):
+    """M' M of a sparse matrix with few zeros, by dense blocks of rows."""
+    total = np.zeros((matrix.shape[1],) * 2)
+    n_block = max(1, BATCH // matrix.shape[1])
+    for first in range(0, matrix.shape[0], n_block):
+        block = matrix[first : first + n_block].toarray()
+        total += block.T @ block
+    return total

@@ -190,9 +190,15 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         examination = np.exp(self._relative(self._logits(values)))
         return pd.DataFrame(examination, index, self.examination_.index)
 
+    _predicts_from_features = True
+
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.context is None else set(self._names())
+
+    @property
+    def _reads_rows(self):
+        return True  # the contexts
 
     def _n_subtasks(self):
         return super()._n_subtasks() * (1 + self.n_bootstrap)

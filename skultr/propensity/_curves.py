@@ -18,7 +18,8 @@ from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
 from .._typing import RandomState
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
-from ._propensity import LEAST, QUANTILE, BasePropensity
+from ._adding import AddsCounts
+from ._propensity import LEAST, QUANTILE
 from ._shrinkage import shrink
 
 __all__ = [
@@ -55,7 +56,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CurvePropensity(BasePropensity):
+class CurvePropensity(AddsCounts):
     """Estimators of one examination curve, or of one per user.
 
     Subclasses write ``_estimate(cells)`` and set their own default of ``n_bootstrap``. With
@@ -77,6 +78,9 @@ class CurvePropensity(BasePropensity):
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.user in (None, "user") else {self.user}
+
+    def _cell_columns(self, names):
+        return [*super()._cell_columns(names), *([] if self.user is None else [self.user])]
 
     def _read_users(self, X, roles):
         if self.user != "user":

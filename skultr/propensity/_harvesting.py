@@ -39,21 +39,18 @@ class _PairwisePropensity(CurvePropensity):
         factors = cells.factors
         if factors.user is None and len(factors) > 1:
             self._refuse_unconnected(curves, comparisons, cells)
-        place = comparisons.place_of_factor
-        return Estimate(
-            curves.log_examination.ravel()[place],
-            curves.standard_error(comparisons).ravel()[place],
-        )
+        found = curves.log_examination, curves.standard_error(comparisons)
+        return Estimate(*(comparisons.of_factors(values)[0] for values in found))
 
     def _drawn(self, cells, estimate):
         comparisons = Comparisons.of(cells, self._pair_weight())
-        weight, place = comparisons.mean_weight(), comparisons.place_of_factor
+        weight = comparisons.mean_weight()
         drawn = []
         for totals in comparisons.resampled(
             *resamples(cells, self.n_bootstrap, self.random_state)
         ):
             curves = solve(totals, self._method(), weight).log_examination
-            drawn.append(curves.reshape(-1, weight.shape[0] * weight.shape[1])[:, place])
+            drawn.append(comparisons.of_factors(curves))
         return np.concatenate(drawn)
 
     def _with_errors(self, cells, estimate):
@@ -69,7 +66,7 @@ class _PairwisePropensity(CurvePropensity):
         comparisons = Comparisons.of(cells, self._pair_weight())
         totals = comparisons.totals()
         curves = pooled_curves(comparisons, totals, *common, self.user_shrinkage)
-        return Estimate(*(part.ravel()[comparisons.place_of_factor] for part in curves))
+        return Estimate(*(comparisons.of_factors(values)[0] for values in curves))
 
     def _refuse_unconnected(self, curves, comparisons, cells):
         if np.isfinite(curves.log_examination).sum() > 1:
@@ -188,6 +185,10 @@ class RandomizedPropensity(_PairwisePropensity):
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return super().columns_read() | ({self.arm} - {None})
+
+    @property
+    def _reads_rows(self):
+        return True  # the lists
 
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)
@@ -334,7 +335,9 @@ class InterventionHarvesting(_PairwisePropensity):
 
     *Memory* grows with the square of the number of positions of a document: about 0.1 kB per
     ordered pair of positions. A hundred thousand documents at 10 positions each take 0.9 GB, at
-    50 positions about 25 GB; with so many, map deep positions to one bias factor.
+    50 positions about 25 GB; with so many, map deep positions to one bias factor. Time grows with
+    the cube of the number of bias factors that are compared, once per resample: thousands of them
+    need ``n_bootstrap=0``. Factors that nothing compares cost nothing.
 
     A factor without any click gets half a click, with a warning. The rankers must not have been
     trained on clicks of the sessions in the log; in an A/B test they are not.
@@ -372,6 +375,8 @@ class InterventionHarvesting(_PairwisePropensity):
         "method": [StrOptions({"all-pairs", "adjacent-chain", "pivot"})],
         "variant": [StrOptions({"default", "published"})],
     }
+
+    _adds_counts = True
 
     def _method(self):
         return self.method

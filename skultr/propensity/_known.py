@@ -91,6 +91,9 @@ class PowerLawPropensity(BasePropensity):
                     f"eta of the user {user!r} is {eta!r}; expected a number of at least 0."
                 )
 
+    def _cell_columns(self, names):
+        return ["position", *(["user"] if isinstance(self.eta, Mapping) else [])]
+
     def _read_users(self, X, roles):
         users = read_role(X, "user", roles["user"])
         if users is None:

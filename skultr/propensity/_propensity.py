@@ -9,8 +9,10 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._factors import bias_values
+from .._log._on_disk import refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 from .._typing import Column, Floats, Scope, Table
@@ -37,6 +39,9 @@ class BasePropensity(BaseEstimator):
     #: Name of the column of clicks if ``fit`` took them from X: it is not a feature.
     _click_column = None
 
+    #: True if ``predict`` reads more of a row than where and to whom it was shown.
+    _predicts_from_features = False
+
     # Requested by default, as rankers do.
     __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
     __metadata_request__predict = dict.fromkeys(("position", "bias", "user"), True)
@@ -44,8 +49,8 @@ class BasePropensity(BaseEstimator):
     @afresh
     def fit(
         self,
-        X: Table,
-        y: Column | str,
+        X: Table | ClickDataset,
+        y: Column | str | None = None,
         sample_weight: Column | None = None,
         *,
         qid: Column | None = None,
@@ -61,10 +66,12 @@ class BasePropensity(BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+        X : DataFrame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, one row per shown document, with its roles as columns. Features are
             read only by estimators that use them, or if no column ``doc`` identifies the
-            documents.
+            documents. A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other
+            argument; estimators that compare clicks and impressions of documents count them on
+            disk, others read the rows into memory.
         y : array-like of shape (n_rows,)
             Click (0 or 1), or click rate if a row stands for several impressions; or the name of
             the column of X that holds them.
@@ -97,8 +104,13 @@ class BasePropensity(BaseEstimator):
             "impressions": impressions,
             "doc_scope": doc_scope,
         }
-        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
-        X = self._checked(X, reset=True)
+        if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
+            self._checked(pd.DataFrame(columns=X.feature_names), reset=True)
+            X, y = self._read_dataset(X)
+        else:
+            X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+            X = self._checked(X, reset=True)
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
         return self
@@ -155,6 +167,22 @@ class BasePropensity(BaseEstimator):
         return set()
 
     # What comes in ------------------------------------------------------------------------
+    @property
+    def _reads_rows(self) -> bool:
+        """True if more is read than clicks and impressions of documents by bias factor."""
+        return False
+
+    def _read_dataset(self, dataset):
+        """The cells of a log on disk, or all its rows, as a log in memory with click rates."""
+        if self._reads_rows:
+            return dataset.to_frame()
+        known = [name for name in self._cell_columns(dataset.roles) if name in dataset.roles]
+        return dataset.to_cells(known)
+
+    def _cell_columns(self, names):
+        """Columns that tell cells apart, beside the document, of a log with these columns."""
+        return ["bias" if "bias" in names else "position"]
+
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""
         if not is_frame(X):

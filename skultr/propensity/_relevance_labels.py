@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from .._log._clicklog import ClickLog, sort_into_lists
+from .._log._on_disk import LogOnDisk
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, is_frame, read_role
 from .._models._document_posterior import document_posterior, logged_places
@@ -25,13 +26,15 @@ from ._weights import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .._log._dataset import ClickDataset
+
 __all__ = ["relevance_labels"]
 
 
 @validate_params(
     {
         "X": "no_validation",
-        "y": ["array-like"],
+        "y": ["array-like", None],
         "sample_weight": ["array-like", None],
         "propensity": PROPENSITY_CONSTRAINT,
         "user_aware": ["boolean"],
@@ -41,8 +44,8 @@ __all__ = ["relevance_labels"]
     prefer_skip_nested_validation=True,
 )
 def relevance_labels(
-    X: Frame,
-    y: Column | str,
+    X: Frame | ClickDataset,
+    y: Column | str | None = None,
     *,
     sample_weight: Column | None = None,
     propensity: Literal["column"] | ArrayLike | Estimator | None = None,
@@ -62,11 +65,12 @@ def relevance_labels(
 
     Parameters
     ----------
-    X : DataFrame of shape (n_rows, n_columns)
+    X : DataFrame of shape (n_rows, n_columns) or ClickDataset
         The click log with the roles ``qid``, ``doc``, ``position`` and, if present, ``session``,
         ``user``, ``impressions``, ``propensity``. Features are not read.
     y : array-like of shape (n_rows,)
-        Click (0 or 1), or click rate if a row stands for several impressions.
+        Click (0 or 1), or click rate if a row stands for several impressions. A dataset has its
+        own clicks.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
@@ -126,6 +130,8 @@ def relevance_labels(
     >>> labels["effective_sample"].tolist()
     [100.0, 50.0]
     """
+    if isinstance(X, LogOnDisk):
+        X, y, _ = take_clicks(X, y, "relevance_labels")
     if not is_frame(X) or read_role(X, "doc") is None:
         raise ValueError(
             "X must be a frame with a column 'doc': expected one row per shown document, with its "

@@ -9,6 +9,8 @@ import pandas as pd
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from .._log._deferred import lookup
+from .._log._reader import read as read_rows
 from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
 from .._typing import Floats, Table
@@ -16,6 +18,8 @@ from .._typing import Floats, Table
 __all__ = [
     "PROPENSITY_CONSTRAINT",
     "columns_of_source",
+    "dataset_propensities",
+    "predicted_in_dataset",
     "predicted_propensities",
     "row_propensities",
 ]
@@ -64,35 +68,13 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
         the curve does not cover the positions.
     """
     column = read_role(X, "propensity", roles.get("propensity"))
-    if isinstance(source, str) and column is None:
-        raise ValueError(
-            "propensity='column', but X has no column 'propensity' and no propensity was passed. "
-            "Add the role, or give the propensities by position."
-        )
-    if column is not None:
-        if source is None or isinstance(source, str):
-            return column, None
-        raise ValueError(
-            "The log has the role 'propensity' and the parameter propensity is "
-            f"{type(source).__name__}: two answers to one question. Drop the column, or set "
-            "propensity='column'."
-        )
+    if column is not None or isinstance(source, str):
+        _check_role(source, column)
+        return column, None
     source = default() if source is None else source
     if not hasattr(source, "fit"):
         return _from_curve(source, X, roles), None
-    if isinstance(source, type):
-        raise ValueError(
-            f"propensity is the class {source.__name__}; expected an estimator. Call it: "
-            f"{source.__name__}()."
-        )
-    if hasattr(source, "rank"):
-        raise ValueError(
-            f"propensity is a {type(source).__name__}, which predicts relevance; expected an "
-            "estimator that predicts examination, such as those of skultr.propensity "
-            "(RegressionEMPropensity, DualLearningPropensity, ...)."
-        )
-    seed = check_random_state(random_state).randint(2**31 - 1)
-    estimator = seeded_clone(source, seed)
+    estimator = _clone(source, random_state)
     given = {role: value for role, value in roles.items() if value is not None}
     if hasattr(estimator, "columns_read"):  # estimators of skultr.propensity, frozen or not
         estimator.fit(X, y, sample_weight, **given)
@@ -113,11 +95,97 @@ def predicted_propensities(estimator: Any, X: Table, roles: dict[str, Any]) -> F
     return np.asarray(estimator.predict(_one_frame(X, given)), dtype=float)
 
 
+def dataset_propensities(source, dataset, log, *, default, random_state=None):
+    """As :func:`row_propensities`, for the rows of a log on disk.
+
+    Parameters
+    ----------
+    source, default, random_state
+        See :func:`row_propensities`.
+    dataset : ClickDataset
+    log : StoredLog
+        Its log.
+
+    Returns
+    -------
+    propensity : ndarray or DeferredArray of shape (n_rows,)
+        1 where a row was not shown.
+    estimator : estimator or None
+    """
+    if log.propensity is not None or isinstance(source, str):
+        _check_role(source, log.propensity)
+        return log.propensity, None
+    source = default() if source is None else source
+    if not hasattr(source, "fit"):
+        curve = _check_curve(source, int(log.position.max(initial=0)))
+        # Rows that were not shown have the position -1.
+        return lookup(np.concatenate([[1.0], curve, [1.0]]), log.position), None
+    read = sorted({*columns_of_source(source)} & {*dataset.feature_names})
+    if read:
+        raise ValueError(
+            f"The propensity estimator reads the columns {read}, which are features of the "
+            "ranker in a ClickDataset. Fit the estimator first, and make the dataset from a log "
+            "with its predictions as the column 'propensity' and without these columns."
+        )
+    estimator = _clone(source, random_state)
+    if hasattr(estimator, "columns_read"):
+        estimator.fit(dataset)
+    else:
+        estimator.fit(*dataset.to_frame())
+    return predicted_in_dataset(estimator, dataset, log), estimator
+
+
+def predicted_in_dataset(estimator: Any, dataset: Any, log: Any) -> Any:
+    """As :func:`predicted_propensities`, for the rows of a log on disk."""
+    if not hasattr(estimator, "columns_read"):
+        X, _ = dataset.to_frame()
+        propensity = np.asarray(estimator.predict(X), dtype=float)
+        checked = read_rows(X, roles={"propensity": propensity})["propensity"]
+        return np.where(np.asarray(log.shown), checked, 1.0)
+    if estimator._predicts_from_features:
+        propensity = estimator.predict(dataset.to_frame()[0])
+    else:
+        places, number = dataset.to_places()
+        propensity = lookup(np.asarray(estimator.predict(places), dtype=float), number)
+    return np.where(log.shown, propensity, 1.0)
+
+
 def columns_of_source(source):
     """Names of columns without a role that the source reads: a ranker's features exclude them."""
     if isinstance(source, type) or not hasattr(source, "columns_read"):
         return set()
     return source.columns_read()
+
+
+def _check_role(source, column):
+    """Refuse a role that is requested but absent, or present beside another source."""
+    if column is None:
+        raise ValueError(
+            "propensity='column', but X has no column 'propensity' and no propensity was passed. "
+            "Add the role, or give the propensities by position."
+        )
+    if not (source is None or isinstance(source, str)):
+        raise ValueError(
+            "The log has the role 'propensity' and the parameter propensity is "
+            f"{type(source).__name__}: two answers to one question. Drop the column, or set "
+            "propensity='column'."
+        )
+
+
+def _clone(source, random_state):
+    """A clone of an estimator of examination."""
+    if isinstance(source, type):
+        raise ValueError(
+            f"propensity is the class {source.__name__}; expected an estimator. Call it: "
+            f"{source.__name__}()."
+        )
+    if hasattr(source, "rank"):
+        raise ValueError(
+            f"propensity is a {type(source).__name__}, which predicts relevance; expected an "
+            "estimator that predicts examination, such as those of skultr.propensity "
+            "(RegressionEMPropensity, DualLearningPropensity, ...)."
+        )
+    return seeded_clone(source, check_random_state(random_state).randint(2**31 - 1))
 
 
 def _from_curve(curve, X, roles):

@@ -29,7 +29,12 @@ from ..exceptions import (
     NotIdentifiableWarning,
     warn_user,
 )
-from ..propensity._source import PROPENSITY_CONSTRAINT, columns_of_source, row_propensities
+from ..propensity._source import (
+    PROPENSITY_CONSTRAINT,
+    columns_of_source,
+    dataset_propensities,
+    row_propensities,
+)
 from ._dual_learning import DLARanker
 from ._ensemble_weights import (
     HeldOut,
@@ -54,6 +59,7 @@ from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
+    from .._log._dataset import ClickDataset
     from .._log._estimator import FitTask
 
 __all__ = ["EnsembleRanker"]
@@ -342,6 +348,16 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         if estimator is not None:
             self.propensity_ = estimator
         return {**roles, "propensity": known}
+
+    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
+        if self.propensity is None:
+            return log
+        known, estimator = dataset_propensities(
+            self.propensity, dataset, log, default=None, random_state=self.random_state
+        )
+        if estimator is not None:
+            self.propensity_ = estimator
+        return replace(log, propensity=known)
 
     def _read_features(self, X, *, reset):
         read = columns_of_source(self.propensity)

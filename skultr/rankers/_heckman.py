@@ -29,6 +29,7 @@ from ._selected_rows import SelectedRows
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
+    from .._log._dataset import ClickDataset
     from .._torch._lists import ListBatch
 
 __all__ = ["HeckmanRanker"]
@@ -200,6 +201,9 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
 
     def _fit_propensity(self, X, y, sample_weight, roles):
         return super()._fit_propensity(X, y, sample_weight, roles) if self.debias else roles
+
+    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
+        return super()._with_propensity(dataset, log) if self.debias else log
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self.debias:

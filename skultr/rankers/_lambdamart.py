@@ -25,6 +25,7 @@ from ._tree_objectives import LambdaObjective, SoftmaxObjective
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
+    from .._log._dataset import ClickDataset
     from .._log._estimator import FitTask
 
 __all__ = ["LambdaMARTRanker"]
@@ -246,6 +247,9 @@ class LambdaMARTRanker(PropensityRanker):
         if not self._uses_propensities:
             return roles
         return super()._fit_propensity(X, y, sample_weight, roles)
+
+    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
+        return super()._with_propensity(dataset, log) if self._uses_propensities else log
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:

@@ -69,9 +69,9 @@ class LearnsMore:
         A network is trained on from where it is, for ``max_epochs`` epochs at most: its weights
         and what it learned of examination go on, with a new optimizer. The scaling of the
         features, given or estimated propensities, the chosen correction, and examination that was
-        taken from documents that moved stay those of the first log; attributes that describe a log
-        describe the new one, except that ``examination_`` counts the impressions and clicks of
-        all. A table of counts (a click model by counting or EM, ``relevance="embedding"``)
+        taken from documents that moved stay those of the first log. Attributes that describe a
+        log describe the new one, but ``examination_`` counts impressions and clicks of all logs
+        where the ranker learns examination. A table of counts (a click model by counting or EM, ``relevance="embedding"``)
         becomes what ``fit`` would give for the lists of all logs together.
 
         Parameters

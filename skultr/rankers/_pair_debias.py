@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import softplus
 
 from .._log._factors import examination_table, loss_scale
 from .._sklearn import Interval
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
+from .._torch._pair_sums import loss_by_row, sum_of_pairs
 from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._ranker import BaseRanker
 
@@ -258,9 +258,10 @@ class PairDebiasModule(ListScores):
 
     @torch.no_grad()
     def _learn_ratios(self, scores, batch):
-        losses = pair_losses(scores, batch)
         plus, minus = (_inverse(batch.pad(ratio[batch.bias]), batch) for ratio in self.ratios)
-        by_row = (losses * minus[:, None, :]).sum(dim=2), (losses * plus[:, :, None]).sum(dim=1)
+        missing = _missing(batch)
+        by_row = loss_by_row(scores, batch.mask, batch.clicks * plus, missing * minus)
+        by_row = batch.clicks * by_row[0], missing * by_row[1]
         seen = torch.zeros_like(self.losses)
         for sums, values in zip(seen, by_row, strict=True):
             sums.index_add_(0, batch.bias, values[batch.mask])
@@ -299,28 +300,21 @@ class PairDebiasLoss(nn.Module):
         """The loss of (scores, ratios by click, ratios by missing click)."""
         scores, plus, minus = outputs
         plus, minus = _inverse(plus, batch), _inverse(minus, batch)
-        weights = plus[:, :, None] * minus[:, None, :]
-        loss = (pair_losses(scores, batch) * weights).sum()
+        wins, losses = batch.clicks * plus, _missing(batch) * minus
+        loss = sum_of_pairs(scores, batch.mask, wins, losses)
         if self.training:
             return loss * (self.scale / len(batch))
-        total = (_pairs(batch) * weights).sum()
+        total = (wins * (losses.sum(dim=1, keepdim=True) - losses)).sum()
         return loss / total.clamp(min=1e-30)
 
 
-def pair_losses(scores: torch.Tensor, batch: ListBatch) -> torch.Tensor:
-    """Loss of each pair (clicked row i, unclicked row j) times its count, shape (n, w, w)."""
-    return _pairs(batch) * softplus(scores[:, None, :] - scores[:, :, None])
+def _missing(batch):
+    """Share of the sessions of a list in which each row was not clicked, shape (n_lists, width).
 
-
-def _pairs(batch):
-    """Number of sessions of a list in which row i was clicked and row j was not, shape (n, w, w).
-
-    It is the product of their rates and the sessions: clicks of a list count as independent.
+    Times the clicks of another row it is the number of sessions in which that row was clicked and
+    this one was not: clicks of a list count as independent.
     """
-    missing = torch.where(batch.mask, 1 - batch.clicks / batch.weight.clamp(min=1e-30), 0.0)
-    pairs = batch.clicks[:, :, None] * missing[:, None, :]
-    itself = torch.eye(pairs.shape[1], dtype=torch.bool, device=pairs.device)
-    return pairs.masked_fill(itself, 0.0)
+    return torch.where(batch.mask, 1 - batch.clicks / batch.weight.clamp(min=1e-30), 0.0)
 
 
 def _inverse(ratios, batch):

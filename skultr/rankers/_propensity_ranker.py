@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ from ..propensity._known import PowerLawPropensity
 from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
     columns_of_source,
+    dataset_propensities,
+    predicted_in_dataset,
     predicted_propensities,
     row_propensities,
 )
@@ -32,6 +34,7 @@ from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
+    from .._log._dataset import ClickDataset
 
 __all__ = ["PropensityRanker", "with_positions"]
 
@@ -75,6 +78,25 @@ class PropensityRanker(BaseRanker):
         if estimator is not None:
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}
+
+    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
+        propensity, estimator = dataset_propensities(
+            self.propensity,
+            dataset,
+            log,
+            default=lambda: _curve_of_log(*dataset.to_cells(["bias"])),
+            random_state=self.random_state,
+        )
+        if estimator is not None:
+            self.propensity_ = estimator
+        return replace(log, propensity=propensity)
+
+    def _with_known_propensity(self, dataset, log):
+        fitted = getattr(self, "propensity_", None)
+        if fitted is not None:
+            return replace(log, propensity=predicted_in_dataset(fitted, dataset, log))
+        found, _ = dataset_propensities(self.propensity, dataset, log, default=_no_propensity)
+        return replace(log, propensity=found)
 
     def _known_propensity(self, X, roles):
         roles = with_positions(X, roles)
@@ -175,7 +197,7 @@ def _no_propensity():
     )
 
 
-def _curve_of_log(X, y, sample_weight, roles):
+def _curve_of_log(X, y, sample_weight=None, roles=None):
     """Estimator of the curve where documents that moved determine it; else an assumed one."""
     cells, _ = read_cells(X, y, sample_weight, roles)
     if _is_determined(cells):

@@ -14,21 +14,23 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
-from .._log._dataset import ClickDataset, refuse_arguments
+from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, afresh
 from .._log._joined_logs import with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
+from .._log._on_disk import refuse_arguments
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
     count_rows,
     feature_columns,
     is_frame,
-    read_features,
     read_role,
+    read_values,
     role_columns,
     without_column,
 )
+from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
 from .._typing import ArrayLike, Column, Floats, Ints, Scope, Table
@@ -191,7 +193,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     def score(
         self,
         X: Table,
-        y: Column,
+        y: Column | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -215,6 +217,12 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             Mean over the queries that have a relevant document.
         """
         check_is_fitted(self)
+        if isinstance(X, ClickDataset):
+            raise TypeError(
+                "score needs graded relevance, and a ClickDataset holds clicks. In a search, pass "
+                "a scorer of clicks: scoring=ClickLikelihoodScorer(), IPSScorer() or, for models "
+                "of clicks, PerplexityScorer(), of skultr.metrics. With annotation, pass a frame."
+            )
         _warn_about_clicks_as_relevance(X, y)
         qid = self._query_ids(X, qid, "score")
         scores = self._scores_within(X, qid)
@@ -345,7 +353,8 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
                 "whose values are much larger than their range; a ClickDataset has none. Pass "
                 "the log as a frame, or subtract the smallest value of these features first."
             )
-        log = self._with_propensity(dataset, dataset.log())
+        add = self._with_propensity if reset else self._with_known_propensity
+        log = add(dataset, dataset.log())
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
@@ -354,26 +363,43 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         """The log of a dataset; a hook for subclasses that add estimated propensities."""
         return log
 
+    def _with_known_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
+        """The log of a further dataset, to which no propensities are fitted."""
+        return log
+
     def _read_features(self, X, *, reset):
-        if is_frame(X) and self._click_column in feature_columns(X):
-            X = without_column(X, self._click_column)
+        click = self._click_column
+        if click is not None and is_frame(X) and click in feature_columns(X):
+            X = without_column(X, click)
         bare = not self._needs_features and is_frame(X) and not feature_columns(X)
         if bare and (reset or not self.n_features_in_):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
+        features = self._validated(X, reset)
+        if reset:
+            self._offsets = find_offsets(X, features)
+        return take_off(self._offsets, X, features)
+
+    def _validated(self, X, reset):
+        """Features in float32, as rows in memory, with the number and names of those of fit."""
+        features = X
+        if is_frame(X):
+            features, names = read_values(X)
+            if not reset and len(features) and knows_names(self, names):
+                return features
+            features = pd.DataFrame(features, columns=names, copy=False)
+        elif not reset and is_checked(self, X):
+            return X
         features = validate_data(
             self,
-            read_features(X),
+            features,
             accept_sparse="csr",
             dtype=np.float32,
             order="C",  # the last bit of a matrix product depends on the memory layout
             reset=reset,
         )
-        features = features.toarray() if sparse.issparse(features) else features
-        if reset:
-            self._offsets = find_offsets(X, features)
-        return take_off(self._offsets, X, features)
+        return features.toarray() if sparse.issparse(features) else features
 
     def _known_query_ids(self, X, qid, method):
         """Query ids for scores that depend on the whole query; a single row needs none."""
@@ -396,6 +422,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
 
 def fit_to_log(ranker: Any, log: ClickLog) -> Any:
     """The ranker, fitted to a log that was read already; its ids are the codes of the log."""
+    log = log.in_memory()
     return ranker.fit(
         log.features[log.doc],
         log.click_rate,

@@ -20,6 +20,7 @@ from .._sklearn import Interval, StrOptions
 from .._torch._fixed_examination import ListTarget, fit_listwise
 from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
+from .._torch._networks import SideBySide
 from .._typing import Column, Floats, Table
 from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._hull import Hull
@@ -36,7 +37,6 @@ from ._vectorization_net import (
     BaseModel,
     FreezeObservation,
     PositiveVectorModule,
-    SideBySide,
     VectorModule,
     binomial_loss,
     constant_base,

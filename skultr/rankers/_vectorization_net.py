@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 from torch.utils.data import Dataset
 
 from .._torch._net import NeuralEstimator
-from .._torch._networks import ListScores, scoring_network
+from .._torch._networks import ListScores, SideBySide, scoring_network
 from .._typing import Floats
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ __all__ = [
     "BaseModel",
     "FreezeObservation",
     "PositiveVectorModule",
-    "SideBySide",
     "VectorModule",
     "binomial_loss",
     "constant_base",
@@ -214,18 +213,6 @@ def constant_base(n_features: int, observation: Floats) -> nn.Linear:
         base.bias.zero_()
         base.bias[:n_components] = torch.from_numpy(observation.mean(axis=0))
     return base
-
-
-class SideBySide(nn.Module):
-    """The concatenated outputs of several networks with the same inputs."""
-
-    def __init__(self, *networks: nn.Module) -> None:
-        super().__init__()
-        self.networks = nn.ModuleList(networks)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(n_rows, n_inputs) to (n_rows, sum of outputs)."""
-        return torch.cat([network(inputs) for network in self.networks], dim=1)
 
 
 class BaseModel(NeuralEstimator):

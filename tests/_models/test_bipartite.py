@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from skultr._log._cells import Cells
+from skultr._models import _bipartite
 from skultr._models._bipartite import Problem
 from skultr._models._tabular import fit_tabular
 
@@ -31,3 +32,29 @@ def test_document_with_more_clicks_than_examination_allows_is_held_by_the_bound(
     rate[:2] = 0.9
     fit = fit_tabular(doc, factor, 1_000 * rate, np.full(10, 1_000.0), loss="squares")
     assert fit.bounded_docs.tolist() == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize("loss", ["likelihood", "poisson"])
+def test_many_factors_are_solved_by_the_cheaper_method(loss, monkeypatch):
+    """Documents under few of 300 factors: conjugate gradients, and the estimate is the same."""
+    rng = np.random.default_rng(0)
+    doc, factor = rng.integers(400, size=8_000), rng.integers(300, size=8_000)
+    rate = rng.beta(1, 3, 400)[doc] * rng.uniform(0.1, 1, 300)[factor]
+    rows = doc, factor, rng.binomial(50, rate).astype(float), np.full(8_000, 50.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(_bipartite, "_FEW_FACTORS", 300)
+        dense = fit_tabular(*rows, loss=loss)
+    monkeypatch.setattr(_bipartite, "cho_factor", None)
+    cheap = fit_tabular(*rows, loss=loss)
+    np.testing.assert_allclose(cheap.factor_logits, dense.factor_logits, rtol=1e-6, atol=1e-7)
+
+
+def test_a_chain_of_factors_is_solved_densely():
+    """Each document links two neighbours: conjugate gradients would need all their steps."""
+    n = 200
+    doc = np.repeat(np.arange(n - 1), 2)
+    factor = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1).ravel()
+    truth = np.random.default_rng(0).uniform(0.3, 1, n)
+    fit = fit_tabular(doc, factor, 1e4 * 0.5 * truth[factor], np.full(len(doc), 1e4))
+    found = np.exp(fit.factor_logits - fit.factor_logits[0])
+    np.testing.assert_allclose(found, truth / truth[0], rtol=1e-5)

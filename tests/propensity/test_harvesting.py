@@ -482,6 +482,23 @@ def test_resampled_totals_are_those_of_drawn_units(monkeypatch):
         np.testing.assert_allclose(total, expected)
 
 
+def test_factors_that_nothing_compares_take_no_place():
+    """Every table of factors by factors is of those that documents moved between."""
+    X, rate = _cells(60)
+    deep = {"qid": 10_000, "session": 10_000, "doc": np.arange(500), "impressions": 1}
+    deep = pd.DataFrame(deep | {"position": np.arange(6, 506)})
+    more = pd.concat([X, deep], ignore_index=True)
+    clicks = np.concatenate([rate, np.ones(500)])
+    without, _ = read_cells(X, rate)
+    cells, _ = read_cells(more, clicks)
+    some, every = (Comparisons.of(each, "impressions") for each in (without, cells))
+    assert every.totals().shape == some.totals().shape
+    assert (every.totals() == some.totals()).all()
+    places = every.of_factors(np.arange(every.n_bias, dtype=float)[None])[0]
+    compared = np.isin(cells.factors.bias, without.factors.bias)
+    assert (np.isfinite(places) == compared).all()
+
+
 # Real logs ------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "em", "tolerance"),

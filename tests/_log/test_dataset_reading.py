@@ -1,0 +1,373 @@
+"""A log on disk holds what a log in memory holds, whatever the rows, and refuses the same."""
+
+import copy
+import datetime
+import multiprocessing
+import pickle
+import warnings
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+from sklearn.base import clone
+from sklearn.preprocessing import FunctionTransformer
+
+from skultr import ClickDataset
+from skultr._log._clicklog import make_click_log
+from skultr.exceptions import ClickDataWarning
+from skultr.rankers import NaiveRanker
+
+ROWS = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
+FEATURES = ["bm25", "age"]
+
+
+def a_log(n_queries=12, n_pages=6, n_places=4, seed=0):
+    """Pages of queries, some of them equal; rows in random order."""
+    rng = np.random.default_rng(seed)
+    n = n_queries * n_pages * n_places
+    log = pd.DataFrame(
+        {
+            "qid": np.repeat(np.arange(n_queries) * 7, n_pages * n_places),
+            "session": np.repeat(np.arange(n_queries * n_pages), n_places),
+            "position": np.tile(np.arange(1, n_places + 1), n_queries * n_pages),
+        }
+    )
+    order = rng.integers(0, 2, n_queries * n_pages).repeat(n_places)
+    log["doc"] = (log["position"] + order) % n_places + 10
+    log["bm25"] = np.float32(log["qid"] * 0.37 + log["doc"])
+    log["age"] = np.float32(log["doc"] ** 2 % 11 + log["qid"])
+    log["click"] = rng.integers(0, 2, n)
+    return log.sample(frac=1, random_state=seed, ignore_index=True)
+
+
+def as_days(values):
+    return [datetime.date(2020, 1, 1) + datetime.timedelta(days=int(value)) for value in values]
+
+
+def unshown(log):
+    """Some rows were candidates that nobody saw."""
+    log = log.astype({"position": float})
+    log.loc[log["position"] == 4, "position"] = np.nan
+    log.loc[log["position"].isna(), "click"] = 0
+    return log
+
+
+@pytest.fixture(params=[1 << 19, 50], ids=["one part", "parts"], autouse=True)
+def _parts(request, monkeypatch):
+    """Logs are read at once, or in parts of 50 rows."""
+    monkeypatch.setattr("skultr._log._batches.BATCH", request.param)
+
+
+LOGS = {
+    "integers": lambda log: log,
+    "text": lambda log: log.assign(qid="q" + log["qid"].astype(str), doc=log["doc"].astype(str)),
+    "categories": lambda log: log.assign(
+        qid=log["qid"].astype(str).astype("category"), doc=log["doc"].astype("category")
+    ),
+    "dates": lambda log: log.assign(qid=as_days(log["qid"])),
+    "time stamps": lambda log: log.assign(qid=pd.to_datetime(as_days(log["qid"]))),
+    "float ids": lambda log: log.assign(qid=log["qid"].astype(float)),
+    "bool ids": lambda log: log.assign(
+        doc=log["doc"] > 11, bm25=(log["doc"] > 11) * 1.0, age=0.0
+    ).drop_duplicates(["session", "doc"]),
+    "unsigned": lambda log: log.assign(qid=log["qid"].astype(np.uint64)),
+    "no doc": lambda log: log.drop(columns="doc"),
+    "global docs": lambda log: log.assign(
+        doc_scope="global", bm25=log["doc"] * 0.3, age=log["doc"] * 1.0
+    ),
+    "users": lambda log: log.assign(user="u" + (log["session"] % 3).astype(str)),
+    "one session per query": lambda log: log[log["session"] % 6 == 0].drop(columns="session"),
+    "text sessions": lambda log: log.assign(session=log["session"].map("s{}".format)),
+    "bias": lambda log: log.assign(bias=log["position"] * 10 + log["session"] % 2),
+    "negative bias": lambda log: log.assign(bias=log["position"] - 3),
+    "never shown": unshown,
+    "never shown, bias": lambda log: unshown(log).assign(bias=lambda log: log["position"] % 2),
+    "propensities": lambda log: log.assign(propensity=1 / (log["position"] + log["session"] % 2)),
+    "production": lambda log: log.assign(production=-log["bm25"]),
+    "grades": lambda log: log.assign(click=log["click"] * (log["doc"] % 3)),
+    "rates": lambda log: log.assign(click=log["click"] / 4),
+    "bool clicks": lambda log: log.assign(click=log["click"].astype(bool)),
+    "float clicks": lambda log: log.assign(click=log["click"].astype(float)),
+    "annotation": lambda log: log.assign(relevance=2),
+    "small numbers": lambda log: log.astype(
+        {"position": "int8", "click": "uint8", "bm25": "float16", "age": "int16"}
+    ),
+    "far positions": lambda log: log.assign(position=log["position"] + 2**31),
+    "large ids": lambda log: log.assign(qid=log["qid"] + 2**60),
+    "hashes": lambda log: log.assign(qid=log["qid"].astype(np.uint64) * np.uint64(2**56 + 1)),
+    "two users in a session": lambda log: log.assign(user=log["position"]),
+    "one feature": lambda log: log.drop(columns="age"),
+}
+
+
+def in_memory(log, click="click"):
+    features = [name for name in FEATURES if name in log]
+    if "relevance" in log:
+        log = log.drop(columns="relevance")
+    values = np.ascontiguousarray(log[features].to_numpy(np.float32))
+    roles = {"production": log.get("production")}
+    X = log.drop(columns=[click])
+    return make_click_log(X, values, log[click], None, {k: v for k, v in roles.items() if k in X})
+
+
+def assert_equal_logs(found, expected):
+    """The same rows, whatever the order of pages and the codes of documents without ids."""
+    assert found.query_ids.tolist() == expected.query_ids.tolist()
+    assert found.bias_values.tolist() == expected.bias_values.tolist()
+    assert found.user_ids.tolist() == expected.user_ids.tolist()
+    if expected.doc_ids is None:
+        assert found.doc_ids is None
+    else:
+        assert found.doc_ids.tolist() == expected.doc_ids.tolist()
+    pd.testing.assert_frame_equal(rows_of(found), rows_of(expected), check_dtype=False)
+
+
+def rows_of(log):
+    log = log.in_memory().fold(users=True, patterns=True)
+    table = pd.DataFrame({name: getattr(log, name) for name in ROWS})
+    table["list"] = log.list_
+    table["propensity"] = 0.0 if log.propensity is None else log.propensity
+    if log.doc_ids is None:
+        table = table.drop(columns="doc")
+    features = pd.DataFrame(log.features[log.doc])
+    return pd.concat([table, features], axis=1)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_log_on_disk_is_that_in_memory(name, tmp_path):
+    log = LOGS[name](a_log())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = ClickDataset.from_parquet(log, path=tmp_path / "clicks").log()
+        assert_equal_logs(found, in_memory(log))
+
+
+def test_impressions_count_clicks(tmp_path):
+    # aggregate_clicks and from_parquet read a number of clicks; fit reads a rate.
+    log = a_log().assign(impressions=lambda log: 2 + log["session"] % 3)
+    log["click"] *= 2
+    found = ClickDataset.from_parquet(log, path=tmp_path / "clicks").log()
+    expected = in_memory(log.assign(click=log["click"] / log["impressions"]))
+    pd.testing.assert_frame_equal(rows_of(found), rows_of(expected), check_dtype=False)
+
+
+def test_zero_impressions_are_never_shown(tmp_path):
+    log = a_log().assign(impressions=lambda log: (log["position"] < 4).astype(int))
+    log["click"] *= log["impressions"]
+    found = ClickDataset.from_parquet(log, path=tmp_path / "clicks").log()
+    assert_equal_logs(found, in_memory(log))
+
+
+def files(log, folder):
+    """Several files of several row groups, unsorted."""
+    folder.mkdir()
+    for number in range(3):
+        table = pa.Table.from_pandas(log.iloc[number::3], preserve_index=False)
+        pa.parquet.write_table(table, folder / f"{number}.parquet", row_group_size=7)
+    return folder
+
+
+def hive(log, folder):
+    pa.dataset.write_dataset(
+        pa.Table.from_pandas(log, preserve_index=False),
+        folder,
+        format="parquet",
+        partitioning=["qid"],
+        partitioning_flavor="hive",
+    )
+    return folder
+
+
+SOURCES = {
+    "folder": files,
+    "list of files": lambda log, folder: sorted(files(log, folder).glob("*.parquet")),
+    "text path": lambda log, folder: str(files(log, folder)),
+    "hive": hive,
+    "dataset": lambda log, folder: pa.dataset.dataset(str(files(log, folder))),
+    "pyarrow": lambda log, folder: pa.Table.from_pandas(log, preserve_index=False),
+    "polars": lambda log, folder: pl.from_pandas(log),
+    "lazy polars": lambda log, folder: pl.from_pandas(log).lazy(),
+    "scanned polars": lambda log, folder: pl.scan_parquet(files(log, folder) / "*.parquet"),
+    "duckdb": lambda log, folder: duckdb.from_df(log),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("ids", ["integers", "text"])
+def test_every_source_gives_the_same_log(source, ids, tmp_path):
+    log = LOGS[ids](a_log())
+    expected = ClickDataset.from_parquet(log, path=tmp_path / "expected")
+    given = SOURCES[source](log, tmp_path / "given")
+    found = ClickDataset.from_parquet(given, path=tmp_path / "found")
+    assert set(found.feature_names) == set(expected.feature_names)
+    assert_equal_logs(found.log(), expected.log())
+
+
+@pytest.mark.parametrize("ids", ["integers", "text", "categories", "global docs"])
+@pytest.mark.parametrize("keys", [["qid", "doc"], ["doc"]])
+def test_documents_of_a_table(ids, keys, tmp_path):
+    log = LOGS[ids](a_log()).assign(bm25=lambda log: np.float32(log["doc"].astype(int) * 2))
+    log["age"] = np.float32(log["doc"].astype(int) ** 0.5)
+    keys = [name for name in keys if name == "doc" or ids != "global docs"]
+    documents = log[[*keys, *FEATURES]].drop_duplicates(keys).sample(frac=1, random_state=0)
+    kept = log["doc"] != documents["doc"].iloc[0]  # the log lacks one
+    found = ClickDataset.from_parquet(
+        log[kept].drop(columns=FEATURES), documents, path=tmp_path / "clicks"
+    )
+    assert_equal_logs(found.log(), in_memory(log[kept]))
+
+
+def wrong(**columns):
+    return lambda log: log.assign(**columns)
+
+
+def missing(name):
+    return lambda log: log.assign(**{name: log[name].astype(object).where(log.index != 5)})
+
+
+FAULTS = {
+    "text positions": wrong(position="first"),
+    "text clicks": wrong(click="yes"),
+    "text feature": wrong(bm25="high"),
+    "position 0": lambda log: log.assign(position=log["position"] - 1),
+    "position 1.5": lambda log: log.assign(position=log["position"] * 1.5),
+    "infinite position": wrong(position=np.inf),
+    "huge position": wrong(position=1e18),
+    "negative clicks": wrong(click=-1),
+    "missing clicks": missing("click"),
+    "missing qid": missing("qid"),
+    "missing doc": missing("doc"),
+    "missing session": missing("session"),
+    "missing feature": missing("bm25"),
+    "infinite feature": wrong(bm25=np.inf),
+    "large feature": wrong(bm25=1e300),
+    "two at one position": lambda log: log.drop(columns="session"),
+    "negative impressions": wrong(impressions=-1),
+    "missing impressions": wrong(impressions=np.nan),
+    "propensity 2": wrong(propensity=2.0),
+    "mixed ids": lambda log: log.assign(
+        doc=log["doc"].astype(object).where(log.index % 2 == 0, "a")
+    ),
+    "nothing shown": wrong(position=np.nan, click=0),
+    "no rows": lambda log: log.iloc[:0],
+    "unknown scope": wrong(doc_scope="session"),
+    "two scopes": lambda log: log.assign(
+        doc_scope=np.where(log["position"] > 1, "query", "global")
+    ),
+    "two vectors": lambda log: log.assign(bm25=np.arange(len(log)) * 1.0),
+    "bias 0.5": wrong(bias=0.5),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_refused_as_in_memory_and_leaves_nothing(name, tmp_path):
+    log = FAULTS[name](a_log())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if name != "mixed ids":  # which a file cannot hold
+            with pytest.raises((ValueError, TypeError)):
+                NaiveRanker(max_epochs=1).fit(log, "click")
+        with pytest.raises((ValueError, TypeError)) as error:
+            ClickDataset.from_parquet(log, path=tmp_path / "clicks")
+    assert any(word in str(error.value) for word in ("xpected", "must", "Give"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [({"production": np.inf}, "finite score"), ({"doc": None}, "'doc' is missing")],
+)
+def test_faults_of_columns_that_few_read(columns, text, tmp_path):
+    with pytest.raises(ValueError, match=text):
+        ClickDataset.from_parquet(a_log().assign(**columns), path=tmp_path / "clicks")
+
+
+DOCUMENTS = {
+    "missing": (lambda docs: docs.iloc[1:], "is missing 1 of"),
+    "twice": (lambda docs: docs.iloc[[0, *range(len(docs))]], "several rows with the same"),
+    "no id": (lambda docs: docs.drop(columns="doc"), "must have the column 'doc'"),
+    "text": (lambda docs: docs.assign(bm25="high"), "'bm25' has type"),
+    "no number": (lambda docs: docs.assign(bm25=np.nan), "'bm25' has a missing value"),
+    "digits": (lambda docs: docs.assign(doc=docs["doc"].astype(str)), "type of 'doc'"),
+    "letters": (lambda docs: docs.assign(doc="d" + docs["doc"].astype(str)), "type of 'doc'"),
+    "fractions": (lambda docs: docs.assign(doc=docs["doc"] + 0.5), "type of 'doc'"),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_faults_of_documents(name, tmp_path):
+    change, text = DOCUMENTS[name]
+    log = a_log()
+    documents = change(log[["qid", "doc", *FEATURES]].drop_duplicates(["qid", "doc"]))
+    with pytest.raises(ValueError, match=text):
+        ClickDataset.from_parquet(log.drop(columns=FEATURES), documents, path=tmp_path / "clicks")
+    assert not list(tmp_path.iterdir())
+
+
+def test_types_of_ids_that_are_equal(tmp_path):
+    log = a_log()
+    documents = log[["qid", "doc", *FEATURES]].drop_duplicates(["qid", "doc"])
+    for number, dtype in enumerate(["float64", "int8", "category", "uint64"]):
+        found = ClickDataset.from_parquet(
+            log.drop(columns=FEATURES),
+            documents.astype({"doc": dtype}),
+            path=tmp_path / f"{number}",
+        )
+        assert_equal_logs(found.log(), in_memory(log))
+
+
+def test_column_of_clicks_and_files_must_exist(tmp_path):
+    with pytest.raises(ValueError, match=r"lacks the columns \['clicked'\]"):
+        ClickDataset.from_parquet(a_log(), click="clicked", path=tmp_path / "clicks")
+    with pytest.raises(FileNotFoundError, match="expected Parquet files"):
+        ClickDataset.from_parquet(tmp_path / "no.parquet", path=tmp_path / "clicks")
+    with pytest.raises(FileNotFoundError, match="Make it with"):
+        ClickDataset(tmp_path / "clicks")
+    assert not list(tmp_path.iterdir())
+
+
+def test_values_that_float32_cannot_tell_apart_are_warned_of(tmp_path):
+    stamps = a_log().assign(age=lambda log: 1.7e9 + log["doc"] * 60 + log["qid"])
+    with pytest.warns(ClickDataWarning, match=r"\['age'\] are much larger .*Subtract"):
+        ClickDataset.from_parquet(stamps, path=tmp_path / "clicks")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a constant loses nothing
+        ClickDataset.from_parquet(a_log().assign(age=1.7e9), path=tmp_path / "constant")
+
+
+def test_dataset_is_small_to_send_and_opens_elsewhere(tmp_path):
+    dataset = ClickDataset.from_parquet(a_log(), path=tmp_path / "clicks")
+    for part in (dataset, dataset[:5], dataset[[3, 1]], dataset[dataset.query_ids > 20]):
+        sent = pickle.dumps(part)
+        assert len(sent) < 2000 + 8 * len(part)
+        again = pickle.loads(sent)
+        assert again.query_ids.tolist() == part.query_ids.tolist()
+        assert repr(again) == repr(part)
+        assert again.n_impressions == part.n_impressions == part.query_impressions.sum()
+    holder = FunctionTransformer(kw_args={"dataset": dataset})
+    assert clone(holder).kw_args["dataset"].shape == dataset.shape
+    assert copy.deepcopy(dataset).shape == dataset.shape
+
+
+def _make(arguments):
+    log, path = arguments
+    try:
+        return ClickDataset.from_parquet(log, path=path).n_impressions
+    except OSError as error:
+        return type(error).__name__
+
+
+def test_two_processes_may_write_and_read(tmp_path):
+    log = a_log()
+    paths = [tmp_path / "same", tmp_path / "same", tmp_path / "other"]
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        found = pool.map(_make, [(log, path) for path in paths], chunksize=1)
+    assert found.count(len(log)) >= 2
+    assert {path.name for path in tmp_path.iterdir()} == {"same", "other"}
+    for path in paths:
+        assert_equal_logs(ClickDataset(path).log(), in_memory(log))

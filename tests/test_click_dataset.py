@@ -1,0 +1,348 @@
+"""Every estimator takes a log on disk, with the results of the same log in memory."""
+
+import inspect
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skultr import ClickDataset
+from skultr.click_models import DBNModel, PBMModel
+from skultr.datasets import make_ltr
+from skultr.identifiability import (
+    IdentifiabilityGraph,
+    IdentifiabilityRepair,
+    factor_rank,
+    feature_overlap,
+)
+from skultr.metrics import ClickLikelihoodScorer, IPSScorer, PerplexityScorer, RankingScorer
+from skultr.model_selection import (
+    OffPolicySelection,
+    QueryKFold,
+    QueryShuffleSplit,
+    train_test_queries,
+)
+from skultr.preprocessing import OnFeatures
+from skultr.propensity import (
+    ContextualPropensity,
+    PowerLawPropensity,
+    RegressionEMPropensity,
+    UserClusters,
+    relevance_labels,
+)
+from skultr.rankers import (
+    DLARanker,
+    HeckmanRanker,
+    IPSRanker,
+    LambdaMARTRanker,
+    NaiveRanker,
+    UserAwareIPSRanker,
+)
+from skultr.simulation import PlackettLucePolicy, simulate_clicks
+from tests import _discovery
+
+EMBEDDING = RegressionEMPropensity(relevance="embedding")
+OF_USERS = RegressionEMPropensity(user="user", relevance="embedding")
+
+
+# Small logs and short training.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def log():
+    """Pages of 30 queries for four users; some pages are equal."""
+    documents = make_ltr(n_queries=30, n_features=4, random_state=0)
+    X, clicks, _ = simulate_clicks(
+        documents, n_sessions=900, n_positions=4, policy=PlackettLucePolicy(), random_state=0
+    )
+    X["user"] = X.groupby("session").ngroup() % 4
+    return X, clicks
+
+
+@pytest.fixture(scope="module")
+def dataset(log, tmp_path_factory):
+    return write(*log, tmp_path_factory)
+
+
+def write(X, clicks, tmp_path_factory, **columns):
+    path = tmp_path_factory.mktemp("datasets") / "clicks"
+    return ClickDataset.from_parquet(X.assign(click=clicks, **columns), path=path)
+
+
+def brief(estimator):
+    estimator = clone(estimator)
+    known = estimator.get_params()
+    settings = {"max_epochs": 2, "random_state": 0, "n_clusters": 2, "n_bootstrap": 0}
+    return estimator.set_params(**{k: v for k, v in settings.items() if k in known})
+
+
+def name_of(estimator):
+    return type(estimator).__name__ + ("-users" if getattr(estimator, "user", None) else "")
+
+
+#: Why an estimator does not take every dataset.
+REFUSALS = {
+    "OnFeatures": "OnFeatures transforms rows",
+    "RandomizedPropensity-users": "has no column 'arm'",  # which belongs to rows
+}
+ESTIMATORS = [*_discovery.public_estimators(), *_discovery.public_propensities()]
+ESTIMATORS = list({name_of(each): each for each in ESTIMATORS}.values())
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
+def test_fit_of_a_dataset_is_that_of_its_log(estimator, log, dataset):
+    X, clicks = log
+    name = name_of(estimator)
+    if name in REFUSALS:
+        with pytest.raises((TypeError, ValueError), match=REFUSALS[name]):
+            clone(estimator).fit(dataset)
+        return
+    # With all queries, and with some: then the others must leave no trace.
+    parts = [(X, clicks, dataset)]
+    in_part = X["qid"].isin(dataset.query_ids[::2]).to_numpy()
+    parts.append((X[in_part], clicks[in_part], dataset[::2]))
+    for X_part, y_part, of_disk in parts:
+        expected = brief(estimator).fit(X_part, y_part)
+        found = brief(estimator).fit(of_disk)
+        if hasattr(expected, "predict"):
+            np.testing.assert_array_equal(found.predict(X_part), expected.predict(X_part))
+        for attribute in ("n_features_in_", "feature_names_in_", "examination_", "labels_"):
+            if hasattr(expected, attribute):
+                assert_alike(getattr(found, attribute), getattr(expected, attribute))
+
+
+def assert_alike(found, expected, rtol=1e-9):
+    if isinstance(expected, pd.DataFrame | pd.Series):
+        same = pd.testing.assert_frame_equal, pd.testing.assert_series_equal
+        same[isinstance(expected, pd.Series)](
+            found, expected, check_dtype=False, check_index_type=False, rtol=rtol
+        )
+    else:
+        assert np.all(np.asarray(found) == np.asarray(expected))
+
+
+@pytest.mark.parametrize(
+    "estimator", [each for each in ESTIMATORS if name_of(each) != "OnFeatures"], ids=name_of
+)
+def test_nothing_is_passed_beside_a_dataset(estimator, log, dataset):
+    names = ["y", "sample_weight", "qid", "position"]
+    known = inspect.signature(estimator.fit).parameters
+    for name in [name for name in names if name in known]:
+        with pytest.raises(TypeError, match=f"Got a ClickDataset and {name} too"):
+            brief(estimator).fit(dataset, **{name: log[1]})
+
+
+# Propensities ------------------------------------------------------------------------------
+SOURCES = {
+    "default": None,
+    "curve": [1.0, 0.6, 0.4, 0.3],
+    "power law": PowerLawPropensity(eta=0.7),
+    "embedding": EMBEDDING,
+    "of users": OF_USERS,
+    "contextual": ContextualPropensity(max_epochs=2),
+    "other": make_pipeline(OnFeatures(StandardScaler()), PowerLawPropensity()),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("ranker", [UserAwareIPSRanker, IPSRanker, LambdaMARTRanker])
+def test_propensities_of_any_source(ranker, source, log, dataset):
+    X, clicks = log
+    model = brief(ranker(propensity=SOURCES[source]))
+    found, expected = clone(model).fit(dataset), clone(model).fit(X, clicks)
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+    assert hasattr(found, "propensity_") == hasattr(expected, "propensity_")
+
+
+@pytest.mark.parametrize("ranker", [UserAwareIPSRanker, IPSRanker, HeckmanRanker, NaiveRanker])
+def test_propensities_as_a_column(ranker, log, tmp_path_factory):
+    X, clicks = log
+    X = X.assign(propensity=1 / (X["position"] + X["user"] % 2))
+    model = brief(ranker())
+    expected = clone(model).fit(X, clicks).predict(X)
+    found = clone(model).fit(write(X, clicks, tmp_path_factory)).predict(X)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_propensities_that_contradict_each_other_or_lack(log, dataset, tmp_path_factory):
+    with pytest.raises(ValueError, match="X has no column 'propensity'"):
+        IPSRanker(propensity="column").fit(dataset)
+    with pytest.raises(ValueError, match="positions up to 4"):
+        IPSRanker(propensity=[1.0, 0.5]).fit(dataset)
+    both = write(*log, tmp_path_factory, propensity=0.5)
+    with pytest.raises(ValueError, match="two answers to one question"):
+        IPSRanker(propensity=EMBEDDING).fit(both)
+    contexts = ContextualPropensity(context=[dataset.feature_names[0]])
+    with pytest.raises(ValueError, match="are features of the ranker in a ClickDataset"):
+        IPSRanker(propensity=contexts).fit(dataset)
+
+
+# What the log tells ------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def apart(log, tmp_path_factory):
+    """A log in which no document moved, and its dataset."""
+    X, clicks = log
+    X = X.assign(doc=X["doc"].astype(str) + "@" + X["position"].astype(str))
+    return X, clicks, write(X, clicks, tmp_path_factory)
+
+
+def test_graph(log, dataset, apart):
+    for (X, clicks), of_disk in ((log, dataset), (apart[:2], apart[2])):
+        expected = IdentifiabilityGraph.from_log(X, click=clicks)
+        found = IdentifiabilityGraph.from_log(of_disk)
+        assert found.n_components == expected.n_components
+        assert_alike(found.labels, expected.labels)
+        assert_alike(found.components, expected.components)
+        assert_alike(found.bridges(), expected.bridges())
+    with pytest.raises(ValueError, match=r"lacks the bias columns \['device'\]"):
+        IdentifiabilityGraph.from_log(dataset, bias=["position", "device"])
+
+
+@pytest.mark.parametrize("strategy", ["merge", "intervene"])
+def test_repair_and_what_follows_it(strategy, apart):
+    X, clicks, dataset = apart
+    repair = IdentifiabilityRepair(strategy=strategy, random_state=0)
+    expected, found = clone(repair).fit(X, clicks), clone(repair).fit(dataset)
+    for name in ("factors_", "merges_", "interventions_"):
+        assert_alike(getattr(found, name), getattr(expected, name))
+    steps = make_pipeline(repair, brief(DLARanker()))
+    of_disk = clone(steps).fit(dataset)
+    np.testing.assert_array_equal(of_disk.predict(X), clone(steps).fit(X, clicks).predict(X))
+    table = of_disk[-1].examination_
+    assert len(table) == (1 if strategy == "merge" else 4)
+    assert "bias" not in dataset.roles
+    with pytest.raises(ValueError, match="bias factors of the dataset are its column 'position'"):
+        IdentifiabilityRepair(bias=["position", "user"]).fit(X, clicks).transform(dataset)
+
+
+def test_clusters_of_users(log, dataset):
+    X, clicks = log
+    steps = make_pipeline(
+        UserClusters(2, propensity=OF_USERS, random_state=0),
+        brief(UserAwareIPSRanker(propensity=OF_USERS)),
+    )
+    found, expected = clone(steps).fit(dataset), clone(steps).fit(X, clicks)
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+
+
+def test_tables_of_the_log(log, dataset):
+    X, clicks = log
+    # The prior of the intervals is fitted by an optimiser, which ends in other digits.
+    for interval, rtol in ((False, 1e-9), (True, 1e-4)):
+        arguments = {"propensity": EMBEDDING, "interval": interval}
+        found = relevance_labels(dataset, **arguments)
+        assert_alike(found, relevance_labels(X, clicks, **arguments), rtol)
+    assert repr(factor_rank(dataset, random_state=0)) == repr(
+        factor_rank(X, clicks, random_state=0)
+    )
+    # A sample of lists, which are others where equal ones are merged.
+    assert feature_overlap(dataset).overlap == feature_overlap(dataset.to_frame()[0]).overlap
+
+
+def test_rows_in_memory_are_those_of_the_log(log, dataset):
+    X, clicks = log
+    rows, rate = dataset.to_frame()
+    keys = ["qid", "doc", "position", "user"]
+    expected = X.assign(n=1, c=clicks).groupby(keys)[["n", "c"]].sum()
+    found = rows.assign(n=rows["impressions"], c=rate * rows["impressions"])
+    assert_alike(found.groupby(keys)[["n", "c"]].sum(), expected)
+    model = brief(DLARanker())
+    np.testing.assert_array_equal(
+        clone(model).fit(rows, rate).predict(X), clone(model).fit(dataset).predict(X)
+    )
+
+
+# Splits and searches -----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "splitter",
+    [
+        QueryKFold(3),
+        QueryKFold(3, shuffle=True, random_state=0),
+        QueryShuffleSplit(2, random_state=0),
+    ],
+)
+def test_splits_have_the_same_queries(splitter, log, dataset):
+    X, _ = log
+    pairs = zip(splitter.split(X), splitter.split(dataset), strict=True)
+    for of_rows, of_disk in pairs:
+        for rows, queries in zip(of_rows, of_disk, strict=True):
+            found = dataset[queries].query_ids.tolist()
+            assert found == np.unique(X["qid"].to_numpy()[rows]).tolist()
+
+
+def test_train_test_queries(log, dataset):
+    X, clicks = log
+    train, test = train_test_queries(dataset, random_state=0)
+    of_rows = train_test_queries(X, random_state=0)
+    for part, rows in zip((train, test), of_rows, strict=True):
+        assert part.query_ids.tolist() == np.unique(rows["qid"]).tolist()
+        assert part.n_impressions == len(rows)
+    with pytest.raises(TypeError, match="Pass it alone"):
+        train_test_queries(dataset, clicks)
+    with pytest.raises(TypeError, match="Got a ClickDataset and qid too"):
+        train_test_queries(dataset, qid=X["qid"])
+
+
+SEARCHES = {
+    "likelihood": (DLARanker, ClickLikelihoodScorer(propensity=[1.0, 0.6, 0.4, 0.3])),
+    "ips": (NaiveRanker, IPSScorer(propensity=[1.0, 0.6, 0.4, 0.3])),
+    "own score": (PBMModel, None),
+    "given clicks": (DBNModel, PerplexityScorer()),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_search_has_the_same_scores(name, log, dataset):
+    X, clicks = log
+    model, scorer = SEARCHES[name]
+    grid = {"learning_rate": [0.001, 0.1]} if "learning_rate" in model().get_params() else {}
+    search = GridSearchCV(
+        brief(model()), grid, scoring=scorer, cv=QueryKFold(2), error_score="raise"
+    )
+    expected, found = clone(search).fit(X, clicks), clone(search).fit(dataset)
+    for score in ("mean_test_score", "split1_test_score"):
+        np.testing.assert_allclose(
+            found.cv_results_[score], expected.cv_results_[score], rtol=1e-9
+        )
+    assert found.best_params_ == expected.best_params_
+
+
+def test_search_in_processes_and_selection_off_policy(dataset):
+    scorers = {
+        "cmip": PerplexityScorer(),
+        "perplexity": PerplexityScorer(),
+    }
+    search = GridSearchCV(
+        brief(PBMModel()),
+        {},
+        scoring=scorers,
+        cv=KFold(2),
+        refit=OffPolicySelection({"cmip": 1}),
+        error_score="raise",
+    )
+    alone = clone(search).fit(dataset)
+    several = clone(search).set_params(n_jobs=2).fit(dataset)
+    np.testing.assert_array_equal(
+        alone.cv_results_["mean_test_perplexity"], several.cv_results_["mean_test_perplexity"]
+    )
+    sizes = Parallel(n_jobs=2)(delayed(len)(dataset[part]) for part in ([0, 1], [2]))
+    assert sizes == [2, 1]
+
+
+# Where a dataset is refused ----------------------------------------------------------------
+def test_scores_of_relevance_and_predictions_need_rows(log, dataset):
+    model = NaiveRanker(estimator=Ridge()).fit(dataset)
+    with pytest.raises(TypeError, match=r"score needs graded relevance.*ClickLikelihoodScorer"):
+        model.score(dataset)
+    for call in (model.predict, model.rank, lambda X: RankingScorer()(model, X)):
+        with pytest.raises(TypeError, match=r"dataset\.to_frame\(\)"):
+            call(dataset)
+    with pytest.raises(TypeError, match="Transform the log"):
+        make_pipeline(OnFeatures(StandardScaler()), DLARanker()).fit(dataset)
