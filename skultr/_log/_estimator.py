@@ -1,4 +1,4 @@
-"""What every ``fit`` and ``partial_fit`` has in common: what an error leaves of earlier results."""
+"""What every ``fit`` and ``partial_fit`` has in common: what an error leaves, and callbacks."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Ints
 from ..exceptions import python_value
 from ._clicklog import ClickLog
 from ._deferred import lookup
@@ -42,7 +41,7 @@ def join_logs(first: ClickLog, second: ClickLog) -> ClickLog:
         document has other features in the second log.
     """
     doc, features, doc_ids = _join_documents(first, second)
-    columns = {"doc": doc}
+    logs, columns = (first, second), {"doc": doc}
     names = {"query": "query_ids", "bias": "bias_values", "user": "user_ids"}
     ids = {}
     for name, of_codes in names.items():
@@ -50,8 +49,8 @@ def join_logs(first: ClickLog, second: ClickLog) -> ClickLog:
         # Rows that were not shown have the bias -1, which stays.
         n_first = len(getattr(first, of_codes))
         parts = np.append(codes[:n_first], -1), np.append(codes[n_first:], -1)
-        columns[name] = _both(
-            *(of[np.asarray(getattr(log, name))] for of, log in zip(parts, (first, second)))
+        columns[name] = np.concatenate(
+            [part[np.asarray(getattr(log, name))] for part, log in zip(parts, logs, strict=True)]
         )
     for name in ("position", "clicks", "weight", "shown"):
         columns[name] = _both(getattr(first, name), getattr(second, name))
@@ -153,5 +152,5 @@ def _union(first, second):
     return encode(first.append(second).to_numpy())
 
 
-def _both(first, second) -> Ints:
+def _both(first, second):
     return np.concatenate([np.asarray(first), np.asarray(second)])

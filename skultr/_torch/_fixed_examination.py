@@ -124,8 +124,10 @@ def fit_best_of(
 ) -> tuple[str, pd.DataFrame]:
     r"""Train a network for each target, and keep one by where held-out clicks fell.
 
-    The queries that early stopping holds out (or the log that it was given, whose propensities
-    are its examination) are the same for all targets, and so are the initial weights. Their clicks are compared by :class:`ClickChoice` with the logits :math:`w s + \log
+    The queries that early stopping holds out are the same for all targets, and so are the initial
+    weights. If the learner was given a log for early stopping, whose propensities are then its
+    examination, it takes their place. Their clicks are compared by :class:`ClickChoice` with the
+    logits :math:`w s + \log
     o`; :math:`w \ge 0` is fitted to them, because weighted losses leave the scale of scores free.
     Scores that undo a wrong examination would explain the clicks best. If the clicks ask for a
     clearly flatter one, the logits are :math:`w s + v \log o`, with :math:`v` fitted too.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from sklearn.callback import with_callbacks
 from sklearn.utils.metaestimators import available_if
@@ -71,8 +71,10 @@ class LearnsMore:
         features, given or estimated propensities, the chosen correction, and examination that was
         taken from documents that moved stay those of the first log. Attributes that describe a
         log describe the new one, but ``examination_`` counts impressions and clicks of all logs
-        where the ranker learns examination. A table of counts (a click model by counting or EM, ``relevance="embedding"``)
-        becomes what ``fit`` would give for the lists of all logs together.
+        where the ranker learns examination.
+
+        A table of counts (a click model by counting or EM, ``relevance="embedding"``) becomes what
+        ``fit`` would give for the lists of all logs together.
 
         Parameters
         ----------

@@ -48,6 +48,7 @@ __all__ = ["BaseRanker", "fit_to_log"]
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 
+
 class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
@@ -313,7 +314,9 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             )
         found, _, _ = self._read(X, y, None, dict.fromkeys(_ROLES), reset=False)
         if not found.clicks.any():
-            raise ValueError("validation has no clicks; expected a log whose clicks can be compared.")
+            raise ValueError(
+                "validation has no clicks; expected a log whose clicks can be compared."
+            )
         return with_bias_values(found, log.bias_values) if self._learns_factors else found
 
     def _read_log(self, X, y, sample_weight, roles, *, reset):
