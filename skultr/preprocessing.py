@@ -21,6 +21,7 @@ from ._log._frame_output import FrameOutput
 from ._log._on_disk import LogOnDisk
 from ._log._roles import ROLES, is_frame, read_column, without_columns
 from ._log._schema import feature_plan, knows_names, only_features
+from ._threads import ALL, few_threads
 from ._typing import Column, Table
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class OnFeatures(
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._click_column, clicks = _clicks_of(X, y)
         features = self._features(X, reset=True)
-        self.transformer_ = clone(self._inner()).fit(features, clicks, **params)
+        with few_threads(ALL):
+            self.transformer_ = clone(self._inner()).fit(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -131,7 +133,8 @@ class OnFeatures(
         self._click_column, clicks = _clicks_of(X, y)
         features = self._features(X, reset=True)
         self.transformer_ = clone(self._inner())
-        values = self.transformer_.fit_transform(features, clicks, **params)
+        with few_threads(ALL):
+            values = self.transformer_.fit_transform(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self._with_roles(X, values)
 

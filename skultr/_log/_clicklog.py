@@ -21,12 +21,15 @@ from ._cells import Cells
 from ._deferred import lookup
 from ._hashing import hash_columns, mix
 from ._reader import Rows, read
-from ._roles import CHUNK
 from ._segments import TINY, offsets_from_counts, offsets_from_sorted
 
 __all__ = ["ClickLog", "make_click_log", "sort_into_lists"]
 
 
+#: Values that are compared at a time.
+_CHUNK_VALUES = 1 << 20
+#: Features whose rows are moved at a time: a line of a processor's cache.
+_COLUMNS = 16
 #: Rows to which a few numbers that all documents share are fitted.
 SAMPLE = 1 << 21
 _BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
@@ -315,13 +318,16 @@ def make_click_log(
     return sort_into_lists(read(X, y, sample_weight, roles), features)
 
 
-def sort_into_lists(rows: Rows, features: NDArray[Any]) -> ClickLog:
+def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) -> ClickLog:
     """The :class:`ClickLog` of rows that were checked.
 
     Parameters
     ----------
     rows : Rows
     features : ndarray of shape (n_rows, n_features), float32
+    reuse : bool, default=False
+        Whether the memory of ``features`` may hold the features of the log, so that both are never
+        in memory; otherwise the array stays as it is.
 
     Returns
     -------
@@ -352,7 +358,7 @@ def sort_into_lists(rows: Rows, features: NDArray[Any]) -> ClickLog:
     columns.setdefault("propensity", None)
     return ClickLog(
         **columns,
-        features=features[documents.first],
+        features=_select_rows(features, documents.first, reuse),
         offsets=offsets,
         query_ids=rows.query_ids,
         bias_values=bias_values,
@@ -370,12 +376,27 @@ def _sorting_order(place, doc, all_shown):
     return np.argsort(place, kind="stable")
 
 
+def _select_rows(features, first, reuse):
+    """The rows ``first`` of features; with ``reuse`` in their memory, unless they are few."""
+    n_docs = len(first)
+    if not reuse or 2 * n_docs < len(features):
+        return features[first]
+    if n_docs < len(features) or (first != np.arange(n_docs)).any():
+        for start in range(0, features.shape[1], _COLUMNS):
+            columns = slice(start, start + _COLUMNS)
+            features[:n_docs, columns] = features[first, columns]
+    return features[:n_docs]
+
+
 def _check_equal_features(documents, features):
     """Refuse a document with two feature vectors."""
-    distinct = features[documents.first]
-    for start in range(0, len(features), CHUNK):
-        rows = slice(start, start + CHUNK)
-        differs = (features[rows] != distinct[documents.code[rows]]).any(axis=1)
+    if len(documents.first) == len(features):
+        return
+    step = max(1, _CHUNK_VALUES // max(1, features.shape[1]))
+    for start in range(0, len(features), step):
+        rows = slice(start, start + step)
+        same = documents.first[documents.code[rows]]
+        differs = (features[rows] != features[same]).any(axis=1)
         if differs.any():
             row = start + int(np.argmax(differs))
             code = documents.code[row]

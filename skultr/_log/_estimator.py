@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from .._threads import few_threads
+
 __all__ = ["FitTask", "afresh", "forget", "unless_it_fails"]
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
@@ -30,14 +32,15 @@ def afresh(fit: Fit) -> Fit:
 
     Otherwise a refit with other parameters would keep attributes that it does not set, and an
     interrupted fit would leave half a model that still predicts. After an error, a callback's stop
-    or Ctrl-C, the estimator is not fitted.
+    or Ctrl-C, the estimator is not fitted. What is small in a fit runs on one thread.
     """
 
     @wraps(fit)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         forget(self)
         try:
-            return fit(self, *args, **kwargs)
+            with few_threads():
+                return fit(self, *args, **kwargs)
         except BaseException:
             forget(self)
             raise
@@ -55,7 +58,8 @@ def unless_it_fails(partial_fit: Fit) -> Fit:
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         try:
-            return partial_fit(self, *args, **kwargs)
+            with few_threads():
+                return partial_fit(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)

@@ -24,6 +24,7 @@ from scipy.special import expit, log_expit, xlogy
 from .._log._cells import Cells
 from .._log._components import factor_components
 from .._log._segments import TINY
+from .._threads import few_threads
 from .._typing import Bools, Floats, Ints
 
 __all__ = ["MAX_DENSE", "SMALLEST", "Problem", "eliminated", "newton"]
@@ -225,13 +226,14 @@ def _step(
     for _ in range(_MAX_ROUNDS):
         stopped = np.where(free, 0.0, step)
         pull = diagonal_b * stopped - coupling.T @ (inverse_a * (coupling @ stopped))
-        step[free] = _solve_factors(
-            coupling[:, np.flatnonzero(free)],
-            inverse_a,
-            diagonal_b[free],
-            -(gradient_b + pull)[free],
-            damping,
-        )
+        with few_threads(np.count_nonzero(free) ** 3 / 6):
+            step[free] = _solve_factors(
+                coupling[:, np.flatnonzero(free)],
+                inverse_a,
+                diagonal_b[free],
+                -(gradient_b + pull)[free],
+                damping,
+            )
         # If only one or two documents hold a factor, the quadratic is a poor model far away.
         step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
         if problem.gauge is not None:

@@ -158,7 +158,7 @@ class DualModule(ListScores):
     def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Relevance and (relative) examination logits, each of shape (n_lists, width)."""
         relative = self.examination - self.examination[self.reference]
-        return super().forward(batch), batch.pad(relative[batch.bias])
+        return super().forward(batch), batch.pad(relative.index_select(0, batch.bias))
 
 
 class DualLoss(nn.Module):
@@ -195,9 +195,9 @@ class DualLoss(nn.Module):
             return self._click_loss(relevance + examination, batch)
         examined = self._weights(-examination)
         relevant = self._weights(relevance[:, :1] - relevance)
-        rank = -(batch.clicks * examined * list_log_softmax(relevance, batch.mask)).sum()
-        exam = -(batch.clicks * relevant * list_log_softmax(examination, batch.mask)).sum()
-        return (rank + exam) * (self.scale / len(batch))
+        rank = examined * list_log_softmax(relevance, batch.mask)
+        exam = relevant * list_log_softmax(examination, batch.mask)
+        return (batch.clicks * (rank + exam)).sum() * (-self.scale / len(batch))
 
     def _click_loss(self, logits, batch):
         return -(batch.clicks * list_log_softmax(logits, batch.mask)).sum() * (
@@ -227,7 +227,7 @@ class TowersModule(ListScores):
 
     def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Relevance and examination logits, each of shape (n_lists, width)."""
-        return super().forward(batch), batch.pad(self.examination[batch.bias])
+        return super().forward(batch), batch.pad(self.examination.index_select(0, batch.bias))
 
 
 class TowersLoss(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 __all__ = ["ListBatch", "ListDataset", "padded"]
+
+#: Numbers of the lists of a batch.
+Indices: TypeAlias = Sequence[int] | torch.Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +53,8 @@ class ListBatch:
 
     def pad(self, values: torch.Tensor) -> torch.Tensor:
         """Flat values (n_rows,) as a rectangle (n_lists, width); 0 at padding."""
+        if len(values) == self.mask.numel():  # no padding
+            return values.reshape(self.mask.shape)
         return values.new_zeros(self.mask.shape).masked_scatter(self.mask, values)
 
 
@@ -91,6 +96,8 @@ class ListDataset(Dataset):
         self.weight = torch.from_numpy(log.weight[keep]).to(device, torch.float32)
         self.lengths = lengths.to(device)
         self.starts = (lengths.cumsum(0) - lengths).to(device)
+        #: The length that all lists have; 0 if lengths differ.
+        self.width = int(lengths[0]) if len(lengths) and (lengths == lengths[0]).all() else 0
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -98,22 +105,46 @@ class ListDataset(Dataset):
     def __getitem__(self, index: int) -> tuple[ListBatch, torch.Tensor]:
         return self.__getitems__([index])
 
-    def __getitems__(self, indices: Sequence[int]) -> tuple[ListBatch, torch.Tensor]:
+    def __getitems__(self, indices: Indices) -> tuple[ListBatch, torch.Tensor]:
         """The batch of these lists: a pair (ListBatch, target), as skorch unpacks it."""
         lists = torch.as_tensor(indices, device=self.lengths.device)
-        lengths = self.lengths[lists]
-        column = torch.arange(int(lengths.max()), device=lengths.device)
-        mask = column < lengths[:, None]
-        rows = (self.starts[lists][:, None] + column)[mask]
-        batch = ListBatch(
-            features=self.features[self.doc[rows]],
-            bias=self.bias[rows],
-            mask=mask,
-            shown=padded(self.shown[rows], mask),
-            clicks=padded(self.clicks[rows], mask),
-            weight=padded(self.weight[rows], mask),
-        )
+        batch = self._full_batch(lists) if self.width else self._padded_batch(lists)
         return batch, batch.clicks
+
+    def _full_batch(self, lists):
+        """Lists of one length are rows of rectangles: a batch is gathered without masks."""
+        of_lists = {
+            name: getattr(self, name).view(-1, self.width).index_select(0, lists)
+            for name in ("doc", "bias", "shown", "clicks", "weight")
+        }
+        doc, bias = of_lists.pop("doc").view(-1), of_lists.pop("bias").view(-1)
+        return ListBatch(
+            features=self.features.index_select(0, doc),
+            bias=bias,
+            mask=torch.ones((), dtype=torch.bool, device=doc.device).expand(
+                len(lists), self.width
+            ),
+            **of_lists,
+        )
+
+    def _padded_batch(self, lists):
+        lengths = self.lengths.index_select(0, lists)
+        column = torch.arange(int(lengths.max()), device=lengths.device)
+        mask, padding = column < lengths[:, None], column >= lengths[:, None]
+        cells = self.starts.index_select(0, lists)[:, None] + column
+        rows = cells[mask]
+        # Cells of padding lie in the next list, or beyond the last row.
+        cells = cells.view(-1).clamp_(max=len(self.doc) - 1)
+        rectangles = {
+            name: getattr(self, name).index_select(0, cells).view_as(mask).masked_fill_(padding, 0)
+            for name in ("shown", "clicks", "weight")
+        }
+        return ListBatch(
+            features=self.features.index_select(0, self.doc.index_select(0, rows)),
+            bias=self.bias.index_select(0, rows),
+            mask=mask,
+            **rectangles,
+        )
 
     def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
         """Document, bias factor, clicks and weight of each row, as arrays."""

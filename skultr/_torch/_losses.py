@@ -55,6 +55,8 @@ class ListLoss(nn.Module):
 
 def list_log_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Log softmax over the rows of each list, shape (n_lists, width); 0 at padding."""
+    if mask.all():
+        return torch.log_softmax(scores, dim=1)
     scores = scores.masked_fill(~mask, -torch.inf)
     return torch.log_softmax(scores, dim=1).masked_fill(~mask, 0.0)
 

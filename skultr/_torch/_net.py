@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,35 +15,31 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from skorch import NeuralNet
-from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping
+from skorch.callbacks import Callback, EarlyStopping
 from skorch.helper import predefined_split
 from torch import nn
 
 from .._log._stored_log import StoredLog
 from .._sklearn import HasMethods, Interval, StrOptions
+from .._threads import few_threads
 from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset
-from ._networks import ScaleFeatures, scoring_network
+from ._loop import BatchLoader, ClipGradients, ListNet, as_is
+from ._networks import ScaledFeatures, ScaleFeatures, row_parts, scoring_network
+from ._optimizers import OPTIMIZERS
 from ._scoring import outputs_of_rows
 from ._stored_lists import ScaledRows, StoredLists
+from ._stream import global_stream, own_stream, stream
 
 __all__ = ["NeuralEstimator"]
 
-OPTIMIZERS = {
-    "adagrad": torch.optim.Adagrad,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-}
+#: Those that torch can fuse; on a CPU the results do not depend on the number of threads.
+_FUSED = ("adam", "adamw")
 #: Number of documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
 _MAX_GRADIENT_NORM = 5.0
-
-#: Held while an estimator draws from torch's random stream, which all threads share. Reentrant,
-#: because an estimator may train another one inside its own training.
-_STREAM = threading.RLock()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -136,8 +131,14 @@ class NeuralEstimator(BaseEstimator):
             network = copy.deepcopy(self.module)
         else:
             network = self.module(n_features)
-        scale = ScaleFeatures(torch.from_numpy(features)) if self.scale_features else nn.Identity()
-        return nn.Sequential(scale, network)
+        return nn.Sequential(self._feature_scaling(features), network)
+
+    def _feature_scaling(self, features):
+        if self._earlier is not None:
+            return copy.deepcopy(self._earlier.module.network[0])
+        if isinstance(features, ScaledFeatures):
+            return copy.deepcopy(features.scaling)
+        return ScaleFeatures(features) if self.scale_features else nn.Identity()
 
     def _check_settings(self):
         """Raise on settings that the declared constraints cannot describe."""
@@ -162,16 +163,15 @@ class NeuralEstimator(BaseEstimator):
 
     @contextmanager
     def _seeded(self):
-        """Context with a random stream of torch for this estimator; restores the global stream.
+        """Context with a random stream for this estimator; torch's global stream stays as it is.
 
-        Trainings in several threads of a process wait for each other, because all threads share
-        one stream.
+        What the user brings may draw from the global stream, which all threads share: such
+        trainings wait for each other.
         """
         self._check_settings()  # first, because fork_rng on a missing GPU raises an obscure error
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        devices = [self.device] if torch.device(self.device).type == "cuda" else []
-        with _STREAM, torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed)
+        brought = self.module is not None or self.net_params or isinstance(self.optimizer, type)
+        with global_stream(seed, self.device) if brought else own_stream(seed):
             yield
 
     def _train(
@@ -272,7 +272,11 @@ class NeuralEstimator(BaseEstimator):
         net = self._make_net(
             module, criterion, validation, task, list(param_groups), list(callbacks)
         )
-        net.fit(dataset, None)
+        # A data set of documents rather than lists has no lengths.
+        lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
+        n_rows = net.batch_size * lengths.mean().item()
+        with few_threads(_multiplications(module, n_rows)):
+            net.fit(dataset, None)
         if net.interrupted_:
             raise KeyboardInterrupt
         net.train_split = None  # otherwise every pickle would contain the validation lists
@@ -283,7 +287,7 @@ class NeuralEstimator(BaseEstimator):
     def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
         if task is not None:
             callbacks = [("epochs", _EpochTasks(self, task)), *callbacks]
-        callbacks.append(("clip", GradientNormClipping(_MAX_GRADIENT_NORM)))
+        callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
         if validation is not None:
             stop = _Patience(
                 "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=_no_output
@@ -292,14 +296,17 @@ class NeuralEstimator(BaseEstimator):
         settings = {
             "criterion": criterion,
             "optimizer": OPTIMIZERS.get(self.optimizer, self.optimizer),
+            **({"optimizer__fused": True} if self._uses_fused_steps() else {}),
             "lr": self.learning_rate,
             "max_epochs": self.max_epochs,
             "batch_size": self.batch_size,
             "optimizer__weight_decay": self.weight_decay,
             "optimizer__param_groups": param_groups,
+            "iterator_train": BatchLoader,
             "iterator_train__shuffle": True,
-            "iterator_train__collate_fn": _as_is,
-            "iterator_valid__collate_fn": _as_is,
+            "iterator_train__collate_fn": as_is,
+            "iterator_valid": BatchLoader,
+            "iterator_valid__collate_fn": as_is,
             "train_split": None if validation is None else predefined_split(validation),
             "device": self.device,
             "verbose": self.verbose,
@@ -314,13 +321,36 @@ class NeuralEstimator(BaseEstimator):
         callbacks += [
             pair if isinstance(pair, tuple) else (type(pair).__name__, pair) for pair in added
         ]
-        return _ListNet(module, callbacks=callbacks, **settings)
+        return ListNet(module, callbacks=callbacks, **settings)
+
+    def _uses_fused_steps(self):
+        """Whether all parameters take their step in one call, unless net_params forbid it."""
+        forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
+        known = self.optimizer in _FUSED and torch.device(self.device).type in ("cpu", "cuda")
+        return known and not forbidding & (self.net_params or {}).keys()
+
+    def _scaled_in_place(self, log):
+        """The log with scaled features in the memory of its own, if that may be written to.
+
+        The network of every training from it has the same scaling. The given log cannot be used
+        any more.
+        """
+        features = log.features
+        if isinstance(log, StoredLog) or not features.flags.writeable:
+            return log
+        scale = self._feature_scaling(log.shown_features())
+        for rows in row_parts(*features.shape):
+            features[rows] = scale(torch.from_numpy(features[rows])).numpy()
+        return replace(log, features=ScaledFeatures.of(features, scale))
 
     def _scaled_inputs(self, scale, features):
+        """Scaled features as a tensor on the device."""
+        if isinstance(features, ScaledFeatures):
+            return torch.from_numpy(features).to(self.device)
         inputs = torch.empty(features.shape, device=self.device)
-        for start in range(0, len(features), _PREDICT_ROWS):
-            rows = slice(start, start + _PREDICT_ROWS)
-            inputs[rows] = scale(torch.from_numpy(features[rows]).to(self.device))
+        for rows in row_parts(*features.shape):
+            # A copy, because a memory-mapped or read-only array cannot back a tensor.
+            inputs[rows] = scale(torch.tensor(features[rows], device=self.device))
         return inputs
 
     def _split_queries(self, log, mass, held_out=None):
@@ -350,7 +380,8 @@ class NeuralEstimator(BaseEstimator):
                 ClickDataWarning,
             )
             return held_out
-        order = np.random.RandomState(torch.randint(2**31, ()).item()).permutation(len(queries))
+        seed = torch.randint(2**31, (), generator=stream()).item()
+        order = np.random.RandomState(seed).permutation(len(queries))
         held_out[queries[order[:n_valid]]] = True
         return held_out
 
@@ -359,17 +390,20 @@ class NeuralEstimator(BaseEstimator):
         return {"network_": copy.deepcopy(module.network)}
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
-        """Scores of unscaled features by the trained network, shape (n_rows,)."""
+        """Scores of features by the trained network, shape (n_rows,)."""
         return self._outputs(self.network_, features)[:, 0]
 
     def _outputs(self, network, features):
-        """Network outputs for unscaled features, as float64 ndarray (n_rows, n_out)."""
+        """Network outputs for features, as float64 ndarray (n_rows, n_out)."""
+        if isinstance(features, ScaledFeatures):
+            network = network[1]
         if self.module is None and torch.device(self.device).type == "cpu":
             return outputs_of_rows(network, features)
         network.eval()
         dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
         parts = [np.empty((0, 1))]
-        with torch.inference_mode():
+        work = _multiplications(network, min(len(features), _PREDICT_ROWS))
+        with few_threads(work, blas=False), torch.inference_mode():
             for start in range(0, len(features), _PREDICT_ROWS):
                 # A copy, because a memory-mapped or read-only array cannot back a tensor.
                 rows = features[start : start + _PREDICT_ROWS].copy()
@@ -383,37 +417,6 @@ class _Earlier(NamedTuple):
 
     module: nn.Module
     history: pd.DataFrame
-
-
-class _ListNet(NeuralNet):
-    """A skorch net whose batches are on the device already.
-
-    skorch ends training on ``KeyboardInterrupt``, whether raised by a callback or by Ctrl-C.
-    ``interrupted_`` is True for Ctrl-C only: callbacks raise it at the end of an epoch.
-    """
-
-    interrupted_ = False
-    _asked_to_stop = False
-
-    def infer(self, x, **fit_params):
-        return self.module_(x)
-
-    def get_loss(self, y_pred, y_true, X=None, training=False):
-        return self.criterion_(y_pred, X)
-
-    def notify(self, method_name, **cb_kwargs):
-        try:
-            super().notify(method_name, **cb_kwargs)
-        except KeyboardInterrupt:
-            self._asked_to_stop = method_name == "on_epoch_end"
-            raise
-
-    def fit_loop(self, X, y=None, epochs=None, **fit_params):
-        try:
-            return super().fit_loop(X, y, epochs, **fit_params)
-        except KeyboardInterrupt:
-            self.interrupted_ = not self._asked_to_stop
-            raise
 
 
 class _Patience(EarlyStopping):
@@ -470,8 +473,12 @@ def _history(net):
     return pd.DataFrame(values, index=index)
 
 
-def _as_is(batch):
-    return batch
+def _multiplications(module, n_rows):
+    """Multiplications of a forward pass; a row reads one vector of an embedding."""
+    weights = sum(weight.numel() for weight in module.parameters())
+    tables = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding)]
+    in_tables = sum(table.numel() for table in tables)
+    return n_rows * (weights - in_tables) + in_tables
 
 
 def _no_output(text):

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
+
+from ._stream import Dropout, Linear
 
 if TYPE_CHECKING:
     from ._lists import ListBatch
 
-__all__ = ["ListScores", "ScaleFeatures", "SideBySide", "scoring_network"]
+__all__ = [
+    "ListScores",
+    "ScaleFeatures",
+    "ScaledFeatures",
+    "SideBySide",
+    "row_parts",
+    "scoring_network",
+]
 
 #: Standardised features are clipped at this value: no extreme one can dominate the network.
 _MAX_DEVIATION = 8.0
+#: Values that are scaled at a time.
+_PART_VALUES = 1 << 18
 
 
 def scoring_network(
@@ -43,14 +56,14 @@ def scoring_network(
     normalize = {"layer": nn.LayerNorm, "batch": nn.BatchNorm1d, None: None}[normalization]
     layers, width = [], n_features
     for size in hidden_layer_sizes:
-        layers.append(nn.Linear(width, size))
+        layers.append(Linear(width, size))
         if normalize is not None:
             layers.append(normalize(size))
         layers.append(nn.ELU())
         if dropout:
-            layers.append(nn.Dropout(dropout))
+            layers.append(Dropout(dropout))
         width = size
-    layers.append(nn.Linear(width, n_out))
+    layers.append(Linear(width, n_out))
     return nn.Sequential(*layers)
 
 
@@ -101,14 +114,13 @@ class ScaleFeatures(nn.Module):
 
     Parameters
     ----------
-    features : Tensor of shape (n_docs, n_features)
+    features : ndarray of shape (n_docs, n_features)
         The training documents.
     """
 
-    def __init__(self, features: torch.Tensor) -> None:
+    def __init__(self, features: NDArray[Any]) -> None:
         super().__init__()
-        center = _column_means(features, _signed_log)
-        variance = _column_means(features, lambda x: (_signed_log(x) - center) ** 2)
+        center, variance = _moments(features)
         scale = variance.sqrt()
         constant = scale <= 1e-6 * center.abs().clamp(min=1e-30)
         self.register_buffer("center", center.float())
@@ -120,12 +132,42 @@ class ScaleFeatures(nn.Module):
         return scaled.clamp_(-_MAX_DEVIATION, _MAX_DEVIATION)
 
 
-def _column_means(
-    features: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]
-) -> torch.Tensor:
-    """Mean of ``function(features)`` by column, in float64, without a full float64 copy."""
-    total = sum(function(chunk.double()).sum(dim=0) for chunk in features.split(65_536))
-    return total / len(features)
+class ScaledFeatures(np.ndarray):
+    """Features of documents, scaled already; so are parts of them."""
+
+    #: The module that scaled them.
+    scaling: nn.Module
+
+    @classmethod
+    def of(cls, scaled: NDArray[np.float32], scaling: nn.Module) -> ScaledFeatures:
+        """Features that ``scaling`` has scaled, as a view."""
+        found = scaled.view(cls)
+        found.scaling = scaling
+        return found
+
+    def __array_finalize__(self, obj: Any) -> None:
+        if isinstance(obj, ScaledFeatures) and hasattr(obj, "scaling"):
+            self.scaling = obj.scaling
+
+
+def row_parts(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Slices of consecutive rows whose values stay in a processor's cache."""
+    step = max(1, _PART_VALUES // max(1, n_columns))
+    return (slice(start, start + step) for start in range(0, n_rows, step))
+
+
+def _moments(features):
+    """Mean and variance of the signed logarithm by column, in float64 (Chan et al. 1979)."""
+    n, mean = 0, torch.zeros(features.shape[1], dtype=torch.float64)
+    squares = torch.zeros_like(mean)
+    for rows in row_parts(*features.shape):
+        # A copy, because a memory-mapped or read-only array cannot back a tensor.
+        part = _signed_log(torch.tensor(features[rows], dtype=torch.float32)).double()
+        own = part.mean(dim=0)
+        gap, n_before, n = own - mean, n, n + len(part)
+        mean = mean + gap * (len(part) / n)
+        squares = squares + ((part - own) ** 2).sum(dim=0) + gap**2 * (n_before * len(part) / n)
+    return mean, squares / max(n, 1)
 
 
 def _signed_log(values: torch.Tensor) -> torch.Tensor:

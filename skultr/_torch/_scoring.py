@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
+from .._threads import few_threads
 from .._typing import Floats
 from ._networks import SideBySide
+from ._stream import Dropout, Linear
 
 __all__ = ["outputs_of_rows"]
 
@@ -46,7 +48,7 @@ def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats
     dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
     block = torch.zeros(ROWS, n_features, dtype=dtype)
     rows, outputs = block.numpy(), None
-    with torch.inference_mode():
+    with few_threads(blas=False), torch.inference_mode():
         steps, _, n_out = _steps(network, n_features, n_features)
         for start in range(0, max(n_rows, 1), ROWS):
             part = features[start : start + ROWS]
@@ -82,9 +84,9 @@ def _steps(module, width, used):
             more, width, used = _steps(layer, width, used)
             steps += more
         return steps, width, used
-    if kind in (nn.Identity, nn.Dropout):
+    if kind in (nn.Identity, nn.Dropout, Dropout):
         return [], width, used
-    if kind is nn.Linear:
+    if kind in (nn.Linear, Linear):
         return _linear(module, width)
     if kind is nn.ELU:
         return [lambda values: F.elu(values, module.alpha)], width, used

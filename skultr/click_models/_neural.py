@@ -19,6 +19,7 @@ from .._torch._joint import TowersLoss
 from .._torch._lists import ListDataset
 from .._torch._losses import LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
+from .._torch._stream import stream
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ._model import BaseClickModel, TableClickModel
 from ._sequences import DocumentTable, ExaminationReader, ListReader, SequenceModule
@@ -114,7 +115,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
                 ClickDataWarning,
             )
             return np.zeros(len(counts))
-        rng = np.random.default_rng(torch.randint(2**31, ()).item())
+        rng = np.random.default_rng(torch.randint(2**31, (), generator=stream()).item())
         held_out = rng.binomial(counts, self.validation_fraction)
         if held_out.sum() in (0, counts.sum()):  # few sessions: the draw took none or all
             held_out = np.zeros(len(counts))

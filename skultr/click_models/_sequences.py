@@ -7,11 +7,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from .._log._faults import count_of
+from .._torch._stream import GRU, Linear
 
 __all__ = ["DocumentTable", "ExaminationReader", "ListReader", "SequenceModule"]
 
 
-class DocumentTable(nn.Module):
+class DocumentTable(nn.Embedding):
     """One vector per document, used in place of a network of features.
 
     Parameters
@@ -19,15 +20,17 @@ class DocumentTable(nn.Module):
     n_docs, n_out : int
     """
 
-    def __init__(self, n_docs, n_out):
-        super().__init__()
-        # Equal starts: the order of documents must not matter, and the reader breaks the symmetry
-        # between the elements of a vector.
-        self.weight = nn.Parameter(torch.zeros(n_docs, n_out))
+    def reset_parameters(self):
+        """Start all vectors at 0.
+
+        The order of documents must not matter, and the reader breaks the symmetry between the
+        elements of a vector.
+        """
+        nn.init.zeros_(self.weight)
 
     def forward(self, code):
         """Vectors (n_rows, n_out) of documents given by codes of shape (n_rows, 1)."""
-        return F.embedding(code[:, 0].long(), self.weight)
+        return super().forward(code[:, 0].long())
 
 
 class ListReader(nn.Module):
@@ -48,8 +51,8 @@ class ListReader(nn.Module):
     def __init__(self, embedding_size, state_size):
         super().__init__()
         self.n_out = embedding_size
-        self.recurrent = nn.GRU(embedding_size + 2, state_size, batch_first=True)
-        self.head = nn.Linear(state_size, 1)
+        self.recurrent = GRU(embedding_size + 2, state_size, batch_first=True)
+        self.head = Linear(state_size, 1)
 
     def forward(self, documents, position, clicked):
         """Logits of all rows at once, as the criterion takes them.

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from .._log._dataset import ClickDataset
 from .._sklearn import Interval, validate_params
+from .._threads import few_threads
 from .._typing import ArrayLike, Column, Frame, RandomState
 from ._low_rank import fit_low_rank, solve_each
 from ._rank_tables import read_table
@@ -150,6 +151,7 @@ class FactorRank:
     },
     prefer_skip_nested_validation=True,
 )
+@few_threads()
 def factor_rank(
     X: Frame | ClickDataset,
     y: Column | str | None = None,

@@ -15,6 +15,7 @@ from .._log._on_disk import LogOnDisk
 from .._log._reader import read
 from .._log._roles import ROLES, is_frame, read_features, read_role, without_columns
 from .._sklearn import validate_params
+from .._threads import few_threads
 from .._typing import Frame, RandomState
 from ..exceptions import python_value
 from ._examination_information import (
@@ -144,6 +145,7 @@ class FeatureOverlap:
     },
     prefer_skip_nested_validation=True,
 )
+@few_threads()
 def feature_overlap(
     X: Frame | ClickDataset,
     *,

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 
 from .._log._components import factor_components, weighted_graph
+from .._threads import few_threads
 from .._typing import Floats, Ints
 from ..exceptions import warn_user
 
@@ -147,7 +148,8 @@ def _spanning_tree(nodes, doc, factor, conductance, rng):
     doc = np.unique(doc, return_inverse=True)[1]
     factor = np.searchsorted(nodes, factor)
     if len(nodes) <= MAX_EXACT:
-        graph = effective_resistance(doc, factor, conductance)
+        with few_threads(len(nodes) ** 3 / 2):
+            graph = effective_resistance(doc, factor, conductance)
     else:
         graph = _resistance_of_candidates(doc, factor, conductance, rng)
     tree = minimum_spanning_tree(graph).tocoo()

@@ -17,6 +17,7 @@ from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
 
 from .._torch._losses import list_log_softmax
+from .._torch._stream import stream
 from .._typing import Floats
 
 if TYPE_CHECKING:
@@ -322,7 +323,7 @@ class PairLoss(_TermLoss):
 
     def _uniform(self, mask):
         if self.training:
-            return torch.rand(mask.shape, device=mask.device)
+            return torch.rand(mask.shape, generator=stream(mask.device), device=mask.device)
         # Validation draws the same pairs in each epoch, or epochs could not be compared.
         generator = torch.Generator().manual_seed(0)
         return torch.rand(mask.shape, generator=generator).to(mask.device)

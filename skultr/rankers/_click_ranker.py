@@ -67,7 +67,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         warn_unless_identifiable(log, network=self.relevance == "network")
         if self.relevance == "embedding":
             self._fit_embedding(log)
-        elif not self._refits_with(log):
+            return
+        log = self._scaled_in_place(log)
+        if not self._refits_with(log):
             self._fit_network(log, task)
         else:
             network = None if self.examination == "table" else self._fit_network(log, task)

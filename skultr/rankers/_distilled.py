@@ -15,6 +15,7 @@ from sklearn.utils.validation import has_fit_parameter
 from .._sklearn import HasMethods, seeded_clone
 from .._typing import Estimator, Floats, Ints, RandomState
 from ._dual_learning import DLARanker
+from ._learners import its_own_threads
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class DistilledRanker(BaseRanker):
         relevance = self.teacher_.predict(features, **self._roles_of_documents(log, shown))
         impressions = np.bincount(log.doc, log.weight * log.shown, minlength=len(log.features))
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
-        self.student_.fit(features, relevance, sample_weight=impressions[shown])
+        with its_own_threads(self.student_):
+            self.student_.fit(features, relevance, sample_weight=impressions[shown])
 
     def _roles_of_documents(self, log: ClickLog, shown: Ints) -> dict[str, Ints]:
         """Roles that the teacher's predict needs beside the features of the documents."""

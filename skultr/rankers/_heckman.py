@@ -220,7 +220,7 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         clicks = self._debiased_clicks(log) if self.debias else log.clicks
         rows = find_candidates(log, clicks, self.traffic_exponent)
         known = log.features[np.unique(rows.doc)]
-        scale = ScaleFeatures(torch.from_numpy(known)) if self.scale_features else nn.Identity()
+        scale = ScaleFeatures(known) if self.scale_features else nn.Identity()
         self._scaling = scale
         features = self._scaled(log.features[rows.doc])
         weight = rows.weight / rows.weight.mean()

@@ -136,6 +136,9 @@ class NaiveRanker(_WeightedRanker):
     (1000,)
     """
 
+    def _fit_network(self, log: ClickLog, task: FitTask) -> None:
+        super()._fit_network(self._scaled_in_place(log), task)
+
     def _weighted_clicks(self, log: ClickLog) -> Floats:
         return log.clicks
 

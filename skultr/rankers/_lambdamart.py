@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._log._segments import TINY
 from .._sklearn import Interval, StrOptions
+from .._threads import threads_of
 from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels
@@ -297,7 +297,7 @@ class LambdaMARTRanker(PropensityRanker):
             self.history_ = pd.DataFrame({"valid_loss": losses}, index=index)
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
-        return self.booster_.predict(features, num_threads=effective_n_jobs(self.n_jobs))
+        return self.booster_.predict(features, num_threads=threads_of(self.n_jobs))
 
     def _settings(self, random):
         own = {
@@ -305,7 +305,7 @@ class LambdaMARTRanker(PropensityRanker):
             "learning_rate": self.learning_rate,
             "min_data_in_leaf": self.min_child_samples,
             "lambda_l2": self.reg_lambda,
-            "num_threads": effective_n_jobs(self.n_jobs),
+            "num_threads": threads_of(self.n_jobs),
             # The same trees in every run; otherwise LightGBM picks the faster of two algorithms.
             "deterministic": True,
             "force_col_wise": True,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from lightgbm import LGBMRanker
+from lightgbm import LGBMModel, LGBMRanker
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
@@ -14,10 +15,11 @@ from sklearn.utils.validation import has_fit_parameter
 
 from .._log._hashing import equal_rows
 from .._sklearn import seeded_clone
+from .._threads import ALL, few_threads, share_of_worker
 from .._typing import Floats, Ints
 from ._tree_objectives import LambdaObjective, PairObjective, SoftmaxObjective
 
-__all__ = ["fit_learner", "order_by_query"]
+__all__ = ["fit_learner", "its_own_threads", "order_by_query"]
 
 #: LightGBM's names of its listwise objective.
 _LISTWISE = frozenset({"rank_xendcg", "xendcg", "xe_ndcg", "xe_ndcg_mart", "xendcg_mart"})
@@ -67,13 +69,33 @@ def fit_learner(
     last = estimator
     if isinstance(estimator, Pipeline):
         last = estimator[-1]
-        features = _fit_transformers(estimator, features, labels)
-    if isinstance(last, LGBMRanker):
-        _fit_ranker(last, features, labels, weight, query, objective or _objective_of(last))
-    else:
-        _check_regressor(last, objective)
-        last.fit(features, labels, sample_weight=weight)
+    with its_own_threads(last):
+        if last is not estimator:
+            features = _fit_transformers(estimator, features, labels)
+        if isinstance(last, LGBMRanker):
+            _fit_ranker(last, features, labels, weight, query, objective or _objective_of(last))
+        else:
+            _check_regressor(last, objective)
+            last.fit(features, labels, sample_weight=weight)
     return estimator
+
+
+@contextmanager
+def its_own_threads(estimator: Any) -> Iterator[None]:
+    """Context for the fit of an estimator that the user gave, which chooses its threads itself.
+
+    LightGBM would take all cores within each worker of joblib, too, unless ``n_jobs`` is set.
+    """
+    share = share_of_worker() if isinstance(estimator, LGBMModel) else None
+    limited = share is not None and estimator.n_jobs is None
+    if limited:
+        estimator.set_params(n_jobs=share)
+    try:
+        with few_threads(ALL):
+            yield
+    finally:
+        if limited:
+            estimator.set_params(n_jobs=None)
 
 
 def order_by_query(features: NDArray[Any], query: Ints) -> tuple[Ints, Ints]:

@@ -173,6 +173,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         self.examination_["examination"] = plus / plus.iloc[0]
 
     def _fit_ratios(self, log, task):
+        log = self._scaled_in_place(log)
         rows = log.shown
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
         training, _ = log.tempered(self.traffic_exponent)

@@ -322,6 +322,9 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     def _read_log(self, X, y, sample_weight, roles, *, reset):
         """The log with equal lists merged; on return the features of the rows are freed."""
         features = self._read_features(X, reset=reset)
+        own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
+        if own:
+            features.flags.writeable = True  # pandas hands out arrays that are read-only
         if not is_frame(X):
             X = features  # an array, also for lists and sparse matrices
         if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
@@ -338,7 +341,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         reads = (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
         rows = read(X, y, sample_weight, roles, reads=reads)
         rows.warn_about_features(features, names)
-        log = sort_into_lists(rows, features)
+        log = sort_into_lists(rows, features, reuse=own)
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()

@@ -21,6 +21,7 @@ from .._torch._fixed_examination import ListTarget, fit_listwise
 from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import SideBySide
+from .._torch._stream import Linear
 from .._typing import Column, Floats, Table
 from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._hull import Hull
@@ -373,7 +374,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         # The module has n_components outputs, of which a student makes one.
         scale, module = network
         return nn.Sequential(
-            scale, nn.Sequential(module, nn.Linear(self.n_components, n_out, bias=constant))
+            scale, nn.Sequential(module, Linear(self.n_components, n_out, bias=constant))
         )
 
     def _rates(self, products):

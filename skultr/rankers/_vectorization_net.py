@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores, SideBySide, scoring_network
+from .._torch._stream import Linear
 from .._typing import Floats
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def merge_networks(
     axes = np.pad(axes, ((0, 0), (0, d - axes.shape[1])))
     left, _, right = np.linalg.svd(axes.T @ observations[0])
     axes = axes @ left @ right
-    linear = nn.Linear(table.shape[1], d, bias=False).requires_grad_(False)
+    linear = Linear(table.shape[1], d, bias=False).requires_grad_(False)
     linear.weight.copy_(torch.from_numpy(axes.T @ table / np.sqrt(n_factors)))
     return nn.Sequential(SideBySide(*networks), linear), axes * np.sqrt(n_factors)
 
@@ -207,7 +208,7 @@ def merge_networks(
 def constant_base(n_features: int, observation: Floats) -> nn.Linear:
     """A network that gives every document the mean embedding, with variance 1."""
     n_components = observation.shape[1]
-    base = nn.Linear(n_features, 2 * n_components)
+    base = Linear(n_features, 2 * n_components)
     with torch.no_grad():
         base.weight.zero_()
         base.bias.zero_()

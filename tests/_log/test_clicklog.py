@@ -206,6 +206,22 @@ def test_scores_of_the_old_ranker_are_read_on_request_only():
         read(log, clicks, reads=(*FIT_ROLES, "production"))
 
 
+@pytest.mark.parametrize("order", ["sorted", "shuffled", "repeated", "seldom"])
+def test_features_that_may_be_moved_are_those_of_a_copy(order):
+    log, clicks = small_log(n_sessions={"repeated": 2, "seldom": 3}.get(order, 1))
+    if order == "shuffled":
+        shuffled = np.random.default_rng(0).permutation(len(log))
+        log, clicks = log.iloc[shuffled].reset_index(drop=True), clicks[shuffled]
+    rows = read(log, clicks)
+    features = read_features(log).to_numpy().copy()
+    own = features.copy()
+    made, moved = sort_into_lists(rows, features), sort_into_lists(rows, own, reuse=True)
+    np.testing.assert_array_equal(features, read_features(log))
+    np.testing.assert_array_equal(moved.features, made.features)
+    assert moved.features.flags.c_contiguous
+    assert np.may_share_memory(moved.features, own) == (order != "seldom")
+
+
 def test_negative_zero_is_zero():
     frame = pd.DataFrame({"qid": 1, "position": [1, 2], "f": [0.0, -0.0]})
     assert len(make(frame, [0, 1]).features) == 1

@@ -22,7 +22,7 @@ def _network(n_features, sizes, n_out=1, **settings):
     torch.manual_seed(0)
     features = np.random.default_rng(0).lognormal(2, 2, (500, n_features)).astype(np.float32)
     network = scoring_network(n_features, n_out, hidden_layer_sizes=sizes, **settings)
-    return torch.nn.Sequential(ScaleFeatures(torch.from_numpy(features)), network).eval()
+    return torch.nn.Sequential(ScaleFeatures(features), network).eval()
 
 
 def _rows(n_features, n_rows=N_ROWS):
