@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -119,7 +120,10 @@ class AddsCounts(BasePropensity):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             self._checked(pd.DataFrame(columns=X.feature_names), reset=is_first)
             self._has_bias = True
-            return X.log()
+            log = X.log()
+            if log.doc_ids is None:
+                return log
+            return replace(log, features=np.empty((len(log.features), 0), dtype=np.float32))
         X, y, self._click_column = take_clicks(X, y, type(self).__name__)
         X = self._checked(X, reset=is_first)
         self._has_bias = self._read_bias(X, roles) is not None
