@@ -116,6 +116,16 @@ class Cells:
         """Sums of one value per cell by bias factor."""
         return np.bincount(self.factor, values, minlength=self.n_factors)
 
+    @property
+    def clicks_of_factors(self):
+        """Clicks by bias factor."""
+        return self.by_factor(self.clicks)
+
+    @property
+    def weight_of_factors(self):
+        """Impressions by bias factor."""
+        return self.by_factor(self.weight)
+
     def matrix(self, values):
         """One value per cell as a sparse matrix (n_docs, n_factors)."""
         return csr_array((values, (self.doc, self.factor)), (self.n_docs, self.n_factors))

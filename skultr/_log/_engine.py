@@ -34,12 +34,16 @@ __all__ = [
     "collect",
     "encode_ids",
     "fault_columns",
+    "in_engine_of",
     "scope_of",
+    "select_shown",
     "with_hashes",
 ]
 
 #: Bits of the hash of a row: sums over half a million rows fit into 64 bits in every engine.
 _HASH_BITS = 44
+#: Roles that hold whole numbers, whatever type a column with missing values has.
+_CODES = ("position", "bias")
 
 
 def collect(frame: Any) -> nw.DataFrame[Any]:
@@ -49,6 +53,34 @@ def collect(frame: Any) -> nw.DataFrame[Any]:
     return (
         frame.collect(engine="streaming") if frame.implementation.is_polars() else frame.collect()
     )
+
+
+def in_engine_of(frame: Any, small: nw.DataFrame[Any]) -> Any:
+    """A small table that was collected from a frame, back in the engine of the frame."""
+    kind, native = frame.implementation, small.to_native()
+    if not isinstance(frame, nw.LazyFrame):
+        return small
+    if kind.is_duckdb():
+        return nw.from_native(_in_duckdb(frame.to_native(), native))
+    if kind.is_dask():
+        import dask.dataframe as dd
+
+        return nw.from_native(dd.from_pandas(native, npartitions=1))
+    if kind.is_spark_like():
+        return nw.from_native(frame.to_native().sparkSession.createDataFrame(native))
+    return small.lazy()
+
+
+def _in_duckdb(relation, table):
+    """The table as lists of one row, unnested: a relation knows no other way to its connection."""
+    import duckdb
+
+    lists = [
+        duckdb.ConstantExpression(table[name].to_pylist()).alias(name)
+        for name in table.column_names
+    ]
+    rows = relation.limit(0).aggregate("count(*) AS n").select(*lists)
+    return rows.project(", ".join(f'unnest("{name}") AS "{name}"' for name in table.column_names))
 
 
 def scope_of(frame: Any) -> str:
@@ -115,9 +147,31 @@ def fault_columns(
 
 def _column(name, dtype):
     column = nw.col(name)
-    if name in ("position", "bias", "impressions") and not dtype.is_integer():
+    if name in (*_CODES, "impressions") and not dtype.is_integer():
         return column.cast(nw.Float64).fill_nan(None)
     return column.fill_nan(None) if dtype.is_float() else column
+
+
+def select_shown(
+    frame: Any, columns: Mapping[str, nw.Expr], names: list[str], values: Mapping[str, nw.Expr]
+) -> Any:
+    """The shown rows of a checked log: some of its columns, with values of one kind.
+
+    Parameters
+    ----------
+    frame : narwhals.DataFrame or narwhals.LazyFrame
+    columns : dict of str to narwhals.Expr
+        See :func:`fault_columns`.
+    names : list of str
+        Columns to keep; positions and bias factors become integers.
+    values : dict of str to narwhals.Expr
+        Columns to add.
+    """
+    codes = {name: columns[name].cast(nw.Int64) for name in names if name in _CODES}
+    kept = [codes.get(name, nw.col(name)) for name in names]
+    return frame.filter(columns["shown"]).select(
+        *kept, *(value.alias(name) for name, value in values.items())
+    )
 
 
 def check_rows(

@@ -25,6 +25,7 @@ __all__ = [
     "column_names",
     "count_rows",
     "feature_columns",
+    "feature_names",
     "is_frame",
     "read_column",
     "read_features",
@@ -125,6 +126,11 @@ def role_columns(X: Any) -> list[str]:
 def feature_columns(X: Any) -> list[str]:
     """Names of the columns of a frame without a role, in the frame's order."""
     return [name for name in column_names(X) if name not in ROLES]
+
+
+def feature_names(names: Iterable[str], not_features: Iterable[Any] = ()) -> list[str]:
+    """Those of some names of columns that are neither a role nor among ``not_features``."""
+    return [name for name in names if name not in ROLES and name not in not_features]
 
 
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:

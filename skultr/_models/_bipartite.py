@@ -12,8 +12,10 @@ one row per bias factor.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -27,7 +29,7 @@ from .._log._segments import TINY
 from .._threads import few_threads
 from .._typing import Bools, Floats, Ints
 
-__all__ = ["MAX_DENSE", "SMALLEST", "Problem", "eliminated", "newton"]
+__all__ = ["MAX_DENSE", "SMALLEST", "Problem", "System", "eliminated", "is_held", "newton"]
 
 #: Smallest probability: the logarithm of a document without a click stays finite.
 SMALLEST = 1e-6
@@ -94,16 +96,23 @@ class Problem:
         value, *slopes = function(a[cells.doc] + b[cells.factor], cells.clicks, cells.weight)
         return value - self.saturated, *slopes
 
+    @property
+    def largest_weight(self) -> float:
+        """Impressions of the cell that has the most."""
+        return float(self.cells.weight.max(initial=0.0))
+
+    def solved(self, b: Floats, a: Floats | None) -> tuple[Floats, CellSystem]:
+        """The best documents given the factors, found from ``a``, and the system there."""
+        a = np.full(self.cells.n_docs, -1.0) if a is None else a
+        a = self.best_documents(b, a)
+        return a, CellSystem(self, a, b)
+
     def held_by_bound(self, a: Floats, b: Floats) -> list[Bools]:
         """Documents and factors whose estimate sits on a bound although the gradient points
         outside: two masks."""
         _, gradient, curvature = self.at(a, b)
         sums = (self.cells.by_doc, a), (self.cells.by_factor, b)
-        # A gradient below a hundredth of its own noise counts as 0.
-        return [
-            np.isin(x, self.bounds) & (np.abs(by(gradient)) > 0.01 * np.sqrt(by(curvature)))
-            for by, x in sums
-        ]
+        return [is_held(self, x, by(gradient), by(curvature)) for by, x in sums]
 
     def best_documents(self, b: Floats, a: Floats) -> Floats:
         """The best value of each document given the factors, shape (n_docs,); starts at ``a``."""
@@ -139,14 +148,107 @@ class Problem:
         return a
 
 
+def is_held(problem: Reducible, x: Floats, gradient: Floats, curvature: Floats) -> Bools:
+    """True where a value sits on a bound although the gradient points outside."""
+    # A gradient below a hundredth of its own noise counts as 0.
+    return np.isin(x, problem.bounds) & (np.abs(gradient) > 0.01 * np.sqrt(curvature))
+
+
+class System(Protocol):
+    """Value and derivatives of a sum over cells with respect to the factors."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def gradient(self) -> Floats: ...
+    @property
+    def diagonal(self) -> Floats: ...
+    def eliminated_product(self, values: Floats) -> Floats: ...
+    def eliminated(self, free: Ints) -> Floats: ...
+    def product_of(self, free: Ints) -> Callable[[Floats], Floats]: ...
+    def affordable_iterations(self, free: Ints) -> int: ...
+
+
+class Reducible(Protocol):
+    """A sum over cells that :func:`newton` minimises."""
+
+    @property
+    def bounds(self) -> tuple[float, float]: ...
+    @property
+    def gauge(self) -> Ints | None: ...
+    @property
+    def largest_weight(self) -> float: ...
+    def solved(self, b: Floats, a: Any) -> tuple[Any, System]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class CellSystem:
+    """The :class:`System` of cells in memory, of which parts are computed at first access.
+
+    A document on a bound does not move: its entry of A^-1 is 0.
+    """
+
+    problem: Problem
+    a: Floats
+    b: Floats
+
+    @cached_property
+    def _parts(self):
+        return self.problem.at(self.a, self.b)
+
+    @cached_property
+    def value(self) -> float:
+        """The sum of the losses of the cells."""
+        return float(self._parts[0].sum())
+
+    @cached_property
+    def gradient(self) -> Floats:
+        """With respect to the factors."""
+        return self.problem.cells.by_factor(self._parts[1])
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        """D, the curvature of each factor."""
+        return self.problem.cells.by_factor(self._parts[2])
+
+    @cached_property
+    def _coupling(self):
+        return self.problem.cells.matrix(self._parts[2])
+
+    @cached_property
+    def _inverse_a(self):
+        low, high = self.problem.bounds
+        total = self.problem.cells.by_doc(self._parts[2])
+        moves = (self.a > low) & (self.a < high) & (total > 0)
+        return np.divide(1.0, total, out=np.zeros(len(total)), where=moves)
+
+    def eliminated_product(self, values: Floats) -> Floats:
+        """C' A^-1 C times a vector."""
+        return self._coupling.T @ (self._inverse_a * (self._coupling @ values))
+
+    def eliminated(self, free: Ints) -> Floats:
+        """C' A^-1 C of some factors, a dense matrix."""
+        return eliminated(self._coupling[:, free], self._inverse_a)
+
+    def affordable_iterations(self, free: Ints) -> int:
+        """Iterations of conjugate gradients for the cost of a dense solution; 0 if it is cheap."""
+        return _affordable_iterations(self._coupling[:, free])
+
+    def product_of(self, free: Ints) -> Callable[[Floats], Floats]:
+        """C' A^-1 C of some factors as a function of a vector."""
+        coupling = self._coupling[:, free]
+        transposed = coupling.T.tocsr()
+        return lambda x: transposed @ (self._inverse_a * (coupling @ x))
+
+
 def newton(
-    problem: Problem, b: Floats, max_iter: int, tol: float
-) -> tuple[Floats, Floats, int, bool]:
+    problem: Reducible, b: Floats, max_iter: int, tol: float
+) -> tuple[Any, Floats, int, bool]:
     """Minimise a problem by damped Newton steps of the factors.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem, or several that share the factors
     b : ndarray of shape (n_factors,)
         Where to start.
     max_iter : int
@@ -160,16 +262,15 @@ def newton(
     converged : bool
     """
     b = np.clip(b, *problem.bounds)
-    a = problem.best_documents(b, np.full(problem.cells.n_docs, -1.0))
-    damping, here = _LEAST_DAMPING, problem.at(a, b)
+    a, here = problem.solved(b, None)
+    damping = _LEAST_DAMPING
     # The loss has the size of the noise, about one half per cell; it is 0 for noise-free clicks.
-    least_gain = _LEAST_GAIN * min(1.0, problem.cells.weight.max(initial=0.0))
+    least_gain = _LEAST_GAIN * min(1.0, problem.largest_weight)
     for n_iter in range(1, max_iter + 1):
-        new_b = np.clip(b + _step(problem, a, b, here, damping), *problem.bounds)
-        new_a = problem.best_documents(new_b, a)
-        there = problem.at(new_a, new_b)
-        value = there[0].sum()
-        moved, gained = np.abs(new_b - b).max(initial=0.0), here[0].sum() - value
+        new_b = np.clip(b + _step(problem, b, here, damping), *problem.bounds)
+        new_a, there = problem.solved(new_b, a)
+        value = there.value
+        moved, gained = np.abs(new_b - b).max(initial=0.0), here.value - value
         # A step that was shortened by damping is no evidence of convergence.
         bold = damping <= _SLIGHT_DAMPING
         if not gained > 0:
@@ -184,9 +285,7 @@ def newton(
     return a, b, max_iter, False
 
 
-def _step(
-    problem: Problem, a: Floats, b: Floats, here: tuple[Floats, Floats, Floats], damping: float
-) -> Floats:
+def _step(problem: Reducible, b: Floats, here: System, damping: float) -> Floats:
     """One damped Newton step s of the factors, with the documents eliminated.
 
     It solves, with g the gradient with respect to the factors (that of documents is 0, because
@@ -194,45 +293,33 @@ def _step(
 
         (D (1 + damping) - C' A^-1 C) s = -g.
 
-    A document on a bound does not move: its entry of A^-1 is set to 0. A factor whose gradient
-    points out of its bounds stays, with s = 0; a factor that would leave them stops at the bound.
-    With t the steps of these fixed factors (0 elsewhere), the free ones solve their rows of the
-    system with the right side -(g + (D - C' A^-1 C) t).
+    A factor whose gradient points out of its bounds stays, with s = 0; a factor that would leave
+    them stops at the bound. With t the steps of these fixed factors (0 elsewhere), the free ones
+    solve their rows of the system with the right side -(g + (D - C' A^-1 C) t).
 
     Parameters
     ----------
-    problem : Problem
-    a, b : ndarray
-        Documents and factors.
-    here : tuple of ndarray
-        ``problem.at(a, b)``.
+    problem : Problem, or several that share the factors
+    b : ndarray of shape (n_factors,)
+    here : System
+        The system at ``b``.
     damping : float
 
     Returns
     -------
     step : ndarray of shape (n_factors,)
     """
-    cells = problem.cells
-    _, gradient, curvature = here
     low, high = problem.bounds
-    gradient_b, diagonal_b = cells.by_factor(gradient), cells.by_factor(curvature)
-    diagonal_a = cells.by_doc(curvature)
-    moves = (a > low) & (a < high) & (diagonal_a > 0)
-    inverse_a = np.divide(1.0, diagonal_a, out=np.zeros(cells.n_docs), where=moves)
-    held = ((b <= low) & (gradient_b > 0)) | ((b >= high) & (gradient_b < 0))
-    free = ~held & (diagonal_b > 0)
-    coupling = cells.matrix(curvature)
-    step = np.zeros(cells.n_factors)
+    gradient, diagonal = here.gradient, here.diagonal
+    held = ((b <= low) & (gradient > 0)) | ((b >= high) & (gradient < 0))
+    free = ~held & (diagonal > 0)
+    step = np.zeros(len(b))
     for _ in range(_MAX_ROUNDS):
         stopped = np.where(free, 0.0, step)
-        pull = diagonal_b * stopped - coupling.T @ (inverse_a * (coupling @ stopped))
+        pull = diagonal * stopped - here.eliminated_product(stopped)
         with few_threads(np.count_nonzero(free) ** 3 / 6):
             step[free] = _solve_factors(
-                coupling[:, np.flatnonzero(free)],
-                inverse_a,
-                diagonal_b[free],
-                -(gradient_b + pull)[free],
-                damping,
+                here, np.flatnonzero(free), -(gradient + pull)[free], damping
             )
         # If only one or two documents hold a factor, the quadratic is a poor model far away.
         step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
@@ -252,17 +339,15 @@ def _means(values: Floats, labels: Ints) -> Floats:
     return (np.bincount(labels, values) / np.bincount(labels))[labels]
 
 
-def _solve_factors(
-    coupling: csr_array, inverse_a: Floats, diagonal: Floats, right: Floats, damping: float
-) -> Floats:
-    """Solve (D (1 + damping) - C' A^-1 C) x = right, with D given by its diagonal."""
-    size = len(right)
-    iterations = _affordable_iterations(coupling) if size <= MAX_DENSE else _MAX_ITERATIONS
+def _solve_factors(here: System, free: Ints, right: Floats, damping: float) -> Floats:
+    """Solve (D (1 + damping) - C' A^-1 C) x = right for the ``free`` factors."""
+    size, diagonal = len(right), here.diagonal[free]
+    iterations = here.affordable_iterations(free) if size <= MAX_DENSE else _MAX_ITERATIONS
     if iterations:
-        transposed = coupling.T.tocsr()
+        of_free = here.product_of(free)
 
         def product(x):
-            return diagonal * (1 + damping) * x - transposed @ (inverse_a * (coupling @ x))
+            return diagonal * (1 + damping) * x - of_free(x)
 
         system = LinearOperator((size, size), matvec=product, dtype=float)
         precondition = LinearOperator((size, size), matvec=lambda x: x / diagonal, dtype=float)
@@ -270,7 +355,7 @@ def _solve_factors(
         x, failed = cg(system, right, rtol=rtol, maxiter=iterations, M=precondition)
         if size > MAX_DENSE or not failed:
             return x
-    matrix = np.diag(diagonal * (1 + damping)) - eliminated(coupling, inverse_a)
+    matrix = np.diag(diagonal * (1 + damping)) - here.eliminated(free)
     # Scaled to a unit diagonal, so that one damping suits frequent and rare factors.
     scale = 1 / np.sqrt(diagonal)
     matrix = scale[:, None] * matrix * scale

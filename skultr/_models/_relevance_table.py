@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._sklearn import StrOptions
 from ..exceptions import warn_user
+from ._sharded_table import fit_shards
 from ._tabular import fit_tabular, has_few_clicks
 
 __all__ = ["LearnsRelevance"]
@@ -58,6 +60,18 @@ class LearnsRelevance:
             max_iter=_MAX_ITER,
             **settings,
         )
+        self._warn_unless_converged(fit)
+        return fit
+
+    def _table_of_shards(self, shards):
+        """The same from cells that do not fit into memory."""
+        n_clicked = sum(np.count_nonzero(cells.by_doc(cells.clicks)) for cells in shards)
+        loss = self._loss_at(float(shards.clicks_of_factors.sum()) < _FEW_CLICKS * n_clicked)
+        fit = fit_shards(shards, loss, max_iter=_MAX_ITER)
+        self._warn_unless_converged(fit)
+        return fit
+
+    def _warn_unless_converged(self, fit):
         if not fit.converged:
             warn_user(
                 f"The embedding did not converge in {fit.n_iter} steps: a log of few impressions "
@@ -65,11 +79,13 @@ class LearnsRelevance:
                 "IdentifiabilityRepair, or use relevance='network'.",
                 ConvergenceWarning,
             )
-        return fit
 
     def _table_loss(self, doc, clicks):
         if self._table_link == "additive":  # it has no conditional form
             return "likelihood"
+        return self._loss_at(has_few_clicks(doc, clicks, _FEW_CLICKS))
+
+    def _loss_at(self, few_clicks):
         if self.variant == "published":
             return self._published_loss
-        return "poisson" if has_few_clicks(doc, clicks, _FEW_CLICKS) else "likelihood"
+        return "poisson" if few_clicks else "likelihood"

@@ -9,7 +9,7 @@ however weak the link is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve
@@ -22,7 +22,16 @@ from .._log._segments import TINY
 from .._typing import Bools, Floats, Ints
 from ._bipartite import MAX_DENSE, SMALLEST, Problem, eliminated, newton
 
-__all__ = ["TabularFit", "fit_factors", "fit_tabular", "has_few_clicks"]
+__all__ = [
+    "ErrorSums",
+    "TabularFit",
+    "fit_factors",
+    "fit_tabular",
+    "has_few_clicks",
+    "shift_of_scale",
+    "starting_logits",
+    "steps_to",
+]
 
 #: Standard errors have their nominal coverage from this mean number of clicks per document.
 _LEAST_CLICKS = {"likelihood": 10.0, "squares": 30.0, "poisson": 0.0}
@@ -93,10 +102,11 @@ class TabularFit:
         cells = self.cells
         few = has_few_clicks(cells.doc, cells.clicks, _LEAST_CLICKS[self.loss])
         if few or cells.n_factors > MAX_DENSE:
-            error = np.full(cells.n_factors, np.nan)
-            error[reference] = 0.0
-            return error
-        return _standard_error(self, reference)
+            return _unknown_errors(cells.n_factors, reference)
+        labels = comparable_components(
+            cells.doc, cells.factor, _informative(self), cells.n_docs, cells.n_factors
+        )[1]
+        return ErrorSums.of(self, labels).standard_error(reference)
 
     def own_error(self) -> Floats:
         r"""Standard error of each of ``factor_logits`` if the other factors were known.
@@ -191,23 +201,31 @@ def fit_tabular(
     clicks abound.
     """
     cells = Cells.from_rows(doc, factor, clicks, weight, n_docs, n_factors)
-    if start is None:
-        start = np.random.default_rng(0).uniform(size=cells.n_factors)
     if loss == "poisson":  # the other losses stay finite by their bounds
         cells = _without_one_way_links(cells)
-    start = np.log(np.clip(start, SMALLEST, 1 - 1e-3))
-    n_iter, b = 0, start
-    for step in _STEPS[link]:
+    n_iter, b = 0, starting_logits(start, cells.n_factors)
+    for step in steps_to(loss, link):
         problem = Problem(cells, link, step)
         a, b, n_more, converged = newton(problem, b, max_iter, tol)
         n_iter += n_more
-        if step == loss:
-            break
     bounded = problem.held_by_bound(a, b)
     if link == "product":
         a, b = _on_one_scale(cells, a, b)
     a = np.where(cells.by_doc(cells.weight) > 0, a, np.nan)
     return TabularFit(a, b, n_iter, converged, loss, link, cells, *bounded)
+
+
+def starting_logits(start: Floats | None, n_factors: int) -> Floats:
+    """Logarithm of the examination to start from; a uniform draw by default."""
+    if start is None:
+        start = np.random.default_rng(0).uniform(size=n_factors)
+    return np.log(np.clip(start, SMALLEST, 1 - 1e-3))
+
+
+def steps_to(loss: str, link: str = "product") -> tuple[str, ...]:
+    """Losses to minimise one after the other, of which the last one is asked for."""
+    steps = _STEPS[link]
+    return steps[: steps.index(loss) + 1]
 
 
 def fit_factors(
@@ -276,36 +294,110 @@ def _on_one_scale(cells: Cells, a: Floats, b: Floats) -> tuple[Floats, Floats]:
     highest = np.full((2, max(docs.max(initial=0), factors.max(initial=0)) + 1), -np.inf)
     np.maximum.at(highest[0], docs, a)
     np.maximum.at(highest[1], factors, b)
-    # Adding any value between low and high to a, and subtracting it from b, keeps both below 0.
-    low, high = highest[1], -highest[0]
-    shift = low if (factors == factors[0]).all() else np.maximum(low, 0.0)
-    shift = np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
+    shift = shift_of_scale(*highest, is_one=bool((factors == factors[0]).all()))
     return a + shift[docs], b - shift[factors]
 
 
+def shift_of_scale(doc: Floats, factor: Floats, *, is_one: bool) -> Floats:
+    """What to add to documents and subtract from factors of each component; see above.
+
+    Parameters
+    ----------
+    doc, factor : ndarray of shape (n_components,)
+        Largest value of the documents and the factors of each component, -inf without any.
+    is_one : bool
+        Whether all factors are in one component.
+    """
+    # Adding any value between low and high to a, and subtracting it from b, keeps both below 0.
+    low, high = factor, -doc
+    shift = low if is_one else np.maximum(low, 0.0)
+    return np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
+
+
 # Standard errors ------------------------------------------------------------------------
-def _standard_error(fit: TabularFit, reference: int) -> Floats:
-    cells = fit.cells
-    curvature, variance = _curvature_and_variance(fit)
-    informative = cells.clicks > 0
-    if fit.link == "additive":
-        # A document that was always clicked is as uninformative as one that never was.
-        informative &= cells.clicks < cells.weight
-    _, labels = comparable_components(
-        cells.doc, cells.factor, informative, cells.n_docs, cells.n_factors
-    )
-    joined = np.flatnonzero(labels == labels[reference])
-    joined = joined[joined != reference]  # the reference is fixed at 0
-    error = np.full(cells.n_factors, np.inf)
-    if len(joined):
-        used = np.bincount(cells.doc, informative, cells.n_docs)[cells.doc] > 0
+@dataclass(frozen=True, eq=False)
+class ErrorSums:
+    """Sums over documents that standard errors of factors follow from.
+
+    Parameters
+    ----------
+    loss : str
+    labels : ndarray of shape (n_factors,), int
+        Component of each factor, within which clicks bound all ratios of examinations.
+    held : ndarray of shape (n_factors,), bool
+        Factors whose estimate sits on a bound although the gradient points outside.
+    clicks, n_clicked : float
+        Number of clicks, and of documents with clicks.
+    bread, meat : ndarray of shape (n_factors, n_factors)
+        See :func:`_bread_and_meat`.
+    curvature, from_bounded : ndarray of shape (n_factors,)
+        Curvature of each factor, and the part of it in documents on a bound.
+    """
+
+    loss: str
+    labels: Ints
+    held: Bools
+    clicks: float
+    n_clicked: float
+    bread: Floats
+    meat: Floats
+    curvature: Floats
+    from_bounded: Floats
+
+    @classmethod
+    def of(cls, fit: TabularFit, labels: Ints) -> ErrorSums:
+        """The sums of a fit."""
+        cells = fit.cells
+        curvature, variance = _curvature_and_variance(fit)
+        used = cells.by_doc(_informative(fit))[cells.doc] > 0
         curvature = curvature * used
-        bread, meat = _bread_and_meat(cells, curvature, variance * used)
-        place = np.ix_(joined, joined)
-        error[joined] = _sandwich_errors(bread[place], meat[place])
-    error[_bound_decides(fit, curvature)] = np.nan
+        return cls(
+            fit.loss,
+            labels,
+            fit.bounded_factors,
+            float(cells.clicks.sum()),
+            float(np.count_nonzero(cells.by_doc(cells.clicks))),
+            *_bread_and_meat(cells, curvature, variance * used),
+            cells.by_factor(curvature),
+            cells.by_factor(curvature * fit.bounded_docs[cells.doc]),
+        )
+
+    def __add__(self, other: ErrorSums) -> ErrorSums:
+        added = ("clicks", "n_clicked", "bread", "meat", "curvature", "from_bounded")
+        return replace(
+            self, **{name: getattr(self, name) + getattr(other, name) for name in added}
+        )
+
+    def standard_error(self, reference: int) -> Floats:
+        """See :meth:`TabularFit.standard_error`."""
+        n_factors = len(self.labels)
+        if self.clicks < _LEAST_CLICKS[self.loss] * self.n_clicked:
+            return _unknown_errors(n_factors, reference)
+        joined = np.flatnonzero(self.labels == self.labels[reference])
+        joined = joined[joined != reference]  # the reference is fixed at 0
+        error = np.full(n_factors, np.inf)
+        if len(joined):
+            place = np.ix_(joined, joined)
+            error[joined] = _sandwich_errors(self.bread[place], self.meat[place])
+        # The bound decides where most information is from documents on it.
+        error[self.held | (self.from_bounded > 0.5 * self.curvature)] = np.nan
+        error[reference] = 0.0
+        return error
+
+
+def _unknown_errors(n_factors, reference):
+    error = np.full(n_factors, np.nan)
     error[reference] = 0.0
     return error
+
+
+def _informative(fit):
+    """Mask of the cells with clicks, which bound a ratio of examinations."""
+    cells = fit.cells
+    if fit.link == "additive":
+        # A document that was always clicked is as uninformative as one that never was.
+        return (cells.clicks > 0) & (cells.clicks < cells.weight)
+    return cells.clicks > 0
 
 
 def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
@@ -330,13 +422,6 @@ def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
     else:
         slope, curvature = 1 / (1 - p), cells.weight * p / (1 - p)
     return curvature, noise * slope**2
-
-
-def _bound_decides(fit: TabularFit, curvature: Floats) -> Bools:
-    """Mask of factors on a bound, or with most of their information from documents on one."""
-    cells = fit.cells
-    from_bounded = cells.by_factor(curvature * fit.bounded_docs[cells.doc])
-    return fit.bounded_factors | (from_bounded > 0.5 * cells.by_factor(curvature))
 
 
 def _bread_and_meat(cells: Cells, curvature: Floats, variance: Floats) -> tuple[Floats, Floats]:

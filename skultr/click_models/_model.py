@@ -207,6 +207,17 @@ class BaseClickModel(BaseRanker):
             sample_weight=rows.weight[shown],
         )
 
+    def _counted(self, X, y, sample_weight, roles):
+        if self._reads_clicks:
+            raise TypeError(
+                f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}); "
+                f"{type(self).__name__} reads which clicks fell into the same result page, so "
+                "that neither counts by the engine nor skultr.aggregate_clicks can replace the "
+                "rows. Collect the log, or the log of a sample of queries; or use PBMModel, which "
+                "reads counts."
+            )
+        return super()._counted(X, y, sample_weight, roles)
+
     def _relevance(self, parameters):
         return parameters["relevance"]
 
@@ -280,6 +291,10 @@ class TableClickModel(BaseClickModel):
     @property
     def _learns_more_by(self):
         return None if self._needs_features else "counts"
+
+    @property
+    def _reads_cells(self):
+        return not (self._reads_clicks or self._needs_features)
 
     def _fold(self, log):
         # Only networks need it: counts per document are far fewer than distinct lists.

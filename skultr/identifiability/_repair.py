@@ -15,6 +15,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._log._counted import is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._faults import count_of
@@ -24,13 +25,21 @@ from .._log._pairs import read_pairs
 from .._log._reader import as_clicks
 from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
-from .._typing import ArrayLike, Column, RandomState, Table
-from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
-from ._bias_features import FactorVectors, column_values, factor_codes, factor_label, factor_labels
+from .._typing import AnyFrame, ArrayLike, Column, RandomState, Table
+from ..exceptions import ClickDataWarning, warn_user
+from ._bias_features import (
+    FactorVectors,
+    column_values,
+    count_pairs_of,
+    factor_codes,
+    factor_label,
+    factor_labels,
+)
 from ._estimates import merge_errors, swap_estimates
 from ._graph import IdentifiabilityGraph
 from ._plans import intervention_plan, merge_plan, merged_codes, random_plan, tree_diameter
-from ._served import read_lists, warn_about_impossible
+from ._repair_warnings import warn_about_nothing, warn_if_merging_costs_more
+from ._served import read_lists, warn_about_impossible, warn_until_served
 from ._verdict import MAX_NAMED
 
 if TYPE_CHECKING:
@@ -38,8 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["IdentifiabilityRepair"]
 
-#: Components per bias factor from which on rankers were no better with merged factors.
-_MOST_COMPONENTS = 0.6
 
 BiasFeatures: TypeAlias = (
     str
@@ -236,8 +243,8 @@ class IdentifiabilityRepair(
     @afresh
     def fit(
         self,
-        X: Table | ClickDataset,
-        y: Column | None = None,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Find the components of the log and plan the repair.
@@ -245,12 +252,11 @@ class IdentifiabilityRepair(
         Parameters
         ----------
         X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
-            The click log. The columns ``qid`` and ``doc`` (or features, if ``doc`` is absent),
-            ``doc_scope``, ``position``, ``impressions`` and those that `bias` and `bias_features`
-            name are read.
-        y : array-like of shape (n_rows,), default=None
-            Clicks or click rates. Needed to estimate the costs of interventions and the errors of
-            merges.
+            The click log, in memory or in an engine that counts pairs (not with "intervene").
+            ``qid``, ``doc`` (or features), ``doc_scope``, ``position``, ``impressions`` and the
+            columns that `bias` and `bias_features` name are read.
+        y : array-like of shape (n_rows,) or str, default=None
+            Clicks or click rates, or their column: for costs of swaps and errors of merges.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
 
@@ -277,11 +283,16 @@ class IdentifiabilityRepair(
         return self
 
     def _fit_rows(self, X, y, sample_weight):
+        self._click_column = y if isinstance(y, str) else None
+        counted = None
+        if is_in_engine(X):
+            counted = count_pairs_of(X, y, sample_weight, self)
+            X = pd.DataFrame(columns=nw.from_native(X).collect_schema().names())
         framed = is_frame(X)
         names = nw.from_native(X, eager_only=True).columns if framed else []
         self._columns = self._bias_columns(names)
-        self._click_column = y if isinstance(y, str) else None
         X = self._checked(X, [*self._columns, self._click_column], reset=True)
+        X, y = counted or (X, y)
         if y is not None:
             y = as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
         if sample_weight is not None:
@@ -293,7 +304,7 @@ class IdentifiabilityRepair(
                 X, read_pairs(X, bias=columns, click=y, sample_weight=sample_weight, called="y")
             )
         else:
-            _warn_about_nothing(framed)
+            warn_about_nothing(framed)
 
     def _fit_dataset(self, dataset):
         self._columns = self._bias_columns(dataset.roles)
@@ -402,7 +413,7 @@ class IdentifiabilityRepair(
             if np.isnan(error).any()
             else tree_diameter(graph.n_components, graph.labels[a], graph.labels[b], error)
         )
-        _warn_if_merging_costs_more(graph, int(codes.max()) + 1)
+        warn_if_merging_costs_more(graph, int(codes.max()) + 1)
         return codes
 
     def _intervene(self, X, graph):
@@ -437,7 +448,7 @@ class IdentifiabilityRepair(
                 scope = column_values(X, "doc_scope")[0]
                 self.intervened_lists_ = self.intervened_lists_.assign(doc_scope=scope)
             warn_about_impossible(impossible, self.interventions_)
-        _warn_until_served(graph, served=lists is not None)
+        warn_until_served(graph, served=lists is not None)
 
     def _estimates(self, graph):
         """Relevance of documents and examination of factors, as given or estimated from clicks."""
@@ -528,47 +539,3 @@ class IdentifiabilityRepair(
                 "treated as the most frequent factor."
             )
         warn_user(message, ClickDataWarning)
-
-
-def _warn_about_nothing(framed):
-    what = (
-        "X has neither a column 'bias' nor 'position'"
-        if framed
-        else "X is an array, whose columns have no roles"
-    )
-    warn_user(
-        f"{what}: IdentifiabilityRepair repairs nothing and returns X unchanged. Pass a frame "
-        "with the columns 'doc' and 'position', or name the bias columns in bias=.",
-        MissingRoleWarning,
-    )
-
-
-def _warn_if_merging_costs_more(graph, n_left):
-    ratio = graph.n_components / graph.n_factors
-    if n_left > 1 and ratio <= _MOST_COMPONENTS:
-        return
-    if n_left == 1:
-        what = "a ranker that is trained on this is the naive ranker"
-    else:
-        what = (
-            f"{ratio:.2f} components per factor, and above about {_MOST_COMPONENTS} the errors of "
-            "so many merges tend to outweigh what they connect"
-        )
-    warn_user(
-        f"Merging leaves {count_of(n_left, 'examination parameter')} for {graph.n_factors} bias "
-        f"factors, because all of their {graph.n_components} components had to be joined: {what}. "
-        "Use fewer bias columns or coarser values, collect logs that show documents under several "
-        "factors, or serve the swaps of strategy='intervene'.",
-        NotIdentifiableWarning,
-    )
-
-
-def _warn_until_served(graph, served):
-    what = "the lists of intervened_lists_" if served else "the swaps of interventions_"
-    warn_user(
-        f"The log is not identifiable: its {graph.n_factors} bias factors fall into "
-        f"{graph.n_components} components, and strategy='intervene' merges nothing. Serve {what}, "
-        "append their clicks to the log and fit again; until then a ranker that is trained on "
-        "this log compares documents of different components by chance.",
-        NotIdentifiableWarning,
-    )

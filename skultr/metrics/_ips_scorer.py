@@ -5,11 +5,14 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._log._roles import FIT_ROLES
+from .._log._counted import check_given, count_lists_of, is_in_engine
+from .._log._faults import count_of
+from .._log._roles import FIT_ROLES, feature_names, read_role
 from .._log._segments import offsets_from_sorted, sort_in_segment
-from .._typing import ArrayLike, Column, Estimator, Predictor, Scope, Table
+from .._typing import AnyFrame, ArrayLike, Column, Estimator, Predictor, Scope, Table
 from ._held_out import HeldOut, ratio_of_sums
 from ._scorers import request_roles
 
@@ -161,8 +164,8 @@ class IPSScorer:
     def __call__(
         self,
         estimator: Predictor,
-        X: Table | ClickDataset,
-        y: Column | None = None,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
         **roles: Column | None,
     ) -> float:
         """The value of :meth:`estimate`; greater is better.
@@ -187,8 +190,8 @@ class IPSScorer:
     def estimate(
         self,
         estimator: Predictor,
-        X: Table | ClickDataset,
-        y: Column | None = None,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
         sample_weight: Column | None = None,
         *,
         qid: Column | None = None,
@@ -209,9 +212,11 @@ class IPSScorer:
             With a method ``predict(X)`` that returns one score per row.
         X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             A dataset has its own clicks and roles.
-            Held-out rows of the log: shown documents, and candidates that were not shown.
-        y : array-like of shape (n_rows,)
-            Clicks or click rates.
+            Held-out rows of the log: shown documents, and candidates that were not shown. Also a
+            frame of an engine (lazy Polars, DuckDB, Dask, PySpark) without such candidates: the
+            engine adds up equal lists, and their documents are predicted in memory.
+        y : array-like of shape (n_rows,) or str
+            Clicks or click rates, or the name of the column of X that holds them.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
@@ -233,6 +238,9 @@ class IPSScorer:
             "impressions": impressions,
             "doc_scope": doc_scope,
         }
+        if is_in_engine(X):
+            check_given(X, y, sample_weight, roles, "IPSScorer")
+            X, y = _counted(X, y)
         held_out = HeldOut.read(X, y, sample_weight, roles, caller="IPSScorer")
         rows = held_out.rows
         served = _served(rows)
@@ -292,6 +300,22 @@ class IPSScorer:
         cutoff = length if self.k is None else self.k
         counts = rank <= cutoff
         return counts / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
+
+
+def _counted(X, click):
+    """The distinct lists of a log in an engine, with features, and their click rates."""
+    names = nw.from_native(X).collect_schema().names()
+    X, rate = count_lists_of(X, click, feature_names(names, {click}))
+    position = read_role(X, "position")
+    never = int(np.isnan(position).sum())
+    if never:
+        raise ValueError(
+            f"The log in the engine has {count_of(never, 'candidate')} that "
+            f"{'was' if never == 1 else 'were'} never shown. In which lists they were is lost "
+            "where equal lists are added up, and their ranks count. Drop the rows without a "
+            "position, or collect the log, query by query."
+        )
+    return X, rate
 
 
 class _Served(NamedTuple):

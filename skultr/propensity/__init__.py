@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._clusters import UserClusters as UserClusters
     from ._contextual import ContextualPropensity as ContextualPropensity
+    from ._debiased_table import debiased_table as debiased_table
     from ._harvesting import InterventionHarvesting as InterventionHarvesting
     from ._harvesting import RandomizedPropensity as RandomizedPropensity
     from ._known import PowerLawPropensity as PowerLawPropensity
@@ -20,6 +21,7 @@ else:
         {
             "_clusters": ("UserClusters",),
             "_contextual": ("ContextualPropensity",),
+            "_debiased_table": ("debiased_table",),
             "_harvesting": ("InterventionHarvesting", "RandomizedPropensity"),
             "_known": ("PowerLawPropensity",),
             "_learned": ("DualLearningPropensity", "RegressionEMPropensity"),

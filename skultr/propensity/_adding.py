@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Self
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from scipy import sparse
 from sklearn.utils.metaestimators import available_if
 
 from .._log._clicklog import ClickLog, make_click_log
+from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._dataset_frames import cells_of
 from .._log._estimator import forget, unless_it_fails
@@ -18,7 +20,7 @@ from .._log._joined_logs import join_logs
 from .._log._on_disk import refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, count_rows, read_features, read_role
-from .._typing import Column, Scope, Table
+from .._typing import AnyFrame, Column, Scope, Table
 from ._propensity import BasePropensity
 
 __all__ = ["AddsCounts"]
@@ -52,7 +54,7 @@ class AddsCounts(BasePropensity):
     @unless_it_fails
     def partial_fit(
         self,
-        X: Table | ClickDataset,
+        X: Table | AnyFrame | ClickDataset,
         y: Column | str | None = None,
         sample_weight: Column | None = None,
         *,
@@ -124,8 +126,14 @@ class AddsCounts(BasePropensity):
             if log.doc_ids is None:
                 return log
             return replace(log, features=np.empty((len(log.features), 0), dtype=np.float32))
-        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
-        X = self._checked(X, reset=is_first)
+        if is_in_engine(X):
+            check_given(X, y, sample_weight, roles, type(self).__name__)
+            names, self._click_column = list(nw.from_native(X).collect_schema()), y
+            self._checked(pd.DataFrame(columns=names), reset=is_first)
+            X, y = count_cells_of(X, y, self.columns_of_cells(names))
+        else:
+            X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+            X = self._checked(X, reset=is_first)
         self._has_bias = self._read_bias(X, roles) is not None
         if self.user is not None:
             roles = {**roles, "user": self._read_users(X, roles)}

@@ -23,7 +23,7 @@ from .._log._estimator import FitTask
 from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
 from .._log._offsets import find_offsets, take_off
-from .._log._roles import ROLES, is_frame, read_features
+from .._log._roles import ROLES, feature_names, is_frame, read_features
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
 from .._sklearn import Interval
@@ -195,6 +195,12 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.context is None else set(self._names())
+
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns of a log in an engine whose values tell cells apart, beside the document."""
+        contexts = feature_names(names, {self._click_column})
+        contexts = contexts if self.context is None else self._names()
+        return ["bias" if "bias" in names else "position", *contexts]
 
     @property
     def _reads_rows(self):

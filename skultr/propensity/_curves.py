@@ -75,12 +75,22 @@ class CurvePropensity(AddsCounts):
         "random_state": ["random_state"],
     }
 
+    @property
+    def _reads_users(self):
+        return self.user == "user"
+
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.user in (None, "user") else {self.user}
 
-    def _cell_columns(self, names):
-        return [*super()._cell_columns(names), *([] if self.user is None else [self.user])]
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns of a log in an engine whose values tell cells apart, beside the document."""
+        return self._factor_columns(names)
+
+    def _factor_columns(self, names):
+        """Columns that make the bias factors, of users if each has a curve."""
+        factor = "bias" if "bias" in names else "position"
+        return [factor] if self.user is None else [factor, self.user]
 
     def _read_users(self, X, roles):
         if self.user != "user":
@@ -105,16 +115,25 @@ class CurvePropensity(AddsCounts):
         """Estimate, and set the tables and the attributes that ``predict`` reads."""
         of_all = cells if self.user is None else cells.of_all_users()
         common = self._with_errors(of_all, estimate)
-        self.examination_ = curve_table(of_all, common)
-        self._bias_values = of_all.factors.bias
-        self._common = np.exp(common.log_examination)
-        self._largest = np.nanmax(self._common)
+        n_factors = len(of_all.factors)
+        component = factor_components(of_all.doc, of_all.factor, n_factors)[1]
+        self._set_curve(of_all, common, component)
         if self.user is not None:
             own = self._on_common_scale(self._with_errors(cells, estimate), cells, common)
             own = self._shrunk(cells, own, common)
             self.average_examination_ = self.examination_
             self.examination_ = curve_table(cells, own)
             self._remember_users(cells, own)
+        self._warn_about_curve()
+
+    def _set_curve(self, cells, common, component):
+        """Set the table of the curve of all users, and what ``predict`` reads of it."""
+        self.examination_ = curve_table(cells, common, component)
+        self._bias_values = cells.factors.bias
+        self._common = np.exp(common.log_examination)
+        self._largest = np.nanmax(self._common)
+
+    def _warn_about_curve(self):
         warn_about_unknown(self.examination_)
         # Most users have no click at some positions; shrinkage gives them the common curve there.
         pulled = self.user is not None and self.user_shrinkage != 0
@@ -261,7 +280,7 @@ def _scaled(estimate, cells):
     if not len(known):
         return estimate
     first = known[cells.factors.bias[known] == cells.factors.bias[known].min()]
-    clicks = np.maximum(cells.by_factor(cells.clicks)[first], 0.5)
+    clicks = np.maximum(cells.clicks_of_factors[first], 0.5)
     # The mean over users is clicks over the clicks under full examination. The mean of the users'
     # ratios would be too large: among users with hardly any click, those with one seem to examine
     # everything.
@@ -311,8 +330,18 @@ def _where_resamples_suffice(drawn, analytic, cells):
     return np.where((seen < _LEAST_QUERIES) & np.isfinite(analytic), analytic, drawn)
 
 
-def curve_table(cells, estimate):
-    """The public table of an estimate: one row per factor, with the ends of the 95 % interval."""
+def curve_table(cells, estimate, component=None):
+    """The public table of an estimate: one row per factor, with the ends of the 95 % interval.
+
+    Parameters
+    ----------
+    cells : Cells or CellShards
+    estimate : Estimate
+    component : ndarray of shape (n_factors,), int, default=None
+        Equal where documents connect factors; by default found in ``cells``.
+    """
+    if component is None:
+        component = factor_components(cells.doc, cells.factor, len(cells.factors))[1]
     log_examination, error = estimate
     unknown = np.isnan(log_examination)
     error = np.where(unknown, np.nan, error)
@@ -323,9 +352,9 @@ def curve_table(cells, estimate):
                 "standard_error": error,
                 "lower": np.exp(log_examination - QUANTILE * error),
                 "upper": np.exp(log_examination + QUANTILE * error),
-                "impressions": cells.by_factor(cells.weight),
-                "clicks": cells.by_factor(cells.clicks),
-                "component": factor_components(cells.doc, cells.factor, len(cells.factors))[1],
+                "impressions": cells.weight_of_factors,
+                "clicks": cells.clicks_of_factors,
+                "component": component,
             },
             index=cells.factors.index,
         )

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._cells import READS, count_cells
+from .._log._counted import count_cells_of, count_lists_of
 from .._log._faults import count_of
 from .._log._reader import read
 from .._log._roles import read_column
@@ -185,6 +186,22 @@ class RandomizedPropensity(_PairwisePropensity):
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return super().columns_read() | ({self.arm} - {None})
+
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """None, because arms are read, too."""
+        return None
+
+    def _count(self, X, click, names):
+        if self.arm is not None:
+            by = [*self._factor_columns(names), self.arm]
+            return count_cells_of(X, click, by, optional=[self.arm])
+        if self.user not in (None, "user"):
+            raise TypeError(
+                f"user={self.user!r} and arm=None: rows of one arm are those of lists of one "
+                "length, which an engine counts for the role 'user' only. Rename the column "
+                f"{self.user!r} to 'user', or name a column of arms with arm=."
+            )
+        return count_lists_of(X, click)
 
     @property
     def _reads_rows(self):

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._cells import read_cells
+from .._log._counted import count_cells_of
 from .._log._factors import bias_values
 from .._log._roles import read_role
 from .._log._segments import encode
@@ -61,9 +62,13 @@ class PowerLawPropensity(BasePropensity):
         "eta": [Interval(Real, 0, None, closed="left"), Mapping],
     }
 
+    @property
+    def _reads_users(self):
+        return isinstance(self.eta, Mapping)
+
     def _fit(self, X, y, sample_weight, roles):
         self._check_eta()
-        users = self._read_users(X, roles) if isinstance(self.eta, Mapping) else None
+        users = self._read_users(X, roles) if self._reads_users else None
         # The curve is one of positions, so that a column ``bias`` and documents are not read.
         roles = {**roles, "bias": self._read_bias(X, roles)}
         one = np.zeros(len(y), dtype=int)
@@ -79,8 +84,15 @@ class PowerLawPropensity(BasePropensity):
         )
 
     def _predict(self, X, values, shown, roles):
-        users = self._read_users(X, roles)[shown] if isinstance(self.eta, Mapping) else None
+        users = self._read_users(X, roles)[shown] if self._reads_users else None
         return np.maximum(self._curve(values[shown], users), LEAST)
+
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns of a log in an engine whose values tell cells apart, beside the query."""
+        return ["position", "user"] if isinstance(self.eta, Mapping) else ["position"]
+
+    def _count(self, X, click, names):
+        return count_cells_of(X, click, self.columns_of_cells(names), documents=False)
 
     def _check_eta(self):
         if not isinstance(self.eta, Mapping):
@@ -90,9 +102,6 @@ class PowerLawPropensity(BasePropensity):
                 raise ValueError(
                     f"eta of the user {user!r} is {eta!r}; expected a number of at least 0."
                 )
-
-    def _cell_columns(self, names):
-        return ["position", *(["user"] if isinstance(self.eta, Mapping) else [])]
 
     def _read_users(self, X, roles):
         users = read_role(X, "user", roles["user"])

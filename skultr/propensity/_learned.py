@@ -13,15 +13,17 @@ from sklearn.utils import check_array, check_random_state
 from .._log._cells import read_cells
 from .._log._clicklog import make_click_log
 from .._log._components import factor_components
+from .._log._counted import count_cells_of, count_lists_of
 from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
-from .._log._roles import is_frame, read_features, without_columns
+from .._log._roles import feature_names, is_frame, read_features, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
+from .._log._shards import count_or_shard
 from .._models._relevance_table import LearnsRelevance
 from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
-from ._curves import CurvePropensity, Estimate
+from ._curves import CurvePropensity, Estimate, with_errors
 
 __all__ = ["DualLearningPropensity", "RegressionEMPropensity"]
 
@@ -42,6 +44,22 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         **LearnsRelevance._parameter_constraints,
     }
 
+    def _count(self, X, click, names):
+        if self.relevance == "embedding" and self.user is None:
+            return count_or_shard(X, click, self._factor_columns(names))
+        features = self._features_among(names)
+        return count_cells_of(X, click, self._factor_columns(names), features=features)
+
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns whose values tell cells apart; None with a network, which reads features."""
+        return self._factor_columns(names) if self.relevance == "embedding" else None
+
+    def _features_among(self, names):
+        """Columns of a log in an engine that the network reads; none without a network."""
+        if self.relevance == "embedding":
+            return []
+        return feature_names(names, {*self.columns_read(), self._click_column})
+
     @property
     def _reads_rows(self):
         return self.relevance == "network"
@@ -61,6 +79,23 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         self._tabulate(cells, estimate)
         if self.relevance == "network":
             self._warn_about_links()
+
+    def _fit_shards(self, shards):
+        """As ``_fit``, where cells do not fit into memory."""
+        if self.n_bootstrap:
+            raise ValueError(
+                "The cells of the log do not fit into memory, and n_bootstrap="
+                f"{self.n_bootstrap} would read them as often. Set n_bootstrap=0: standard "
+                "errors then follow from the information matrix."
+            )
+        fit = self._table_of_shards(shards)
+        component = fit.component
+        if len(np.unique(component)) == shards.n_factors > 1:
+            self._refuse_unlinked(shards.n_factors)
+        linked = component == component[0]
+        estimate = Estimate(np.where(linked, fit.factor_logits, np.nan), fit.standard_error(0))
+        self._set_curve(shards, with_errors(estimate, shards), component)
+        self._warn_about_curve()
 
     def _table_estimate(self, cells):
         cells = cells.with_half_clicks()
@@ -118,12 +153,15 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         n_factors = len(cells.factors)
         n_components, _ = factor_components(cells.doc, cells.factor, n_factors)
         if n_components == n_factors > 1:
-            raise NotIdentifiableError(
-                f"No document was shown under two of the {n_factors} bias factors: with one "
-                "number per document as relevance, nothing compares the factors. Serve some "
-                "documents at several positions, as IdentifiabilityRepair(strategy='intervene') "
-                "plans it, or use relevance='network', which compares them by the features."
-            )
+            self._refuse_unlinked(n_factors)
+
+    def _refuse_unlinked(self, n_factors):
+        raise NotIdentifiableError(
+            f"No document was shown under two of the {n_factors} bias factors: with one "
+            "number per document as relevance, nothing compares the factors. Serve some "
+            "documents at several positions, as IdentifiabilityRepair(strategy='intervene') "
+            "plans it, or use relevance='network', which compares them by the features."
+        )
 
     def _warn_about_links(self):
         table = self.examination_ if self.user is None else self.average_examination_
@@ -317,13 +355,22 @@ class DualLearningPropensity(_LearnedPropensity):
 
     _published_loss = "squares"
 
-    def _network_estimate(self, X, y, sample_weight, roles, cells, row_factor):
+    def _count(self, X, click, names):
+        if self.relevance == "embedding":
+            return super()._count(X, click, names)
+        self._refuse_users()
+        return count_lists_of(X, click, self._features_among(names))
+
+    def _refuse_users(self):
         if self.user is not None:
             raise ValueError(
                 "DualLearningPropensity with a network has no curves of users: it compares the "
                 "rows of a list, which belong to one user. Set relevance='embedding', or use "
                 "RegressionEMPropensity(user=...)."
             )
+
+    def _network_estimate(self, X, y, sample_weight, roles, cells, row_factor):
+        self._refuse_users()
         features = _features_of(X, self.columns_read())
         bias = np.where(row_factor >= 0, row_factor, np.nan)
         log = make_click_log(X, features, y, sample_weight, {**roles, "bias": bias})

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Self
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._on_disk import refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
-from .._typing import Column, Floats, Scope, Table
+from .._log._shards import CellShards
+from .._typing import AnyFrame, Column, Floats, Scope, Table
 
 __all__ = ["LEAST", "QUANTILE", "BasePropensity"]
 
@@ -38,6 +41,8 @@ class BasePropensity(BaseEstimator):
 
     #: Name of the column of clicks if ``fit`` took them from X: it is not a feature.
     _click_column = None
+    #: Whether ``predict`` depends on the role ``user``.
+    _reads_users = False
 
     #: True if ``predict`` reads more of a row than where and to whom it was shown.
     _predicts_from_features = False
@@ -49,7 +54,7 @@ class BasePropensity(BaseEstimator):
     @afresh
     def fit(
         self,
-        X: Table | ClickDataset,
+        X: Table | AnyFrame | ClickDataset,
         y: Column | str | None = None,
         sample_weight: Column | None = None,
         *,
@@ -69,6 +74,9 @@ class BasePropensity(BaseEstimator):
         X : DataFrame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, one row per shown document, with its roles as columns. Features are
             read only by estimators that use them, or if no column ``doc`` identifies the
+            documents. Also a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), with the
+            name of its column of clicks as ``y``: the engine adds up clicks and impressions of
+            documents and bias factors, and only these leave it.
             documents. A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other
             argument; estimators that compare clicks and impressions of documents count them on
             disk, others read the rows into memory.
@@ -108,9 +116,15 @@ class BasePropensity(BaseEstimator):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             self._checked(pd.DataFrame(columns=X.feature_names), reset=True)
             X, y = self._read_dataset(X)
+        elif is_in_engine(X):
+            X, y = self._counted(X, y, sample_weight, roles)
         else:
             X, y, self._click_column = take_clicks(X, y, type(self).__name__)
             X = self._checked(X, reset=True)
+        if isinstance(X, CellShards):
+            self._has_bias = True
+            self._fit_shards(X)
+            return self
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
         return self
@@ -166,7 +180,34 @@ class BasePropensity(BaseEstimator):
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set()
 
+    def columns_of_cells(self, names: list[str]) -> list[str] | None:
+        """Columns of a log in an engine whose values tell cells apart, beside the document.
+
+        Parameters
+        ----------
+        names : list of str
+            All columns of the log.
+
+        Returns
+        -------
+        columns : list of str or None
+            None if the estimator reads more of a log than clicks and impressions of cells.
+        """
+        return ["bias" if "bias" in names else "position"]
+
     # What comes in ------------------------------------------------------------------------
+    def _counted(self, X, y, sample_weight, roles):
+        """The cells of a log in an engine, as a log in memory with click rates."""
+        check_given(X, y, sample_weight, roles, type(self).__name__)
+        names = list(nw.from_native(X).collect_schema())
+        self._click_column = y
+        self._checked(pd.DataFrame(columns=names), reset=True)
+        return self._count(X, y, names)
+
+    def _count(self, X, click, names):
+        """See :meth:`_counted`; ``names`` are the columns of X."""
+        return count_cells_of(X, click, self.columns_of_cells(names))
+
     @property
     def _reads_rows(self) -> bool:
         """True if more is read than clicks and impressions of documents by bias factor."""
@@ -176,12 +217,8 @@ class BasePropensity(BaseEstimator):
         """The cells of a log on disk, or all its rows, as a log in memory with click rates."""
         if self._reads_rows:
             return dataset.to_frame()
-        known = [name for name in self._cell_columns(dataset.roles) if name in dataset.roles]
-        return dataset.to_cells(known)
-
-    def _cell_columns(self, names):
-        """Columns that tell cells apart, beside the document, of a log with these columns."""
-        return ["bias" if "bias" in names else "position"]
+        columns = self.columns_of_cells(dataset.roles)
+        return dataset.to_cells([name for name in columns if name in dataset.roles])
 
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""

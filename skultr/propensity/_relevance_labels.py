@@ -5,16 +5,23 @@ from __future__ import annotations
 from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
+import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._log._clicklog import ClickLog, sort_into_lists
+from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._on_disk import LogOnDisk
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, is_frame, read_role
 from .._models._document_posterior import document_posterior, logged_places
 from .._sklearn import Interval, validate_params
-from .._typing import ArrayLike, Column, Estimator, Frame
-from ._source import PROPENSITY_CONSTRAINT, row_propensities
+from .._typing import AnyFrame, ArrayLike, Column, Estimator
+from ._source import (
+    PROPENSITY_CONSTRAINT,
+    columns_of_cells,
+    no_propensities,
+    row_propensities,
+)
 from ._weights import (
     average_propensities,
     debias_clicks,
@@ -34,7 +41,7 @@ __all__ = ["relevance_labels"]
 @validate_params(
     {
         "X": "no_validation",
-        "y": ["array-like", None],
+        "y": ["array-like", str, None],
         "sample_weight": ["array-like", None],
         "propensity": PROPENSITY_CONSTRAINT,
         "user_aware": ["boolean"],
@@ -44,7 +51,7 @@ __all__ = ["relevance_labels"]
     prefer_skip_nested_validation=True,
 )
 def relevance_labels(
-    X: Frame | ClickDataset,
+    X: AnyFrame | ClickDataset,
     y: Column | str | None = None,
     *,
     sample_weight: Column | None = None,
@@ -67,10 +74,12 @@ def relevance_labels(
     ----------
     X : DataFrame of shape (n_rows, n_columns) or ClickDataset
         The click log with the roles ``qid``, ``doc``, ``position`` and, if present, ``session``,
-        ``user``, ``impressions``, ``propensity``. Features are not read.
-    y : array-like of shape (n_rows,)
-        Click (0 or 1), or click rate if a row stands for several impressions. A dataset has its
-        own clicks.
+        ``user``, ``impressions``, ``propensity``. Features are not read. Of a frame of an engine
+        (lazy Polars, DuckDB, Dask, PySpark) the engine adds up the rows of a document that have
+        one position and propensity, and only these counts leave it.
+    y : array-like of shape (n_rows,) or str
+        Click (0 or 1), or click rate if a row stands for several impressions; or the name of the
+        column of X that holds them. A dataset has its own clicks.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
@@ -130,6 +139,8 @@ def relevance_labels(
     >>> labels["effective_sample"].tolist()
     [100.0, 50.0]
     """
+    if is_in_engine(X):
+        X, y = _counted(X, y, sample_weight, propensity, interval)
     if isinstance(X, LogOnDisk):
         X, y, _ = take_clicks(X, y, "relevance_labels")
     if not is_frame(X) or read_role(X, "doc") is None:
@@ -143,7 +154,7 @@ def relevance_labels(
             "propensities are what its posterior depends on. Leave user_aware at its default."
         )
     X, y, _ = take_clicks(X, y, "relevance_labels")
-    of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=_no_propensities)
+    of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
     rows = read(X, y, sample_weight, {"propensity": of_rows}, reads=reads)
@@ -156,6 +167,14 @@ def relevance_labels(
         require_positive(log)
     warn_about_weights(log, clip=clip, queries=False)
     return label_table(log, debias_clicks(log, clip=clip).clicks)
+
+
+def _counted(X, y, sample_weight, propensity, interval):
+    """The cells of a log in an engine, as a log in memory with click rates."""
+    check_given(X, y, sample_weight, {}, "relevance_labels")
+    names = list(nw.from_native(X).collect_schema())
+    by = ["position", "bias", "propensity", *columns_of_cells(propensity, names)]
+    return count_cells_of(X, y, by, mean=["production"] * interval)
 
 
 def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
@@ -178,11 +197,4 @@ def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
         upper=found.upper,
         effective_sample=found.effective_sample,
         prior_mean=found.prior_mean,
-    )
-
-
-def _no_propensities():
-    raise ValueError(
-        "No propensities given: X has no column 'propensity'. Add it, or pass propensity= with "
-        "one number per position or an estimator of skultr.propensity."
     )

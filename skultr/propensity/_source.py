@@ -17,11 +17,16 @@ from .._typing import Floats, Table
 
 __all__ = [
     "PROPENSITY_CONSTRAINT",
+    "check_curve",
+    "columns_of_cells",
     "columns_of_source",
     "dataset_propensities",
+    "no_propensities",
     "predicted_in_dataset",
     "predicted_propensities",
+    "refuse_wrong_source",
     "row_propensities",
+    "takes_column",
 ]
 
 
@@ -68,8 +73,7 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
         the curve does not cover the positions.
     """
     column = read_role(X, "propensity", roles.get("propensity"))
-    if column is not None or isinstance(source, str):
-        _check_role(source, column)
+    if takes_column(source, column is not None):
         return column, None
     source = default() if source is None else source
     if not hasattr(source, "fit"):
@@ -112,12 +116,11 @@ def dataset_propensities(source, dataset, log, *, default, random_state=None):
         1 where a row was not shown.
     estimator : estimator or None
     """
-    if log.propensity is not None or isinstance(source, str):
-        _check_role(source, log.propensity)
+    if takes_column(source, log.propensity is not None):
         return log.propensity, None
     source = default() if source is None else source
     if not hasattr(source, "fit"):
-        curve = _check_curve(source, int(log.position.max(initial=0)))
+        curve = check_curve(source, int(log.position.max(initial=0)))
         # Rows that were not shown have the position -1.
         return lookup(np.concatenate([[1.0], curve, [1.0]]), log.position), None
     read = sorted({*columns_of_source(source)} & {*dataset.feature_names})
@@ -157,23 +160,52 @@ def columns_of_source(source):
     return source.columns_read()
 
 
-def _check_role(source, column):
-    """Refuse a role that is requested but absent, or present beside another source."""
-    if column is None:
+def columns_of_cells(source, names):
+    """Columns that the source reads of a log in an engine with these columns.
+
+    Raises
+    ------
+    TypeError
+        If the source reads more than clicks and impressions by values of columns.
+    """
+    if source is None or not hasattr(source, "fit"):
+        return []
+    reads = getattr(source, "columns_of_cells", lambda names: None)(names)
+    if reads is None:
+        raise TypeError(
+            f"X is a lazy frame, and the propensity {source!r} reads more of a log than counts "
+            "by document and bias factor. Reduce X first with skultr.aggregate_clicks(X, "
+            "documents), or pass an estimator of skultr.propensity with relevance='embedding'."
+        )
+    return reads
+
+
+def takes_column(source, has_column):
+    """True if propensities are those of the role; an error if there are two sources or none."""
+    if isinstance(source, str) and not has_column:
         raise ValueError(
             "propensity='column', but X has no column 'propensity' and no propensity was passed. "
             "Add the role, or give the propensities by position."
         )
-    if not (source is None or isinstance(source, str)):
+    if has_column and not (source is None or isinstance(source, str)):
         raise ValueError(
             "The log has the role 'propensity' and the parameter propensity is "
             f"{type(source).__name__}: two answers to one question. Drop the column, or set "
             "propensity='column'."
         )
+    return has_column
 
 
-def _clone(source, random_state):
-    """A clone of an estimator of examination."""
+def no_propensities():
+    """Raise the error of a log without propensities, given or estimated."""
+    raise ValueError(
+        "No propensities given: X has no column 'propensity'. Add it, or pass propensity= with "
+        "one number per position or an estimator of skultr.propensity."
+    )
+
+
+def refuse_wrong_source(source):
+    """Raise if a source with ``fit`` is a class, or an estimator of relevance."""
     if isinstance(source, type):
         raise ValueError(
             f"propensity is the class {source.__name__}; expected an estimator. Call it: "
@@ -185,6 +217,11 @@ def _clone(source, random_state):
             "estimator that predicts examination, such as those of skultr.propensity "
             "(RegressionEMPropensity, DualLearningPropensity, ...)."
         )
+
+
+def _clone(source, random_state):
+    """A clone of an estimator of examination."""
+    refuse_wrong_source(source)
     return seeded_clone(source, check_random_state(random_state).randint(2**31 - 1))
 
 
@@ -196,13 +233,14 @@ def _from_curve(curve, X, roles):
             "was passed. Add the role."
         )
     shown = position > 0
-    curve = _check_curve(curve, int(position[shown].max(initial=0)))
+    curve = check_curve(curve, int(position[shown].max(initial=0)))
     propensity = np.ones(len(position))
     propensity[shown] = curve[position[shown].astype(np.intp) - 1]
     return propensity
 
 
-def _check_curve(curve, deepest):
+def check_curve(curve, deepest):
+    """A curve by position as an array; an error if it does not cover the log or is none."""
     curve = np.asarray(curve, dtype=float)
     if curve.ndim != 1 or len(curve) < deepest:
         raise ValueError(

@@ -21,6 +21,7 @@ __all__ = [
     "label_table",
     "require_positive",
     "warn_about_weights",
+    "zero_propensity",
 ]
 
 
@@ -108,15 +109,29 @@ def require_positive(log, what="propensity"):
     zero = np.flatnonzero(log.shown & (log.propensity <= 0))
     if len(zero):
         query = python_value(log.query_ids[log.query[zero[0]]])
-        averages = (
-            " If only some users never examine it, average over users: UserAwareIPSRanker, "
-            "LambdaMARTRanker(debiasing='user-aware'), or relevance_labels with user_aware=True."
-        )
-        raise ValueError(
-            f"{what} is 0 in {count_of(len(zero), 'shown row')}, first at position "
-            f"{log.position[zero[0]]} of query {query!r}; expected a number in (0, 1]. A row that "
-            f"nobody could examine should have no position.{averages * (what == 'propensity')}"
-        )
+        where = f"first at position {log.position[zero[0]]} of query {query!r}"
+        raise zero_propensity(what, count_of(len(zero), "shown row"), where)
+
+
+def zero_propensity(what, rows, where):
+    """The error of a propensity of 0.
+
+    Parameters
+    ----------
+    what : str
+        Name of the propensities.
+    rows, where : str
+        How many rows have it, and an example.
+    """
+    averages = (
+        " If only some users never examine it, average over users: UserAwareIPSRanker, "
+        "LambdaMARTRanker(debiasing='user-aware'), or relevance_labels and debiased_table with "
+        "user_aware=True."
+    )
+    return ValueError(
+        f"{what} is 0 in {rows}, {where}; expected a number in (0, 1]. A row that nobody could "
+        f"examine should have no position.{averages * (what == 'propensity')}"
+    )
 
 
 def debias_clicks(log, *, clip=None, normalize=False):

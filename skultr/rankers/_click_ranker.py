@@ -175,6 +175,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _needs_features(self) -> bool:
         return self.relevance == "network"
 
+    @property
+    def _reads_cells(self) -> bool:
+        return self.relevance == "embedding"
+
     # The network -----------------------------------------------------------------------
     def _score(self, features: NDArray[np.float32]) -> Floats:
         logits = self._logits(features)

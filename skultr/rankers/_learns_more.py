@@ -11,7 +11,7 @@ from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, forget, unless_it_fails
 from .._log._joined_logs import join_logs, with_bias_values
 from .._log._roles import FIT_ROLES
-from .._typing import ArrayLike, Column, Scope, Table
+from .._typing import AnyFrame, ArrayLike, Column, Scope, Table
 
 __all__ = ["LearnsMore"]
 
@@ -49,7 +49,7 @@ class LearnsMore:
     @with_callbacks
     def partial_fit(
         self,
-        X: Table | ClickDataset,
+        X: Table | AnyFrame | ClickDataset,
         y: Column | str | None = None,
         sample_weight: ArrayLike | None = None,
         *,

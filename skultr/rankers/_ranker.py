@@ -14,6 +14,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
+from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, afresh
 from .._log._joined_logs import with_bias_values
@@ -33,7 +34,7 @@ from .._log._roles import (
 from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._sklearn import check_sample_weight
-from .._typing import ArrayLike, Column, Floats, Ints, Scope, Table
+from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 from ._learns_more import LearnsMore
@@ -77,7 +78,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     @afresh
     def fit(
         self,
-        X: Table | ClickDataset,
+        X: Table | AnyFrame | ClickDataset,
         y: Column | str | None = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -102,6 +103,11 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             columns that are named after a role have that role, and all others are features. In an
             array all columns are features, and roles are passed as keywords. A
             :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
+            Rankers with
+            ``relevance="embedding"``, and click models of one number per document without
+            ``solver="gradient"``, also take a frame of an engine (lazy Polars, DuckDB, Dask,
+            PySpark), with the name of its column of clicks as ``y``: the engine adds up clicks
+            and impressions of documents and bias factors, and only these leave it.
         y : array-like of shape (n_rows,) or str
             Click (0 or 1), or click rate if a row has several impressions. Values above 1 are
             read as graded relevance and divided by their maximum. A string names the column of X
@@ -260,6 +266,11 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         """True if the training can be stopped by the clicks of a log for validation."""
         return False
 
+    @property
+    def _reads_cells(self) -> bool:
+        """True if clicks and impressions of documents and bias factors are all that is read."""
+        return False
+
     def _n_subtasks(self) -> int | None:
         """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
         return 0
@@ -292,8 +303,11 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         if isinstance(X, ClickDataset):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             return self._read_dataset(X, reset=reset), X, y
-        X, y, column = take_clicks(X, y, type(self).__name__)
-        self._click_column = column or (None if reset else self._click_column)
+        if is_in_engine(X):
+            X, y = self._counted(X, y, sample_weight, roles)
+        else:
+            X, y, column = take_clicks(X, y, type(self).__name__)
+            self._click_column = column or (None if reset else self._click_column)
         return self._read_log(X, y, sample_weight, roles, reset=reset), X, y
 
     def _read_validation(self, validation, log):
@@ -318,6 +332,14 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
                 "validation has no clicks; expected a log whose clicks can be compared."
             )
         return with_bias_values(found, log.bias_values) if self._learns_factors else found
+
+    def _counted(self, X, y, sample_weight, roles):
+        """The cells of a log in an engine, as a log in memory with click rates."""
+        if not self._reads_cells:
+            is_frame(X)  # raises the error
+        check_given(X, y, sample_weight, roles, type(self).__name__)
+        by, mean = ["position", "bias"], ["production"] * self._reads_production
+        return count_cells_of(X, y, by, mean=mean, in_order=True)
 
     def _read_log(self, X, y, sample_weight, roles, *, reset):
         """The log with equal lists merged; on return the features of the rows are freed."""
@@ -377,8 +399,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         click = self._click_column
         if click is not None and is_frame(X) and click in feature_columns(X):
             X = without_column(X, click)
-        bare = not self._needs_features and is_frame(X) and not feature_columns(X)
-        if bare and (reset or not self.n_features_in_):
+        if not self._needs_features and is_frame(X) and self._is_bare(X, reset):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
@@ -406,6 +427,10 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             reset=reset,
         )
         return features.toarray() if sparse.issparse(features) else features
+
+    def _is_bare(self, X, reset):
+        """True if a frame has no features, or those of training had none."""
+        return not feature_columns(X) if reset else not self.n_features_in_
 
     def _known_query_ids(self, X, qid, method):
         """Query ids for scores that depend on the whole query; a single row needs none."""

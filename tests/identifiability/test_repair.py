@@ -516,8 +516,9 @@ def test_arrays_have_no_roles():
 
 
 def test_lazy_frames_and_unfitted():
+    lazy = pl.LazyFrame({"qid": [1], "doc": [1], "position": [1]})
     with pytest.raises(TypeError, match="lazy frame"):
-        IdentifiabilityRepair().fit(pl.LazyFrame({"doc": [1], "position": [1]}))
+        IdentifiabilityRepair().fit(lazy).transform(lazy)
     with pytest.raises(NotFittedError):
         IdentifiabilityRepair().transform(pd.DataFrame({"position": [1]}))
 

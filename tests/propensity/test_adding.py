@@ -2,10 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 
 from skultr import ClickDataset
+from skultr.click_models import DCTRModel
 from skultr.propensity import (
     DualLearningPropensity,
     InterventionHarvesting,
@@ -13,7 +15,7 @@ from skultr.propensity import (
     RandomizedPropensity,
     RegressionEMPropensity,
 )
-from tests._worlds import random_lists
+from tests._worlds import FEATURES, random_lists
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -72,3 +74,17 @@ def test_a_failure_changes_nothing(days):
 def test_estimators_that_read_more_have_no_partial_fit():
     for estimator in (RegressionEMPropensity(), RandomizedPropensity(), PowerLawPropensity()):
         assert not hasattr(estimator, "partial_fit")
+
+
+def test_frames_of_an_engine_add_up_too(days):
+    days = [(X.drop(columns=["segment", *FEATURES]), y) for X, y in days]
+    lazy = [pl.from_pandas(X.assign(click=y)).lazy() for X, y in days]
+    for estimator in (
+        RegressionEMPropensity(relevance="embedding"),
+        RegressionEMPropensity(relevance="embedding", user="user"),
+        DCTRModel(),
+    ):
+        frames = clone(estimator).partial_fit(*days[0]).partial_fit(*days[1])
+        counted = clone(estimator).partial_fit(*days[0]).partial_fit(lazy[1], "click")
+        X = days[1][0]
+        np.testing.assert_allclose(counted.predict(X), frames.predict(X), rtol=1e-9)

@@ -1,0 +1,85 @@
+"""Trees on a cluster, trained on debiased clicks: the recipes of "When one machine is not enough".
+
+Each takes the table of ``skultr.propensity.debiased_table`` in its engine and the features of the
+documents there, and returns a model in memory: ``predict`` needs no cluster.
+"""
+
+
+def lightgbm_on_dask(table, documents, features, client):
+    """LightGBM's ranker on Dask: integer grades, weights of documents, sizes of groups."""
+    from lightgbm.dask import DaskLGBMRanker
+
+    def in_order(part):
+        grade = (30 * part["label"].clip(0, 1)).round().astype("int64")
+        return part.assign(grade=grade).sort_values("group")
+
+    n_workers = len(client.scheduler_info(n_workers=-1)["workers"])
+    rows = table.merge(documents, on=["qid", "doc"])
+    # The documents of a query must be in one partition, one behind the other.
+    rows = rows.shuffle("group", npartitions=n_workers).map_partitions(in_order).persist()
+    sizes = rows.map_partitions(lambda part: part.groupby("group").size())
+    ranker = DaskLGBMRanker(
+        client=client,
+        n_estimators=50,
+        num_leaves=15,
+        label_gain=[grade / 30 for grade in range(31)],
+        n_jobs=1,
+        verbose=-1,
+    )
+    ranker.fit(rows[features], rows["grade"], group=sizes, sample_weight=rows["weight"])
+    return ranker.to_local()
+
+
+def xgboost_on_dask(table, documents, features, client):
+    """XGBoost's ranker on Dask: it takes labels as they are, and weighs queries alike."""
+    from xgboost.dask import DaskXGBRanker
+
+    rows = table.merge(documents, on=["qid", "doc"]).persist()
+    ranker = DaskXGBRanker(
+        objective="rank:ndcg", ndcg_exp_gain=False, n_estimators=20, max_depth=4, learning_rate=0.3
+    )
+    ranker.client = client
+    ranker.fit(rows[features], rows["label"], qid=rows["group"])
+    return ranker.get_booster()
+
+
+def xgboost_on_spark(table, documents, features, n_workers=2):
+    """XGBoost's regressor on Spark: each document counts by its number of examinations."""
+    from xgboost.spark import SparkXGBRegressor
+
+    rows = table.join(documents, ["qid", "doc"])
+    regressor = SparkXGBRegressor(
+        features_col=features,
+        label_col="label",
+        weight_col="weight",
+        num_workers=n_workers,
+        objective="count:poisson",
+        n_estimators=50,
+        max_depth=4,
+        learning_rate=0.1,
+    )
+    return regressor.fit(rows).get_booster()
+
+
+def synapseml_on_spark(table, documents, features):
+    """SynapseML's LightGBM ranker on Spark. Not run in the tests: written by its documentation."""
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.sql import functions as F
+    from synapse.ml.lightgbm import LightGBMRanker
+
+    rows = table.join(documents, ["qid", "doc"])
+    grade = F.round(30 * F.least(F.col("label"), F.lit(1.0))).cast("int")
+    rows = VectorAssembler(inputCols=features, outputCol="features").transform(
+        rows.withColumn("grade", grade)
+    )
+    ranker = LightGBMRanker(
+        labelCol="grade",
+        featuresCol="features",
+        groupCol="group",
+        weightCol="weight",
+        labelGain=[grade / 30 for grade in range(31)],
+        numIterations=50,
+        numLeaves=15,
+        repartitionByGroupingColumn=True,
+    )
+    return ranker.fit(rows)

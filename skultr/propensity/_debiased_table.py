@@ -1,0 +1,335 @@
+"""Labels of documents in the engine that holds the log, for distributed learners."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, Literal
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._log._engine import (
+    check_numbers,
+    check_rows,
+    code_ids,
+    collect,
+    fault_columns,
+    in_engine_of,
+    select_shown,
+)
+from .._log._faults import NO_CLICKS, NO_ROW_SHOWN, count_of
+from .._sklearn import Interval, validate_params
+from .._typing import AnyFrame, ArrayLike, Predictor
+from ..exceptions import python_value
+from ._source import (
+    PROPENSITY_CONSTRAINT,
+    check_curve,
+    no_propensities,
+    refuse_wrong_source,
+    takes_column,
+)
+from ._weights import zero_propensity
+
+__all__ = ["debiased_table"]
+
+#: Roles that decide how likely a row was examined, if an estimator reads them.
+_PLACES = ("position", "bias")
+#: Sums over the impressions of a document that its label and weight are made of.
+_SUMS = ["_impressions", "_clicks", "_examinations"]
+
+
+@validate_params(
+    {
+        "frame": "no_validation",
+        "propensity": PROPENSITY_CONSTRAINT,
+        "click": [str],
+        "user_aware": ["boolean"],
+        "clip": [Interval(Real, 0, 1, closed="right"), None],
+    },
+    prefer_skip_nested_validation=True,
+)
+def debiased_table(
+    frame: AnyFrame,
+    propensity: Literal["column"] | ArrayLike | Predictor | None = None,
+    *,
+    click: str = "click",
+    user_aware: bool = True,
+    clip: float | None = None,
+) -> Any:
+    r"""Table of debiased clicks per impression, one row per document of a query, in its engine.
+
+    The labels are those of :func:`relevance_labels`, for a log that no memory holds: the engine
+    counts, and the table stays in it, ready to be joined with features for LightGBM on Dask,
+    XGBoost on Dask or Spark, or SynapseML. A lazy frame gives a lazy frame.
+
+    Parameters
+    ----------
+    frame : frame
+        One row per impression: a pandas, Polars (eager or lazy), PyArrow, DuckDB, Dask or PySpark
+        frame with the clicks and the columns ``qid``, ``doc`` and ``position`` (from 1; missing
+        where the row was not shown). Optional columns are ``impressions``, ``propensity`` and
+        what the estimator of propensities reads (``bias``, ``user``). Other columns are ignored.
+    propensity : "column", array-like of shape (n_positions,), fitted estimator or None, \
+            default=None
+        Where propensities come from: the role ``propensity`` ("column" or None), one number per
+        position, or a fitted estimator of :mod:`skultr.propensity`. It predicts once for each
+        distinct value of the columns that it reads, and these few rows are joined to the log:
+        a context that differs in every row needs the role instead.
+    click : str, default="click"
+        Name of the column of clicks. Without a column ``impressions`` it holds values between 0
+        and 1 (larger ones are graded relevance and divided by their maximum); else the *number*
+        of clicks of each row, between 0 and ``impressions``.
+    user_aware : bool, default=True
+        Divide the click rate of a document by its mean propensity over the impressions of the
+        query; otherwise each click by its own propensity.
+    clip : float in (0, 1], default=None
+        Smaller propensities (with ``user_aware``, smaller means) are raised to it.
+
+    Returns
+    -------
+    table : frame of the same kind
+        One row per document of a query that was shown:
+
+        - ``qid``, ``doc``: its keys;
+        - ``label``: debiased clicks per impression, an estimate of P(relevant) if the scale of
+          the propensities is known; it may exceed 1 by chance;
+        - ``weight``: examinations behind the label, its number of impressions times the (harmonic)
+          mean of the propensities: the variance of a label is about its size over this number;
+        - ``group``: number of the query from 0, for learners whose groups must be integers.
+
+        Sorted by query and document, but for Spark. Dask numbers the queries in no order that
+        means anything; all rows of a query are in one partition.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing or holds invalid values; if the curve does not cover the positions;
+        if an estimator predicts anything but probabilities above 0; if a row with a click has
+        propensity 0, or the mean propensity of a document is 0, or without ``user_aware`` that of
+        any row.
+
+    See Also
+    --------
+    relevance_labels : The same in memory, with intervals.
+    skultr.aggregate_clicks : The distinct lists of a log, for rankers of this package.
+
+    Notes
+    -----
+    *Passes.* One over the log checks it, one counts the cells of the estimator (or finds the
+    smallest propensity); the rest is left to the engine, and runs when the table is read.
+
+    *What is not checked*, because it would take a sort of the log: that a list has one row per
+    position, and that a few clicks do not carry most of the weight.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from skultr.propensity import debiased_table
+    >>> log = pl.LazyFrame({
+    ...     "qid": ["q"] * 4,
+    ...     "doc": ["a", "b", "b", "a"],
+    ...     "position": [1, 2, 1, 2],
+    ...     "click": [1, 0, 1, 0],
+    ... })
+    >>> table = debiased_table(log, propensity=[1.0, 0.25])
+    >>> type(table).__name__
+    'LazyFrame'
+    >>> table.collect().to_dicts()[0]
+    {'qid': 'q', 'doc': 'a', 'label': 0.8, 'weight': 1.25, 'group': 0}
+    """
+    log = nw.from_native(frame)
+    schema = log.collect_schema()
+    of_column = takes_column(propensity, "propensity" in schema)
+    if propensity is None and not of_column:
+        no_propensities()
+    _check_columns(schema, click, of_column)
+    rows = _read(log, schema, click, of_column, _read_by(propensity, schema))
+    if of_column:
+        least = _check_column(rows)
+    else:
+        rows = _with_propensities(rows, propensity)
+        least = 1.0
+    if not user_aware:
+        _refuse_zeros(rows.filter(nw.col("_propensity") <= 0), "propensity", least)
+    table = _sums(rows, user_aware, clip)
+    if user_aware:
+        of_mean = "The mean propensity over all impressions of a document in its query"
+        _refuse_zeros(table.filter(nw.col("_examinations") <= 0), of_mean, least)
+    label, weight = _estimate(user_aware, clip)
+    return table.select(
+        "qid", "doc", label.alias("label"), weight.alias("weight"), "group"
+    ).to_native()
+
+
+# The log ------------------------------------------------------------------------------
+def _check_columns(schema, click, of_column):
+    lacking = [name for name in ("qid", "doc", "position", click) if name not in schema]
+    if lacking:
+        raise ValueError(
+            f"The frame lacks the columns {lacking}; found {list(schema)}. Rename your columns to "
+            "'qid', 'doc' and 'position', and name the column of clicks with click=."
+        )
+    check_numbers(schema, [*_PLACES, click, "impressions", *["propensity"] * of_column])
+
+
+def _read_by(source, schema):
+    """Names of the columns that decide the propensity of a row, beside the role."""
+    if source is None or isinstance(source, str):
+        return []
+    if not hasattr(source, "fit"):
+        return ["position"]
+    refuse_wrong_source(source)
+    check_is_fitted(source)
+    # Any other estimator, such as a pipeline, reads its roles as columns.
+    roles = _PLACES if not getattr(source, "_reads_users", True) else (*_PLACES, "user")
+    own = source.columns_read() if hasattr(source, "columns_read") else ()
+    return [name for name in dict.fromkeys((*roles, *own)) if name in schema]
+
+
+def _read(log, schema, click, of_column, keys):
+    """The shown rows, checked: ids, ``_clicks``, ``_impressions``, keys or ``_propensity``."""
+    reads = ["qid", "doc", *_PLACES, "impressions", *["propensity"] * of_column]
+    reads += [name for name in ("user",) if name in keys]
+    clicks = nw.col(click).cast(nw.Float64).fill_nan(None)
+    columns = fault_columns(schema, reads, clicks, rates="impressions" not in schema)
+    scale = check_rows(log, columns, schema, {"click": repr(click), "n_clicks": repr(click)})
+    values = {"_clicks": clicks / scale, "_impressions": columns["impressions"].cast(nw.Float64)}
+    if of_column:
+        values["_propensity"] = columns["propensity"].cast(nw.Float64)
+    return select_shown(log, columns, ["qid", "doc", *keys], values)
+
+
+# Propensities -------------------------------------------------------------------------
+def _check_column(rows):
+    """Check the totals of a log with propensities; returns the smallest propensity."""
+    totals = rows.select(nw.len().alias("n"), nw.col("_clicks").sum(), nw.col("_propensity").min())
+    n_rows, n_clicks, least = collect(totals).row(0)
+    _check_totals(n_rows, n_clicks)
+    return least
+
+
+def _check_totals(n_rows, n_clicks):
+    if not n_rows:
+        NO_ROW_SHOWN.report(0, None, None)
+    if not n_clicks:
+        NO_CLICKS.report(0, None, None)
+
+
+def _with_propensities(rows, source):
+    """The rows with ``_propensity``, predicted once per distinct value of its keys."""
+    keys = [name for name in rows.collect_schema().names() if name not in {"qid", "doc", *_SUMS}]
+    cells = collect(rows.group_by(*keys).agg(nw.len().alias("_n"), nw.col("_clicks").sum()))
+    _check_totals(len(cells), cells["_clicks"].sum())
+    cells = cells.select(keys)
+    if hasattr(source, "fit"):
+        predicted = _predict(source, cells)
+    else:
+        position = cells["position"].to_numpy()
+        predicted = check_curve(source, int(position.max()))[position - 1]
+    predicted = nw.new_series("_propensity", predicted, backend=cells.implementation)
+    cells = cells.with_columns(predicted)
+    return rows.join(in_engine_of(rows, cells), on=keys, how="left").drop(*keys)
+
+
+def _predict(estimator, cells):
+    predicted = np.asarray(estimator.predict(cells.to_native()), dtype=float)
+    wrong = np.flatnonzero(~((predicted > 0) & (predicted <= 1)))
+    if len(wrong):
+        found = {name: python_value(cells[name][int(wrong[0])]) for name in cells.columns}
+        raise ValueError(
+            f"{type(estimator).__name__} predicts {predicted[wrong[0]]:g} for {found}; expected "
+            "the probability that a row was examined, in (0, 1]. Correct the estimator, or add "
+            "the column 'propensity'."
+        )
+    return predicted
+
+
+def _refuse_zeros(rows, what, least):
+    """Raise if there are rows to which no click can be attributed."""
+    if least > 0:  # spares a pass over the log
+        return
+    n_rows = int(collect(rows.select(nw.len())).row(0)[0])
+    if n_rows:
+        query, doc = collect(rows.select("qid", "doc").head(1)).row(0)
+        where = f"such as in qid {python_value(query)!r}, doc {python_value(doc)!r}"
+        raise zero_propensity(what, count_of(n_rows, "row"), where)
+
+
+# Sums by document ---------------------------------------------------------------------
+def _sums(rows, user_aware, clip):
+    """Sums over the impressions of each document of a query, and the number of the query.
+
+    ``_examinations`` is the sum of the propensities; without ``user_aware`` it is the sum of
+    their inverses, and clicks are divided by them.
+    """
+    weight, clicks, propensity = map(nw.col, ("_impressions", "_clicks", "_propensity"))
+    if user_aware:
+        examinations = weight * propensity
+    else:
+        divisor = _at_least(propensity, clip)
+        clicks, examinations = clicks / divisor, weight / divisor
+    rows = rows.select(
+        "qid", "doc", weight, clicks.alias("_clicks"), examinations.alias("_examinations")
+    )
+    if rows.implementation.is_dask():
+        return nw.from_native(_sums_in_dask(rows.to_native()))
+    if isinstance(rows, nw.LazyFrame):
+        return _sums_in_engine(rows)
+    return _sums_in_memory(rows)
+
+
+def _sums_in_memory(rows):
+    coded, ids = code_ids(rows, ["qid", "doc"])
+    table = nw.maybe_reset_index(_by_document(coded).sort("qid", "doc"))
+    codes = {name: table[name].to_numpy() for name in ids}
+    decoded = [nw.maybe_reset_index(ids[name][codes[name]]).alias(name) for name in ids]
+    return table.with_columns(nw.col("qid").alias("group")).with_columns(*decoded)
+
+
+def _sums_in_engine(rows):
+    table = _by_document(rows)
+    queries = rows.group_by("qid").agg(nw.len().alias("_n"))
+    number = (nw.col("qid").rank("dense") - 1).cast(nw.Int64)
+    queries = queries.select("qid", number.alias("group"))
+    table = table.join(queries, on="qid", how="left")
+    # Sorting would shuffle a Spark frame, which keeps no order in the next step anyway.
+    return table if table.implementation.is_spark_like() else table.sort("qid", "doc")
+
+
+def _by_document(rows):
+    return rows.group_by("qid", "doc").agg(*(nw.col(name).sum() for name in _SUMS))
+
+
+def _sums_in_dask(rows):
+    """Sums with all documents of a query in one partition, as rankers need them."""
+    sums = rows.map_partitions(_sum_by_document)  # first where the rows are: less to move
+    sums = sums.shuffle("qid").map_partitions(_sum_by_document)
+    first = sums["qid"].map_partitions(_first_rows, meta=("group", "int64"))
+    return sums.assign(group=first.cumsum() - 1)
+
+
+def _sum_by_document(rows):
+    return rows.groupby(["qid", "doc"], observed=True)[_SUMS].sum().reset_index()
+
+
+def _first_rows(query):
+    return (~query.duplicated()).astype("int64").rename("group")
+
+
+# The estimate -------------------------------------------------------------------------
+def _estimate(user_aware, clip):
+    """Label and weight of a document from its sums, as ``document_labels`` has them."""
+    impressions, clicks, examinations = map(nw.col, _SUMS)
+    if user_aware:
+        mean = examinations / impressions
+        mean = nw.when(mean > 1).then(nw.lit(1.0)).otherwise(mean)  # by rounding
+        examined = impressions * _at_least(mean, clip)
+        return clicks / examined, examined
+    return clicks / impressions, impressions * impressions / examinations
+
+
+def _at_least(propensity, clip):
+    if clip is None:
+        return propensity
+    return nw.when(propensity < clip).then(nw.lit(float(clip))).otherwise(propensity)
