@@ -272,10 +272,9 @@ class IdentifiabilityRepair(
             to be merged.
         """
         self._validate_params()
-        if isinstance(X, ClickDataset):
-            refuse_arguments({"y": y, "sample_weight": sample_weight})
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight})
             self._fit_dataset(X)
         else:
             self._fit_rows(X, y, sample_weight)
