@@ -341,7 +341,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         by, mean = ["position", "bias"], ["production"] * self._reads_production
         return count_cells_of(X, y, by, mean=mean, in_order=True)
 
-    def _read_log(self, X, y, sample_weight, roles, *, reset):
+    def _read_log(self, X, y, sample_weight, roles, *, reset=True):
         """The log with equal lists merged; on return the features of the rows are freed."""
         features = self._read_features(X, reset=reset)
         own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
