@@ -67,7 +67,8 @@ _COUNTS = (
 def _expected_failures(estimator):
     name = type(estimator).__name__
     expected = {}
-    if getattr(estimator, "_learns_more_by", None) == "counts":
+    is_table = getattr(estimator, "_learns_more_by", None) == "counts"
+    if is_table or getattr(estimator, "_adds_counts", False):
         expected["check_fit_score_takes_y"] = _COUNTS
     if name in _SUBSETS:
         expected["check_methods_subset_invariance"] = _SUBSETS[name]

@@ -134,11 +134,22 @@ class AddsCounts(BasePropensity):
         else:
             X, y, self._click_column = take_clicks(X, y, type(self).__name__)
             X = self._checked(X, reset=is_first)
-        self._has_bias = self._read_bias(X, roles) is not None
+        has_bias = self._read_bias(X, roles) is not None
+        if not is_first and has_bias != self._has_bias:
+            raise ValueError(
+                "Only one of the logs has positions (or the role 'bias'). Pass them with every "
+                "log, or with none."
+            )
+        self._has_bias = has_bias
         if self.user is not None:
             roles = {**roles, "user": self._read_users(X, roles)}
         features: Any = np.empty((count_rows(X), 0))
         if read_role(X, "doc", roles["doc"]) is None:
             features = read_features(X)
             features = features.toarray() if sparse.issparse(features) else features
-        return make_click_log(X, np.asarray(features, dtype=np.float32), y, sample_weight, roles)
+        features = np.asarray(features, dtype=np.float32)
+        log = make_click_log(X, features, y, sample_weight, roles)
+        if has_bias:
+            return log
+        # Where nothing says where a row was shown, all rows are under one bias factor.
+        return replace(log, bias=np.zeros_like(log.bias), bias_values=np.ones(1, dtype=int))

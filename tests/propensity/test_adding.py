@@ -71,6 +71,16 @@ def test_a_failure_changes_nothing(days):
         fitted.partial_fit(*days[1])
 
 
+def test_logs_without_positions_are_under_one_factor(days):
+    X, y = days[0]
+    bare = [(each.drop(columns="position"), of) for each, of in days]
+    estimator = InterventionHarvesting(n_bootstrap=0).partial_fit(*bare[0]).partial_fit(*bare[1])
+    assert len(estimator.examination_) == 1
+    np.testing.assert_array_equal(estimator.predict(X.drop(columns="position")), 1.0)
+    with pytest.raises(ValueError, match="Only one of the logs has positions"):
+        estimator.partial_fit(X, y)
+
+
 def test_estimators_that_read_more_have_no_partial_fit():
     for estimator in (RegressionEMPropensity(), RandomizedPropensity(), PowerLawPropensity()):
         assert not hasattr(estimator, "partial_fit")
