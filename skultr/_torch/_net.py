@@ -228,7 +228,8 @@ class NeuralEstimator(BaseEstimator):
         )
         # A data set of documents rather than lists has no lengths.
         lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
-        n_rows = net.batch_size * lengths.mean().item()
+        n_lists = len(dataset) if net.batch_size == -1 else min(net.batch_size, len(dataset))
+        n_rows = n_lists * lengths.mean().item()
         with few_threads(_multiplications(module, n_rows)):
             net.fit(dataset, None)
         if net.interrupted_:
