@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._typing import Ints
 
-__all__ = ["equal_rows", "hash_columns", "match_rows", "mix"]
+__all__ = ["equal_columns", "equal_rows", "hash_columns", "match_rows", "mix"]
 
 #: Rows that are hashed at a time, so that they stay in a processor's cache.
 _ROWS = 1 << 14
@@ -85,3 +85,13 @@ def hash_columns(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
         whole = np.asarray(column).astype(np.int64, copy=False)
         value = mix(value ^ whole.view(np.uint64))
     return value
+
+
+def equal_columns(features: NDArray[Any], y: NDArray[Any] | None) -> list[Any]:
+    """Numbers of the columns that are equal to y; none if y is constant."""
+    if y is None or not len(y) or y.min() == y.max():
+        return []
+    head = slice(0, 1000)
+    first = y.astype(np.float32)
+    candidates = np.flatnonzero((features[head] == first[head, None]).all(axis=0))
+    return [column for column in candidates if (features[:, column] == first).all()]

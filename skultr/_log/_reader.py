@@ -22,7 +22,7 @@ from .._typing import ArrayLike, Bools, Column, Floats, Ints
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
 from ._faults import count_of
-from ._hashing import equal_rows
+from ._hashing import equal_columns, equal_rows
 from ._on_disk import LogOnDisk, refuse_arguments
 from ._roles import (
     FIT_ROLES,
@@ -401,7 +401,7 @@ class Rows:
         features : ndarray of shape (n_rows, n_features)
         names : sequence of shape (n_features,)
         """
-        for column in _equal_columns(features, self.click):
+        for column in equal_columns(features, self.click):
             warn_user(
                 f"The feature {names[column]!r} equals y in every row: a model that reads the "
                 "clicks as a feature learns nothing else, and has no clicks at serving time. Drop "
@@ -497,16 +497,6 @@ def as_clicks(X: Any, y: Column) -> Floats:
             f"X has {count_of(n_rows, 'row')} and y has {len(y)}; expected one click per row."
         )
     return y
-
-
-def _equal_columns(features, y):
-    """Columns that are equal to y; none if y is constant."""
-    if y is None or not len(y) or y.min() == y.max():
-        return []
-    head = slice(0, 1000)
-    first = y.astype(np.float32)
-    candidates = np.flatnonzero((features[head] == first[head, None]).all(axis=0))
-    return [column for column in candidates if (features[:, column] == first).all()]
 
 
 def _refuse_without(role, purpose, caller):

@@ -272,10 +272,9 @@ class IdentifiabilityRepair(
             to be merged.
         """
         self._validate_params()
-        if isinstance(X, ClickDataset):
-            refuse_arguments({"y": y, "sample_weight": sample_weight})
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight})
             self._fit_dataset(X)
         else:
             self._fit_rows(X, y, sample_weight)
@@ -474,7 +473,7 @@ class IdentifiabilityRepair(
                 f"dataset are its column {own[0]!r}. Transform the log, and make a dataset of "
                 "the result; or fit a repair to the dataset."
             )
-        places = dataset.to_places()[0].dropna(subset=own).drop_duplicates(own)
+        places = dataset.to_places().dropna(subset=own).drop_duplicates(own)
         codes = self._bias_of(places).astype(np.int64)
         return dataset.with_values("bias", places[own[0]].to_numpy().astype(np.int64), codes)
 

@@ -1,13 +1,18 @@
 """Passes over a log: aggregation and the identifiability graph beside bare group-bys."""
 
 import atexit
+import itertools
 import shutil
 import tempfile
 from pathlib import Path
 
-from skultr import aggregate_clicks
+import pandas as pd
+
+from skultr import ClickDataset, aggregate_clicks
+from skultr.rankers import NaiveRanker
 
 from .. import bench_aggregate as aggregate
+from .. import bench_dataset as dataset
 from .. import bench_identifiability as identifiability
 from ._work import OURS, Work
 
@@ -63,6 +68,47 @@ def graph(text):
     return contenders
 
 
+MEMORY = "the same fit from a frame in memory"
+READ = "reading the Parquet files into a frame, with the features joined"
+
+
+def dataset_files(size):
+    """A folder with Parquet files of lists of ten in random order, and of their documents."""
+    folder = Path(tempfile.mkdtemp()) / "world"
+    atexit.register(shutil.rmtree, folder.parent)
+    n_sessions = size(tiny=200, quick=20_000, full=100_000)
+    dataset.write_log(folder, n_sessions, size(tiny=200, quick=10_000, full=20_000))
+    return folder
+
+
+def _frame(folder):
+    documents = pd.read_parquet(folder / "documents.parquet")
+    return pd.read_parquet(folder / "log").merge(documents, on="doc")
+
+
+def making_a_dataset(size):
+    folder, count = dataset_files(size), itertools.count()
+
+    def ours():
+        log, documents = folder / "log", folder / "documents.parquet"
+        ClickDataset.from_parquet(log, documents, path=folder / f"dataset{next(count)}")
+
+    return {OURS: ours, READ: lambda: _frame(folder)}
+
+
+def fit_from_disk(size):
+    folder = dataset_files(size)
+    dataset.make(folder)
+
+    def fit(*data):
+        NaiveRanker(max_epochs=1, random_state=0).fit(*data)
+
+    def from_memory():
+        fit(_frame(folder), "click")
+
+    return {OURS: lambda: fit(ClickDataset(folder / "dataset")), MEMORY: from_memory}
+
+
 WORKS = (
     *(
         Work(
@@ -81,4 +127,19 @@ WORKS = (
         {CELLS: None},
     ),
     Work("logs/graph-text", "IdentifiabilityGraph, text", graph(True), {CELLS: None}),
+    Work(
+        "logs/dataset-make",
+        "ClickDataset.from_parquet",
+        making_a_dataset,
+        {READ: None},
+        note="the peer checks, sorts and merges nothing",
+    ),
+    Work(
+        "logs/dataset-fit",
+        "NaiveRanker.fit(ClickDataset), one epoch",
+        fit_from_disk,
+        {MEMORY: None},
+        memory_goal=1.0,
+        note="the peer reads the files into a frame first",
+    ),
 )
