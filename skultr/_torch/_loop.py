@@ -39,7 +39,8 @@ class BatchLoader(DataLoader):
     """A ``DataLoader`` of a data set that makes whole batches.
 
     ``dataset.__getitems__`` maps the numbers of lists to a batch. It gets them as a Tensor; with
-    workers, samplers or a ``collate_fn`` of one's own it gets a list, as from a ``DataLoader``.
+    workers, or a sampler, generator or ``collate_fn`` of one's own, it gets a list, as from a
+    ``DataLoader``.
     """
 
     def __iter__(self) -> Iterator[Any]:

@@ -339,7 +339,7 @@ class NeuralEstimator(BaseEstimator):
         features = log.features
         if isinstance(log, StoredLog) or not features.flags.writeable:
             return log
-        scale = self._feature_scaling(log.shown_features())
+        scale = self._feature_scaling(log.shown_features()).cpu()  # partial_fit's may be on a GPU
         for rows in row_parts(*features.shape):
             features[rows] = scale(torch.from_numpy(features[rows])).numpy()
         return replace(log, features=ScaledFeatures.of(features, scale))
