@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from skultr._log import _shards
-from skultr._log._counted import EngineLog
+from skultr._log._counted import CellCount, EngineLog
 from skultr.click_models import DCTRModel, PBMModel, RDCTRModel, UBMModel
 from skultr.identifiability import IdentifiabilityRepair
 from skultr.metrics import IPSScorer
@@ -284,6 +284,80 @@ def test_cells_beyond_memory_give_the_same_curve(kind, n_sessions, variant, engi
     pd.testing.assert_frame_equal(
         found.examination_, expected.examination_, rtol=rtol, check_dtype=False
     )
+
+
+SHARDED = {
+    "pbm": PBMModel(),
+    "pbm without a prior": PBMModel(prior=None),
+    "pbm with an empirical prior": PBMModel(prior="empirical"),
+    "pbm with a prior": PBMModel(prior=(1.0, 2.0)),
+    "regression-em": RegressionEMRanker(relevance="embedding", random_state=0),
+    "regression-em to the letter": RegressionEMRanker(
+        relevance="embedding", variant="published", random_state=0
+    ),
+    "dual": DLARanker(relevance="embedding", variant="published", random_state=0),
+    "additive": TwoTowerRanker(relevance="embedding", link="additive", random_state=0),
+}
+
+
+def assert_equal_tables(found, expected, log, name, rtol=1e-8):
+    """Newton's steps end below 1e-7, and an optimiser of a prior raises rounding."""
+    least = {"pbm": 1e-5, "pbm with an empirical prior": 1e-5, "dual": 1e-7}
+    rtol = max(rtol, least.get(name, 0.0))
+    tables = ["documents_"] if "pbm" in name else ["relevance_"]
+    for table in ("examination_", *tables):
+        ours, theirs = getattr(found, table), getattr(expected, table)
+        if table == "relevance_":
+            ours, theirs = ours.to_frame(), theirs.to_frame()
+        pd.testing.assert_frame_equal(ours, theirs, rtol=rtol, atol=1e-9, check_dtype=False)
+    np.testing.assert_allclose(found.predict(log), expected.predict(log), rtol=rtol, atol=1e-9)
+    if "pbm" not in name:
+        np.testing.assert_allclose(
+            found.predict_click(log), expected.predict_click(log), rtol=rtol, atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", SHARDED)
+@pytest.mark.parametrize("role", [None, "production", "bias", "few", "in parts", "without clicks"])
+def test_tables_of_cells_beyond_memory_are_equal(name, role, engine, monkeypatch):
+    log = make_log(600 if role == "few" else 20_000)
+    log = log[["qid", "session", "doc", "position", "click"]]
+    if role == "production":
+        log["production"] = np.sin(np.arange(len(log)))
+    elif role == "bias":
+        log["bias"] = log["position"] + 10 * (log["session"] % 2)
+    elif role == "in parts":
+        log = log[(log["doc"] < "d2") == (log["position"] < 3)]
+    elif role == "without clicks":
+        log["click"] = log["click"].where(log["position"] < 4, 0)
+    expected = quietly(clone(SHARDED[name]).fit, log, "click")
+    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
+    monkeypatch.setattr(CellCount, "cells", only_shards(CellCount.cells))
+    found = quietly(clone(SHARDED[name]).fit, ENGINES[engine](log), "click")
+    # Where nothing compares two parts, the steps of Newton's method decide their ratio.
+    assert_equal_tables(found, expected, log, name, 2e-6 if role == "in parts" else 1e-8)
+    assert found.n_iter_ > 0
+
+
+def only_shards(cells):
+    def cells_of_shard(count, shard=None, **settings):
+        assert shard is not None, "all cells were collected at once"
+        return cells(count, shard, **settings)
+
+    return cells_of_shard
+
+
+@pytest.mark.parametrize("name", ["pbm without a prior", "regression-em"])
+def test_shards_of_documents_with_global_ids(name, monkeypatch):
+    log = make_log(5_000)[["qid", "session", "doc", "position", "click"]]
+    log["doc_scope"] = "global"
+    expected = quietly(clone(SHARDED[name]).fit, log, "click")
+    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 3)
+    lazy = pl.from_pandas(log).lazy()
+    assert_equal_tables(quietly(clone(SHARDED[name]).fit, lazy, "click"), expected, log, name)
+    with pytest.raises(ValueError, match=r"prior='logged' reads. Set prior='empirical'"):
+        quietly(PBMModel().fit, lazy, "click")
 
 
 def test_the_number_of_shards_follows_from_the_cells(monkeypatch):
