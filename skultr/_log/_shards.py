@@ -29,8 +29,17 @@ from ._clicklog import ClickLog
 from ._counted import CellCount, EngineLog
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
 from ._segments import encode
+from ._stored_log import StoredLog
 
-__all__ = ["CellShards", "ShardedLog", "count_or_shard", "log_or_shards", "number_of_shards"]
+__all__ = [
+    "CellShards",
+    "ShardedLog",
+    "components_of",
+    "count_or_shard",
+    "log_or_shards",
+    "number_of_shards",
+    "whole_or_sharded",
+]
 
 #: Cells that are collected at once; about 3 GB while the engine hands them over.
 MAX_CELLS = 30_000_000
@@ -134,7 +143,7 @@ def components_of(parts: Iterable[Cells], n_factors: int) -> Ints:
     for cells in parts:
         shown = cells.matrix(np.ones(len(cells.doc)))
         links = links + shown.T @ shown
-    return connected_components(links, directed=False)[1]
+    return connected_components(links, directed=False)[1].astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,22 +158,19 @@ class ShardedLog:
         Whether all documents of a query are in one shard.
     kept : list
         What the estimator keeps of the log of each shard, beside its cells.
+    features : ndarray of shape (n_docs, n_features), float32
     """
 
     cells: CellShards
     doc_ids: pd.Index
     has_whole_queries: bool
     kept: list[Any]
+    features: Floats
 
     @property
     def bias_values(self) -> NDArray[Any]:
         """Bias factors, shape (n_factors,)."""
         return self.cells.factors.bias
-
-    @property
-    def features(self) -> Floats:
-        """Without columns, shape (n_docs, 0)."""
-        return np.empty((len(self.doc_ids), 0), dtype=np.float32)
 
     @property
     def shown_docs(self) -> Bools:
@@ -225,7 +231,7 @@ def log_or_shards(
     return shard_log(logs, keep, count.shards_have_whole_queries), None
 
 
-def number_of_shards(count: CellCount) -> int:
+def number_of_shards(count: CellCount | _PartsOfLog) -> int:
     """Number of shards such that each has at most ``MAX_CELLS`` cells; 1 if all have."""
     n_shards = -(-count.n_rows // MAX_CELLS)
     if n_shards <= 1:
@@ -243,6 +249,53 @@ def _parts(count, n_shards):
             yield X, rate
 
 
+# From a log on disk ---------------------------------------------------------------------
+def whole_or_sharded(
+    log: ClickLog, keep: Callable[[ClickLog], Any] = lambda log: None
+) -> ClickLog | ShardedLog:
+    """The log, or in shards if it is on disk and has more than ``MAX_CELLS`` cells.
+
+    Documents that belong to several queries are counted at once: shards are of queries.
+    """
+    if not (isinstance(log, StoredLog) and isinstance(log.doc_ids, pd.MultiIndex)):
+        return log
+    # Documents go by their numbers, and no shard reads features.
+    bare = np.empty((len(log.features), 0), dtype=np.float32)
+    numbers = pd.RangeIndex(len(log.features), name="doc")
+    parts = _PartsOfLog(replace(log, features=bare, doc_ids=numbers, all_lists_differ=False))
+    n_shards = number_of_shards(parts)
+    if n_shards == 1:
+        return log
+    found = shard_log((part for part, _ in _parts(parts, n_shards)), keep, True)
+    docs = found.doc_ids.to_numpy()
+    features = log.features if len(docs) == len(log.features) else log.features[docs]
+    return replace(found, doc_ids=log.doc_ids[docs], features=features)
+
+
+@dataclass(frozen=True, eq=False)
+class _PartsOfLog:
+    """Consecutive queries of a log on disk, in the place of a :class:`CellCount`."""
+
+    log: StoredLog
+
+    @property
+    def n_rows(self):
+        return self.log.n_rows
+
+    def cells(self, shard):
+        """The log of the queries of a shard, and the clicks of its cells."""
+        number, n_shards = shard
+        rows = np.bincount(
+            self.log.query_of_list, np.diff(self.log.offsets), len(self.log.query_ids)
+        )
+        of_query = (np.cumsum(rows) - rows / 2) * n_shards // rows.sum()
+        queries = np.flatnonzero((of_query == number) & (rows > 0))
+        if not len(queries):
+            return None, ()
+        part = self.log.part_of(queries).without_never_shown()
+        return part, part.cells.clicks if part.n_rows else ()
+
+
 # To disk --------------------------------------------------------------------------------
 def shard_log(
     logs: Iterable[ClickLog], keep: Callable[[ClickLog], Any], has_whole_queries: bool
@@ -258,7 +311,8 @@ def shard_log(
 
     shards = _written(cells())
     doc_ids, docs = _united(ids)
-    return ShardedLog(replace(shards, docs=docs), doc_ids, has_whole_queries, kept)
+    features = np.empty((len(doc_ids), 0), dtype=np.float32)
+    return ShardedLog(replace(shards, docs=docs), doc_ids, has_whole_queries, kept, features)
 
 
 def _written(parts: Iterable[Cells]) -> CellShards:

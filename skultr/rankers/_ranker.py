@@ -32,7 +32,7 @@ from .._log._roles import (
 )
 from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
-from .._log._shards import ShardedLog, log_or_shards
+from .._log._shards import ShardedLog, log_or_shards, whole_or_sharded
 from .._sklearn import check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
@@ -334,6 +334,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         self.feature_names_in_ = np.array(dataset.feature_names, dtype=object)
         self._offsets = NO_OFFSETS
         log = self._with_propensity(dataset, dataset.log())
+        if self._reads_shards:
+            log = whole_or_sharded(log, self._kept_of_shard)
+            if isinstance(log, ShardedLog):
+                return log
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
