@@ -49,8 +49,11 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         return self.relevance == "embedding" and self.user is None
 
     def _read_dataset(self, dataset):
-        log = whole_or_sharded(dataset.log()) if self._reads_shards else None
-        return (log.cells, None) if isinstance(log, ShardedLog) else super()._read_dataset(dataset)
+        if self._reads_shards:
+            log = whole_or_sharded(dataset.log(detailed=False))
+            if isinstance(log, ShardedLog):
+                return log.cells, None
+        return super()._read_dataset(dataset)
 
     def _count(self, X, click, names):
         if self._reads_shards:
@@ -71,6 +74,10 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
     @property
     def _reads_rows(self):
         return self.relevance == "network"
+
+    @property
+    def _adds_counts(self) -> bool:
+        return self.relevance == "embedding"
 
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)

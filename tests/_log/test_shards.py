@@ -149,15 +149,22 @@ def test_a_dataset_is_counted_in_shards(name, role, tmp_path, monkeypatch):
     monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
     monkeypatch.setattr(StoredLog, "cells", property(only_small(StoredLog.cells)))
     found = quietly(clone(models[name]).fit, dataset)
-    shown = log[log["position"].notna()]
+    shown = log[log["position"].notna()].drop(columns="click")
     if name == "curve":
         pd.testing.assert_frame_equal(found.examination_, expected.examination_, rtol=1e-8)
     else:
         assert_equal_tables(found, expected, shown, name)
         if role == "features":  # documents are found by their features
-            by_features = shown.drop(columns=["doc", "click"])[:20]
+            by_features = shown.drop(columns="doc")[:20]
             if "pbm" in name:
                 np.testing.assert_allclose(found.predict(by_features), found.predict(shown[:20]))
+
+
+def test_partial_fit_keeps_counts_in_memory(monkeypatch):
+    lazy = pl.from_pandas(make_log()[["qid", "session", "doc", "position", "click"]]).lazy()
+    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
+    with pytest.raises(ValueError, match="where PBMModel.partial_fit keeps them. Call fit"):
+        PBMModel().partial_fit(lazy, "click")
 
 
 def only_small(cells):
