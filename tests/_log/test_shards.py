@@ -163,7 +163,7 @@ def test_a_dataset_is_counted_in_shards(name, role, tmp_path, monkeypatch):
 def test_partial_fit_keeps_counts_in_memory(monkeypatch):
     lazy = pl.from_pandas(make_log()[["qid", "session", "doc", "position", "click"]]).lazy()
     monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
-    with pytest.raises(ValueError, match="where PBMModel.partial_fit keeps them. Call fit"):
+    with pytest.raises(ValueError, match=r"where PBMModel\.partial_fit keeps them\. Call fit"):
         PBMModel().partial_fit(lazy, "click")
 
 
