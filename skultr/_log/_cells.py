@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
+from ._components import factor_components
 from ._deferred import DeferredArray, lookup
 from ._reader import first_rows, read
 from ._segments import TINY, encode
@@ -103,6 +104,10 @@ class Cells:
             **names,
         )
 
+    def parts(self):
+        """Index of the documents of each part of the cells, and the part: here all."""
+        return [(slice(None), self)]
+
     def take(self, rows):
         """Some of the cells, of the same documents and factors."""
         names = ("doc", "factor", "clicks", "weight")
@@ -126,6 +131,11 @@ class Cells:
         """Impressions by bias factor."""
         return self.by_factor(self.weight)
 
+    @property
+    def component_of_factors(self):
+        """Component of each bias factor, shape (n_factors,); documents link their factors."""
+        return factor_components(self.doc, self.factor, self.n_factors)[1]
+
     def matrix(self, values):
         """One value per cell as a sparse matrix (n_docs, n_factors)."""
         return csr_array((values, (self.doc, self.factor)), (self.n_docs, self.n_factors))
@@ -138,6 +148,12 @@ class Cells:
         )
         counts = {name: getattr(pooled, name) for name in ("doc", "factor", "clicks", "weight")}
         return replace(self, **counts, n_factors=len(bias), factors=Factors(bias, None))
+
+    def pooled(self, group):
+        """The same clicks with one factor per group, without names of the factors."""
+        return Cells.from_rows(
+            self.doc, group[self.factor], self.clicks, self.weight, self.n_docs, group.max() + 1
+        )
 
     def reweighted(self, weight_of_doc):
         """Clicks and impressions times one number per document, as a bootstrap draws it."""

@@ -107,6 +107,16 @@ class ClickLog:
         """Index of the rows that were shown: a slice (no copy) if all were shown."""
         return slice(None) if self.shown.all() else np.flatnonzero(self.shown)
 
+    @property
+    def n_impressions(self) -> float:
+        """Impressions of the rows that were shown, times sample weights."""
+        return float(self.weight[self.shown].sum())
+
+    @property
+    def shown_docs(self) -> Bools:
+        """True for a document that was shown at least once, shape (n_docs,)."""
+        return np.bincount(self.doc[self.shown_rows], minlength=len(self.features)) > 0
+
     @cached_property
     def click_rate(self) -> Floats:
         """Clicks over impressions, shape (n_rows,); 0 where nothing was shown."""

@@ -234,6 +234,11 @@ class CellCount:
         """Number of shown rows, an upper limit of the number of cells."""
         return int(collect(self.frame.select(nw.len())).item())
 
+    @property
+    def shards_have_whole_queries(self) -> bool:
+        """True if documents are dealt to shards by their query; else by their id."""
+        return self.scope != "global" and "qid" in self.keys
+
     def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
         """A log of one row per cell, and click rates; see :func:`count_cells_of`.
 
@@ -246,7 +251,7 @@ class CellCount:
         """
         frame, keys = self.frame, list(self.keys)
         if shard is not None:
-            of = "doc" if self.scope == "global" or "qid" not in keys else "qid"
+            of = "qid" if self.shards_have_whole_queries else "doc"
             frame = with_hashes(frame, [of]).filter(nw.col("_hash0") % shard[1] == shard[0])
         columns = (each.alias(name) for name, each in (self.keys | self.values).items())
         rows = frame.select(*columns, *self.features)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Column, Ints
+from .._typing import Column, Floats, Ints
 from ._faults import count_of
 from ._reader import read
 from ._roles import read_role
@@ -20,6 +20,7 @@ __all__ = [
     "bias_values",
     "examination_table",
     "factor_codes",
+    "factor_table",
     "known_factor_codes",
     "loss_scale",
 ]
@@ -118,10 +119,23 @@ def examination_table(
             ("clicks", log.clicks),
         )
     }
-    mean = count["examination"] / count["impressions"]
-    known = mean[np.isfinite(mean)]
-    count["examination"] = mean / known[0] if len(known) else mean
-    table = pd.DataFrame(count, index=pd.Index(log.bias_values, name="bias"))
+    mean = count.pop("examination") / count["impressions"]
+    return factor_table(log.bias_values, mean, **count, standard_error=standard_error)
+
+
+def factor_table(
+    values: NDArray[Any],
+    examination: Floats,
+    impressions: Floats,
+    clicks: Floats,
+    standard_error: Floats | None = None,
+) -> pd.DataFrame:
+    """The table of :func:`examination_table` from arrays of shape (n_factors,)."""
+    known = examination[np.isfinite(examination)]
+    if len(known):
+        examination = examination / known[0]
+    columns = {"examination": examination, "impressions": impressions, "clicks": clicks}
+    table = pd.DataFrame(columns, index=pd.Index(values, name="bias"))
     if standard_error is not None:
         table.insert(1, "standard_error", standard_error)
     return table

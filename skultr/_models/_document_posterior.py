@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +17,14 @@ from .._log._deferred import largest_by
 from .._log._segments import TINY, encode
 from .._typing import Floats, Ints
 
-__all__ = ["DocumentPosterior", "LoggedPlaces", "document_posterior", "logged_places"]
+__all__ = [
+    "DocumentPosterior",
+    "Exposures",
+    "LoggedPlaces",
+    "document_posterior",
+    "logged_places",
+    "posterior_of",
+]
 
 #: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
 _CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8
@@ -113,6 +122,50 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     return LoggedPlaces(query, doc, impressions, np.where(lists > 0, place, below), pair)
 
 
+@dataclass(frozen=True, eq=False)
+class Exposures:
+    """Sums over the rows of each document, which its posterior is computed from.
+
+    Parameters
+    ----------
+    clicks, examinations : ndarray of shape (n_docs,)
+        Number of clicks and of examinations.
+    error : ndarray of shape (n_docs,) or None
+        Standard error of log examination, its mean over the examinations.
+    per_skip : callable
+        ``per_skip(relevance)`` is one over the probability of a skip, its mean over the
+        examinations of each document.
+    """
+
+    clicks: Floats
+    examinations: Floats
+    error: Floats | None
+    per_skip: Callable[[Floats], Floats]
+
+    @classmethod
+    def of_rows(
+        cls,
+        doc: Ints,
+        clicks: Floats,
+        weight: Floats,
+        examination: Floats,
+        n_docs: int,
+        error: Floats | None = None,
+    ) -> Exposures:
+        """The sums of rows in memory; see :func:`document_posterior`."""
+        exposure = weight * examination
+        total = np.bincount(doc, exposure, n_docs)
+
+        def per_skip(relevance):
+            click = np.minimum(relevance[doc] * examination, _MAX_CLICK)
+            raised = np.bincount(doc, exposure / (1 - click), n_docs)
+            return np.where(total > 0, raised / np.maximum(total, TINY), 1.0)
+
+        if error is not None:
+            error = np.bincount(doc, exposure * error, n_docs) / np.maximum(total, TINY)
+        return cls(np.bincount(doc, clicks, n_docs), total, error, per_skip)
+
+
 def document_posterior(
     doc: Ints,
     clicks: Floats,
@@ -154,27 +207,32 @@ def document_posterior(
     -------
     posterior : DocumentPosterior
     """
+    rows = Exposures.of_rows(doc, clicks, weight, examination, len(query), error)
+    return posterior_of(rows, query=query, place=place)
+
+
+def posterior_of(exposures: Exposures, *, query: Ints, place: Floats) -> DocumentPosterior:
+    """As :func:`document_posterior`, from sums over the rows of each document."""
+    c, e = exposures.clicks, exposures.examinations
     n = len(query)
-    c, e = np.bincount(doc, clicks, n), np.bincount(doc, weight * examination, n)
     query = encode(query)[0]
     level = _Levels(place, c)
     scale, ratio, unsure = np.ones(n), np.ones(n), np.zeros(n)
     for _ in range(_ROUNDS):
         curve = level.mean(c, e * scale)
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
-        ratio = _per_skip(doc, weight, examination, mean)
+        ratio = exposures.per_skip(mean)
         spread = _spread(c * ratio, e * ratio, mean, unsure)
         scale, unsure = _other_documents(c * ratio, e * ratio, curve, mean * spread, query)
     mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
     strength = 1 / (mean * (spread + unsure))
     likely = (c * ratio + strength * mean) / (e * ratio + strength)
-    ratio = _per_skip(doc, weight, examination, np.minimum(likely, 1.0))
+    ratio = exposures.per_skip(np.minimum(likely, 1.0))
     shape, rate = c * ratio + strength * mean, e * ratio + strength
     found = _mean_below_one(shape, rate)
-    if error is not None:
-        off = np.bincount(doc, weight * examination * error, n) / np.maximum(e, TINY)
+    if exposures.error is not None:
         rate = rate / shape
-        shape = 1 / (1 / shape + off**2)  # the prior mean comes from the same curve
+        shape = 1 / (1 / shape + exposures.error**2)  # the prior mean comes from the same curve
         rate = rate * shape
     below = np.maximum(gammainc(shape, rate), _RARE)
     lower, upper = (np.minimum(gammaincinv(shape, p * below) / rate, 1.0) for p in (0.025, 0.975))
@@ -216,15 +274,6 @@ class _Levels:
         weight = examinations + TINY
         at = np.bincount(self.level, weight * self.place) / np.bincount(self.level, weight)
         return np.exp(np.interp(self.place, at, np.log(falling)))
-
-
-def _per_skip(doc, weight, examination, relevance):
-    """One over the probability of a skip, its mean over the examinations of each document."""
-    exposure = weight * examination
-    click = np.minimum(relevance[doc] * examination, _MAX_CLICK)
-    total = np.bincount(doc, exposure, len(relevance))
-    raised = np.bincount(doc, exposure / (1 - click), len(relevance))
-    return np.where(total > 0, raised / np.maximum(total, TINY), 1.0)
 
 
 def _spread(clicks, examinations, mean, unsure):

@@ -55,7 +55,7 @@ class LearnsRelevance:
             factor,
             clicks,
             weight,
-            loss=self._table_loss(doc, clicks),
+            loss=self._loss_at(has_few_clicks(doc, clicks, _FEW_CLICKS)),
             link=self._table_link,
             max_iter=_MAX_ITER,
             **settings,
@@ -63,11 +63,12 @@ class LearnsRelevance:
         self._warn_unless_converged(fit)
         return fit
 
-    def _table_of_shards(self, shards):
-        """The same from cells that do not fit into memory."""
+    def _table_of_shards(self, shards, **settings):
+        """The same from cells that do not fit into memory; settings of :func:`fit_shards`."""
         n_clicked = sum(np.count_nonzero(cells.by_doc(cells.clicks)) for cells in shards)
         loss = self._loss_at(float(shards.clicks_of_factors.sum()) < _FEW_CLICKS * n_clicked)
-        fit = fit_shards(shards, loss, max_iter=_MAX_ITER)
+        link = self._table_link
+        fit = fit_shards(shards, loss, link=link, max_iter=_MAX_ITER, **settings)
         self._warn_unless_converged(fit)
         return fit
 
@@ -80,12 +81,9 @@ class LearnsRelevance:
                 ConvergenceWarning,
             )
 
-    def _table_loss(self, doc, clicks):
+    def _loss_at(self, few_clicks):
         if self._table_link == "additive":  # it has no conditional form
             return "likelihood"
-        return self._loss_at(has_few_clicks(doc, clicks, _FEW_CLICKS))
-
-    def _loss_at(self, few_clicks):
         if self.variant == "published":
             return self._published_loss
         return "poisson" if few_clicks else "likelihood"

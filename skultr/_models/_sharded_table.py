@@ -7,20 +7,28 @@ vectors and matrices of the size of the factors, whatever the number of document
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
+from scipy.special import expit
 
 from .._log._cells import Cells
 from .._log._segments import TINY
-from .._log._shards import CellShards
+from .._log._shards import CellShards, components_of
 from .._typing import Floats, Ints
 from ._bipartite import MAX_DENSE, Problem, is_held, newton
-from ._tabular import ErrorSums, TabularFit, shift_of_scale, starting_logits, steps_to
+from ._tabular import (
+    ErrorSums,
+    TabularFit,
+    informative,
+    shift_of_scale,
+    starting_logits,
+    steps_to,
+)
 
 __all__ = ["ShardedFit", "fit_shards"]
 
@@ -31,20 +39,31 @@ class ShardedFit:
 
     Parameters
     ----------
+    doc_logits : list of ndarray
+        As :class:`TabularFit` has them, of the documents of each shard.
     factor_logits : ndarray of shape (n_factors,)
         Up to one constant per component.
     component : ndarray of shape (n_factors,), int
         Equal where documents connect factors.
     n_iter : int
     converged : bool
+    link : str
     errors : ErrorSums
     """
 
+    doc_logits: list[Floats]
     factor_logits: Floats
     component: Ints
     n_iter: int
     converged: bool
+    link: str
     errors: ErrorSums
+
+    @property
+    def relevance(self) -> list[Floats]:
+        """Relevance of the documents of each shard, in [0, 1]; NaN for one in no cell."""
+        function = np.exp if self.link == "product" else expit
+        return [function(own) for own in self.doc_logits]
 
     def standard_error(self, reference: int) -> Floats:
         """As :meth:`TabularFit.standard_error`, shape (n_factors,)."""
@@ -104,32 +123,33 @@ class _ShardedProblem:
     """A sum over cells in shards, as :func:`~._bipartite.newton` minimises it."""
 
     cells: _Prepared
+    link: str
     loss: str
     n_factors: int
 
-    def _problems(self):
-        return (Problem(cells, "product", self.loss) for cells in self.cells)
+    def problems(self) -> Iterator[Problem]:
+        return (Problem(cells, self.link, self.loss) for cells in self.cells)
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[float, float]:
-        return next(self._problems()).bounds
+        return next(self.problems()).bounds
 
     @cached_property
     def gauge(self) -> Ints | None:
         if self.bounds[1] == 0.0:
             return None
-        return _components(self.cells, self.n_factors)
+        return components_of(self.cells, self.n_factors)
 
     @cached_property
     def largest_weight(self) -> float:
-        return max(problem.largest_weight for problem in self._problems())
+        return max(problem.largest_weight for problem in self.problems())
 
     def solved(self, b: Floats, a: list[Floats] | None) -> tuple[list[Floats], _SumOfSystems]:
         documents, value = [], 0.0
         gradient, diagonal = np.zeros((2, self.n_factors))
         joint = np.zeros((self.n_factors, self.n_factors))
         every = np.arange(self.n_factors)
-        for number, problem in enumerate(self._problems()):
+        for number, problem in enumerate(self.problems()):
             own, system = problem.solved(b, None if a is None else a[number])
             documents.append(own)
             value += system.value
@@ -140,9 +160,15 @@ class _ShardedProblem:
 
 
 def fit_shards(
-    shards: CellShards, loss: str, *, start: Floats | None = None, max_iter: int = 200
+    shards: CellShards,
+    loss: str,
+    *,
+    link: str = "product",
+    start: Floats | None = None,
+    half_clicks: bool = True,
+    max_iter: int = 200,
 ) -> ShardedFit:
-    """As :func:`fit_tabular` with the product link, for cells that do not fit into memory.
+    """As :func:`fit_tabular`, for cells that do not fit into memory.
 
     Each Newton step reads every shard once. In memory are one shard, a number per document, and
     a few matrices of shape (n_factors, n_factors).
@@ -151,8 +177,10 @@ def fit_shards(
     ----------
     shards : CellShards
     loss : {"likelihood", "squares", "poisson"}
-    start, max_iter
+    link, start, max_iter
         See :func:`fit_tabular`.
+    half_clicks : bool, default=True
+        Whether a factor without clicks is given half a click, see ``Cells.with_half_clicks``.
 
     Returns
     -------
@@ -169,41 +197,63 @@ def fit_shards(
             f"The cells of the log do not fit into memory, and it has {n_factors} bias factors; "
             f"expected at most {MAX_DENSE}. Merge factors, or take the log of a sample of queries."
         )
-    component = _components(shards, n_factors)
-    cells = _Prepared(shards, _half_clicks(shards))
-    labels = _comparable(cells, n_factors)
-    if loss == "poisson" and len(np.unique(labels)) > 1:
-        cells = replace(cells, labels=labels)
+    cells = prepared(shards, loss, link=link, half_clicks=half_clicks)
     b, n_iter = starting_logits(start, n_factors), 0
-    for step in steps_to(loss):
-        problem = _ShardedProblem(cells, step, n_factors)
+    for step in steps_to(loss, link):
+        problem = _ShardedProblem(cells, link, step, n_factors)
         a, b, n_more, converged = newton(problem, b, max_iter, 1e-7)
         n_iter += n_more
-    errors = _errors(problem, a, b, loss, labels, n_iter, converged)
-    return ShardedFit(_on_one_scale(cells, a, b), component, n_iter, converged, errors)
+    labels = _comparable(cells, n_factors, link)
+    errors = _errors(problem, a, b, labels, n_iter, converged)
+    if link == "product":
+        a, b = _on_one_scale(cells, a, b)
+    a = [
+        np.where(part.by_doc(part.weight) > 0, own, np.nan)
+        for own, part in zip(a, cells, strict=True)
+    ]
+    return ShardedFit(a, b, shards.component_of_factors, n_iter, converged, link, errors)
 
 
-def _errors(problem, a, b, loss, labels, n_iter, converged):
+def prepared(
+    shards: CellShards, loss: str, *, link: str = "product", half_clicks: bool = True
+) -> Iterable[Cells]:
+    """The shards as :func:`fit_shards` reads them."""
+    added = _half_clicks(shards) if half_clicks else np.zeros(shards.n_factors)
+    cells = _Prepared(shards, added)
+    if loss == "poisson":
+        labels = _comparable(cells, shards.n_factors, link)
+        if len(np.unique(labels)) > 1:
+            cells = replace(cells, labels=labels)
+    return cells
+
+
+def _errors(problem, a, b, labels, n_iter, converged):
     """The sums over documents that standard errors follow from."""
-    found = None
+    found, loss, link = None, problem.loss, problem.link
     _, system = problem.solved(b, a)
     held = is_held(problem, b, system.gradient, system.diagonal)
-    for own, cells in zip(a, problem.cells, strict=True):
-        docs, _ = Problem(cells, "product", loss).held_by_bound(own, b)
-        fit = TabularFit(own, b, n_iter, converged, loss, "product", cells, docs, held)
+    for own, part in zip(a, problem.problems(), strict=True):
+        docs, _ = part.held_by_bound(own, b)
+        fit = TabularFit(own, b, n_iter, converged, loss, link, part.cells, docs, held)
         sums = ErrorSums.of(fit, labels)
         found = sums if found is None else found + sums
     return found
 
 
 def _on_one_scale(parts, a, b):
-    """The factors on the scale of the function of this name in :mod:`._tabular`."""
-    component = _components(parts, len(b))
+    """Documents and factors on the scale of the function of this name in :mod:`._tabular`."""
+    component = components_of(parts, len(b))
     highest = np.full((2, int(component.max()) + 1), -np.inf)
     np.maximum.at(highest[1], component, b)
     for own, cells in zip(a, parts, strict=True):
         np.maximum.at(highest[0], component[cells.factor], own[cells.doc])
-    return b - shift_of_scale(*highest, is_one=len(highest[0]) == 1)[component]
+    shift = shift_of_scale(*highest, is_one=len(highest[0]) == 1)[component]
+    moved = []
+    for own, cells in zip(a, parts, strict=True):
+        of_doc = np.zeros(len(own))
+        of_doc[cells.doc] = shift[cells.factor]
+        moved.append(own + of_doc)
+    return moved, b - shift
 
 
 def _half_clicks(shards):
@@ -216,20 +266,11 @@ def _half_clicks(shards):
     return np.divide(0.5, expected, out=np.zeros(len(expected)), where=unclicked)
 
 
-def _components(parts, n_factors):
-    """Connected component of each factor, from the factors that documents link."""
-    links = csr_array((n_factors, n_factors))
-    for cells in parts:
-        shown = cells.matrix(np.ones(len(cells.doc)))
-        links = links + shown.T @ shown
-    return connected_components(links, directed=False)[1]
-
-
-def _comparable(parts, n_factors):
+def _comparable(parts, n_factors, link):
     """Component of each factor within which clicks bound all ratios of examinations."""
     links = csr_array((n_factors, n_factors))
     for cells in parts:
         shown = cells.matrix(np.ones(len(cells.doc)))
-        clicked = cells.take(np.flatnonzero(cells.clicks > 0))
+        clicked = cells.take(np.flatnonzero(informative(cells, link)))
         links = links + shown.T @ clicked.matrix(np.ones(len(clicked.doc)))
     return connected_components(links, connection="strong")[1]

@@ -18,7 +18,7 @@ from .._log._segments import TINY
 from .._typing import Floats, Ints
 from ._tabular import TabularFit, fit_tabular
 
-__all__ = ["CombinedCurve", "TableCurve", "table_curve", "table_of_cells"]
+__all__ = ["CombinedCurve", "TableCurve", "relative_errors", "table_curve", "table_of_cells"]
 
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
@@ -105,6 +105,12 @@ class TableCurve:
         share = expected / np.maximum(cells.by_doc(expected), TINY)[cells.doc]
         return cells.matrix(share), cells.by_doc(cells.clicks)
 
+    @property
+    def information_parts(self) -> tuple[Floats, Floats]:
+        """The information as a diagonal and what is subtracted from it, a dense matrix."""
+        coupling, clicks = self._coupling
+        return coupling.T @ clicks, (coupling.T @ (diags_array(clicks) @ coupling)).toarray()
+
     def _diagonal(self):
         """Diagonal of the information, shape (n_factors,)."""
         coupling, clicks = self._coupling
@@ -112,9 +118,8 @@ class TableCurve:
 
     def _covariance(self, precision):
         """Inverse of the information plus a diagonal of prior precisions, a dense matrix."""
-        coupling, clicks = self._coupling
-        joint = (coupling.T @ (diags_array(clicks) @ coupling)).toarray()
-        return np.linalg.inv(np.diag(coupling.T @ clicks + precision) - joint)
+        total, joint = self.information_parts
+        return np.linalg.inv(np.diag(total + precision) - joint)
 
     def _solve(self, precision, aim, start):
         """Solution of the information plus a diagonal of prior precisions."""
@@ -184,7 +189,7 @@ class TableCurve:
         if len(b) > _MAX_INVERTED:
             error = np.where(np.arange(len(b)) == reference, 0.0, np.nan)
         else:
-            error = _relative_errors(self._covariance(precision), reference)
+            error = relative_errors(self._covariance(precision), reference)
         return CombinedCurve(found, error, slope, float(spread), p_value)
 
     def with_prior(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
@@ -208,7 +213,7 @@ class TableCurve:
             error[0] = 0.0
             return self._solve(precision, aim, mean), error
         covariance = self._covariance(precision)
-        return covariance @ aim, _relative_errors(covariance, 0)
+        return covariance @ aim, relative_errors(covariance, 0)
 
 
 def table_curve(log: ClickLog) -> TableCurve:
@@ -237,8 +242,8 @@ def table_of_cells(cells: Cells) -> TableCurve:
     )
 
 
-def _relative_errors(covariance, reference):
-    """Standard errors relative to one factor."""
+def relative_errors(covariance: Floats, reference: int) -> Floats:
+    """Standard errors relative to one factor, from the covariance of all, shape (n_factors,)."""
     shared = covariance[reference]
     variance = np.diag(covariance) - 2 * shared + shared[reference]
     return np.sqrt(np.maximum(variance, 0.0))

@@ -28,6 +28,7 @@ __all__ = [
     "fit_factors",
     "fit_tabular",
     "has_few_clicks",
+    "informative",
     "shift_of_scale",
     "starting_logits",
     "steps_to",
@@ -104,7 +105,7 @@ class TabularFit:
         if few or cells.n_factors > MAX_DENSE:
             return _unknown_errors(cells.n_factors, reference)
         labels = comparable_components(
-            cells.doc, cells.factor, _informative(self), cells.n_docs, cells.n_factors
+            cells.doc, cells.factor, informative(cells, self.link), cells.n_docs, cells.n_factors
         )[1]
         return ErrorSums.of(self, labels).standard_error(reference)
 
@@ -349,7 +350,7 @@ class ErrorSums:
         """The sums of a fit."""
         cells = fit.cells
         curvature, variance = _curvature_and_variance(fit)
-        used = cells.by_doc(_informative(fit))[cells.doc] > 0
+        used = cells.by_doc(informative(fit.cells, fit.link))[cells.doc] > 0
         curvature = curvature * used
         return cls(
             fit.loss,
@@ -391,10 +392,9 @@ def _unknown_errors(n_factors, reference):
     return error
 
 
-def _informative(fit):
+def informative(cells: Cells, link: str) -> Bools:
     """Mask of the cells with clicks, which bound a ratio of examinations."""
-    cells = fit.cells
-    if fit.link == "additive":
+    if link == "additive":
         # A document that was always clicked is as uninformative as one that never was.
         return (cells.clicks > 0) & (cells.clicks < cells.weight)
     return cells.clicks > 0

@@ -69,7 +69,7 @@ class EMClickModel(TableClickModel):
         else:
             of = dict.fromkeys(of_documents, given_prior(self.prior))
         priors = {**priors, **of}
-        tol = self.tol * float(log.weight[log.shown].sum())
+        tol = self.tol * log.n_impressions
         fit, priors = fit_em_twice(expect, start, priors, tol=tol, max_iter=self.max_iter)
         if not fit.converged:
             warn_user(

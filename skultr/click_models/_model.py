@@ -302,7 +302,7 @@ class TableClickModel(BaseClickModel):
 
     def _remember_documents(self, log, prior, **tables):
         """Keep tables by document code, and the ``prior`` of each for unseen documents."""
-        shown = np.bincount(log.doc[log.shown], minlength=len(log.features)) > 0
+        shown = log.shown_docs
         self._documents = KnownDocuments.of_log(log, shown)
         # The prior is the last entry, which the place -1 of an unseen document selects.
         self._tables = {name: np.append(of[shown], prior[name]) for name, of in tables.items()}

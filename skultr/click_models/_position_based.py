@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._log._deferred import lookup
 from .._log._segments import TINY
+from .._log._shards import CellShards
 from .._models._browsing import pbm_click_probability
+from .._models._sharded_relevance import ShownAt, curve_of_shards
 from .._models._table_curve import table_of_cells
 from ..identifiability._not_identifiable import warn_unless_identifiable
 from ._em import WEAK
@@ -18,7 +19,6 @@ from ._product_model import (
     GROUP_IMPRESSIONS,
     PRIOR_WEIGHT,
     ProductModel,
-    pooled_cells,
     unknown_curve,
 )
 from ._products import factor_groups, start_tables
@@ -156,31 +156,39 @@ class PBMModel(ProductModel):
         self.examination_ = pd.DataFrame(
             {
                 "examination": examination,
-                "impressions": cells.by_factor(cells.weight),
-                "clicks": cells.by_factor(cells.clicks),
+                "impressions": cells.weight_of_factors,
+                "clicks": cells.clicks_of_factors,
             },
             index=pd.Index(log.bias_values, name="bias"),
         )
 
+    @property
+    def _reads_shards(self):
+        return self.solver == "em"
+
+    def _kept_of_shard(self, log):
+        return ShownAt.of(log, places=self._reads_places)
+
     def _compared_examination(self, log, cells):
-        group = np.arange(cells.n_factors)
+        group, weight = np.arange(cells.n_factors), cells.weight_of_factors
         if self._factors.are_positions:
             # A rare rank is examined like its neighbours.
-            weight = cells.by_factor(cells.weight)
             group = factor_groups(weight, min(GROUP_IMPRESSIONS, weight.max() / 2))
-        rows, n = log.shown_rows, group.max() + 1
-        of_row = lookup(group, log.bias[rows])
-        depth = np.bincount(of_row, log.weight[rows] * log.position[rows], n)
-        depth = depth / np.maximum(np.bincount(of_row, log.weight[rows], n), TINY)
-        table = table_of_cells(pooled_cells(cells, group))
-        self.n_iter_ = table.fit.n_iter
-        curve, error = table.with_prior(*unknown_curve(np.maximum(depth, 1.0)))
+        positions = ShownAt.of(log).positions
+        depth = np.bincount(group, positions) / np.maximum(np.bincount(group, weight), TINY)
+        prior, pooled = unknown_curve(np.maximum(depth, 1.0)), cells.pooled(group)
+        if isinstance(pooled, CellShards):
+            curve, error, self.n_iter_ = curve_of_shards(pooled, *prior)
+        else:
+            table = table_of_cells(pooled)
+            self.n_iter_ = table.fit.n_iter
+            curve, error = table.with_prior(*prior)
         return np.exp(curve - curve.max())[group], error[group]
 
     def _fitted_prior(self, log, cells, known):
         """A rare rank has a prior: examination of its group."""
         start = start_tables(cells)["examination"]
-        group = factor_groups(cells.by_factor(cells.weight), GROUP_IMPRESSIONS)
+        group = factor_groups(cells.weight_of_factors, GROUP_IMPRESSIONS)
         pooled = self._factors.are_positions and group[-1] < cells.n_factors - 1
         if self.prior is None or not pooled:
             return start, WEAK

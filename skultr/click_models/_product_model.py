@@ -8,15 +8,16 @@ from typing import Literal
 
 import numpy as np
 
-from .._log._cells import Cells
+from .._log._shards import ShardedLog
 from .._models._document_posterior import document_posterior, logged_places
+from .._models._sharded_relevance import ShownAt, posterior_of_shards
 from .._sklearn import StrOptions
 from ._em import WEAK, fit_em, weak_priors
 from ._gradient import GradientClickModel
 from ._priors import given_prior
 from ._products import expected_counts, start_tables
 
-__all__ = ["GROUP_IMPRESSIONS", "PRIOR_WEIGHT", "ProductModel", "pooled_cells", "unknown_curve"]
+__all__ = ["GROUP_IMPRESSIONS", "PRIOR_WEIGHT", "ProductModel", "unknown_curve"]
 
 #: Weight of the prior of a rare bias factor, in impressions, where EM fits examination.
 PRIOR_WEIGHT = 20.0
@@ -47,7 +48,7 @@ class ProductModel(GradientClickModel):
 
     def _solve_product(self, log, cells, task):
         """Examination relative to the first factor, shape (n_factors,); sets ``documents_``."""
-        if self.solver == "em" and isinstance(self.prior, str) and self.prior == "logged":
+        if self._reads_places:
             examination, error = self._compared_examination(log, cells)
             self.prior_ = {}
             self._remember_posterior(log, cells, examination, error)
@@ -55,19 +56,27 @@ class ProductModel(GradientClickModel):
         known = self._train_towers(log, task) if self.solver == "gradient" else {}
         return self._solve_cells(log, cells, *self._fitted_prior(log, cells, known), known)
 
+    @property
+    def _reads_places(self):
+        """True if the prior of a document depends on where production put it."""
+        return self.solver == "em" and isinstance(self.prior, str) and self.prior == "logged"
+
     def _remember_posterior(self, log, cells, examination, error):
-        query, place = logged_places(log).of_documents(cells.n_docs)
-        found = document_posterior(
-            cells.doc,
-            cells.clicks,
-            cells.weight,
-            examination[cells.factor],
-            query=query,
-            place=place,
-            error=error[cells.factor],
-        )
+        if isinstance(log, ShardedLog):
+            place = ShownAt.of(log).place
+            found = posterior_of_shards(log, examination, error, place)
+        else:
+            query, place = logged_places(log).of_documents(cells.n_docs)
+            found = document_posterior(
+                cells.doc,
+                cells.clicks,
+                cells.weight,
+                examination[cells.factor],
+                query=query,
+                place=place,
+                error=error[cells.factor],
+            )
         first = examination[0]
-        rows = log.shown_rows
         tables = {
             "relevance": found.mean * first,
             "lower": found.lower * first,
@@ -75,7 +84,7 @@ class ProductModel(GradientClickModel):
             "effective_sample": found.effective_sample / first,
             "prior_mean": found.prior_mean * first,
         }
-        shown = np.bincount(log.doc[rows], minlength=cells.n_docs) > 0
+        shown = log.shown_docs
         unseen = {name: of[shown].mean() for name, of in tables.items()}
         self._remember_documents(log, unseen, **tables)
 
@@ -99,7 +108,7 @@ class ProductModel(GradientClickModel):
 
     def _pooled_examination(self, log, cells, group, known):
         """Examination by factor, the same for all factors of a ``group``."""
-        pooled = pooled_cells(cells, group)
+        pooled = cells.pooled(group)
         start = {**start_tables(pooled), **known}
 
         def expect(tables):
@@ -113,7 +122,7 @@ class ProductModel(GradientClickModel):
             expect,
             {name: of for name, of in start.items() if name not in known},
             priors,
-            tol=10 * self.tol * float(log.weight[log.shown].sum()),
+            tol=10 * self.tol * log.n_impressions,
             max_iter=self.max_iter,
         )
         return fit.tables["examination"][group]
@@ -128,10 +137,3 @@ class ProductModel(GradientClickModel):
 def unknown_curve(depth):
     """Log examination by depth where no document moved: mean and standard deviation."""
     return -_UNKNOWN_SLOPE * np.log(depth), _UNKNOWN_SLOPE * np.log1p(depth)
-
-
-def pooled_cells(cells, group):
-    """Cells with one factor per group."""
-    return Cells.from_rows(
-        cells.doc, group[cells.factor], cells.clicks, cells.weight, cells.n_docs, group.max() + 1
-    )

@@ -51,31 +51,44 @@ def expected_counts(cells, relevance, examination):
         Expected counts; those of relevance with ``missing`` and ``sure``, see :func:`fit_em`.
     log_likelihood : float
     """
+    by_doc, by_factor, value = np.empty((3, len(relevance))), 0.0, 0.0
+    for docs, part in cells.parts():
+        by_doc[:, docs], of_factors, of_part = _counts_of_part(part, relevance[docs], examination)
+        by_factor, value = by_factor + of_factors, value + of_part
+    clicks, examined, missing = by_doc
+    sure = clicks, np.zeros_like(clicks)
+    counts = {
+        "relevance": (clicks, examined, missing, sure),
+        "examination": (by_factor, cells.weight_of_factors),
+    }
+    return counts, value
+
+
+def _counts_of_part(cells, relevance, examination):
+    """Counts by document and by factor, and the log likelihood, of some documents."""
     r, o = relevance[cells.doc], examination[cells.factor]
     click = r * o
     skips = cells.weight - cells.clicks
     chance = (o - click) / (1 - click)
     examined = cells.clicks + skips * chance
     missing = cells.by_doc(skips * chance * (1 - chance)) / (1 - relevance) ** 2
-    clicks = cells.by_doc(cells.clicks)
-    sure = clicks, np.zeros_like(clicks)
+    by_doc = cells.by_doc(cells.clicks), cells.by_doc(examined), missing
     value = cells.clicks @ np.log(click) + skips @ np.log1p(-click)
-    counts = {
-        "relevance": (clicks, cells.by_doc(examined), missing, sure),
-        "examination": (cells.by_factor(examined), cells.by_factor(cells.weight)),
-    }
-    return counts, value
+    return by_doc, cells.by_factor(examined), value
 
 
 def start_tables(cells):
     """Initial examination, proportional to click rates, and the relevance that fits it."""
+    weight = cells.weight_of_factors
     with np.errstate(invalid="ignore"):
-        rate = cells.by_factor(cells.clicks) / cells.by_factor(cells.weight)
+        rate = cells.clicks_of_factors / weight
     known = np.isfinite(rate)
-    mean = cells.clicks.sum() / cells.weight.sum()
+    mean = cells.clicks_of_factors.sum() / weight.sum()
     rate = np.where(known, rate, mean)
     examination = np.clip(0.9 * rate / max(rate.max(), 1e-9), 0.05, 0.95)
-    clicks = cells.by_doc(cells.clicks)
-    chances = cells.by_doc(cells.weight * examination[cells.factor])
-    relevance = np.clip((clicks + mean) / (chances + 1.0), 0.02, 0.95)
+    relevance = np.empty(cells.n_docs)
+    for docs, part in cells.parts():
+        chances = part.by_doc(part.weight * examination[part.factor])
+        likely = (part.by_doc(part.clicks) + mean) / (chances + 1.0)
+        relevance[docs] = np.clip(likely, 0.02, 0.95)
     return {"relevance": relevance, "examination": examination}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._log._components import factor_components
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._examination_information import information_of_log
 from ._verdict import ENOUGH
@@ -26,8 +25,8 @@ def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
         True if relevance is a function of the features; then only shared features connect the
         components, and the warning says how far they do.
     """
-    cells, n_factors = log.cells, len(log.bias_values)
-    n_components, labels = factor_components(cells.doc, cells.factor, n_factors)
+    labels, n_factors = log.cells.component_of_factors, len(log.bias_values)
+    n_components = int(labels.max(initial=-1)) + 1
     if n_components == 1:
         return
     consequence = (

@@ -18,7 +18,7 @@ from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
 from .._log._roles import feature_names, is_frame, read_features, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
-from .._log._shards import count_or_shard
+from .._log._shards import ShardedLog, count_or_shard, whole_or_sharded
 from .._models._relevance_table import LearnsRelevance
 from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator
@@ -44,8 +44,19 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         **LearnsRelevance._parameter_constraints,
     }
 
+    @property
+    def _reads_shards(self):
+        return self.relevance == "embedding" and self.user is None
+
+    def _read_dataset(self, dataset):
+        if self._reads_shards:
+            log = whole_or_sharded(dataset.log(detailed=False))
+            if isinstance(log, ShardedLog):
+                return log.cells, None
+        return super()._read_dataset(dataset)
+
     def _count(self, X, click, names):
-        if self.relevance == "embedding" and self.user is None:
+        if self._reads_shards:
             return count_or_shard(X, click, self._factor_columns(names))
         features = self._features_among(names)
         return count_cells_of(X, click, self._factor_columns(names), features=features)

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._log._deferred import lookup
 from .._log._documents import KnownDocuments
-from .._log._factors import examination_table, factor_codes
+from .._log._factors import examination_table, factor_codes, factor_table
 from .._log._roles import read_role
+from .._log._shards import ShardedLog
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
 from .._sklearn import StrOptions, safe_indexing
@@ -66,7 +67,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=self.relevance == "network")
         if self.relevance == "embedding":
-            self._fit_embedding(log)
+            if isinstance(log, ShardedLog):
+                self._fit_shards(log)
+            else:
+                self._fit_embedding(log)
             return
         log = self._scaled_in_place(log)
         if not self._refits_with(log):
@@ -179,6 +183,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _reads_cells(self) -> bool:
         return self.relevance == "embedding"
 
+    @property
+    def _reads_shards(self) -> bool:
+        return self.relevance == "embedding"
+
     # The network -----------------------------------------------------------------------
     def _score(self, features: NDArray[np.float32]) -> Floats:
         logits = self._logits(features)
@@ -271,6 +279,23 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         self.n_iter_ = fit.n_iter
         self._remember_documents(log, fit.relevance)
         self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
+
+    def _fit_shards(self, log):
+        """As ``_fit_embedding``, where cells do not fit into memory."""
+        cells, start = log.cells, self._examination_at_start(log.bias_values)
+        fit = self._table_of_shards(cells, start=start, half_clicks=False)
+        self.n_iter_ = fit.n_iter
+        self._remember_documents(log, cells.joined(fit.relevance))
+        self.link_, self._bias_values = fit.link, log.bias_values
+        self._factor_logits = fit.factor_logits
+        weight = cells.weight_of_factors
+        self.examination_ = factor_table(
+            log.bias_values,
+            np.where(weight > 0, np.exp(fit.factor_logits), np.nan),
+            weight,
+            cells.clicks_of_factors,
+            fit.standard_error(0),
+        )
 
     def _examination_at_start(self, factors):
         """Start of the table; it decides the result if the log does not determine it."""

@@ -14,7 +14,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
-from .._log._counted import check_given, count_cells_of, is_in_engine
+from .._log._counted import EngineLog, check_given, is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, afresh
 from .._log._joined_logs import with_bias_values
@@ -33,6 +33,7 @@ from .._log._roles import (
 )
 from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
+from .._log._shards import ShardedLog, log_or_shards, whole_or_sharded
 from .._sklearn import check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
@@ -274,6 +275,14 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         """True if clicks and impressions of documents and bias factors are all that is read."""
         return False
 
+    @property
+    def _reads_shards(self) -> bool:
+        """True if ``_fit`` also takes a :class:`ShardedLog`: cells may exceed memory."""
+        return False
+
+    def _kept_of_shard(self, log: ClickLog) -> Any:
+        """What ``_fit`` reads of the log of a shard beside its cells; a hook for subclasses."""
+
     def _n_subtasks(self) -> int | None:
         """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
         return 0
@@ -308,6 +317,8 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             return self._read_dataset(X, reset=reset), X, y
         if is_in_engine(X):
             X, y = self._counted(X, y, sample_weight, roles)
+            if isinstance(X, ShardedLog):
+                return X, X, y
         else:
             X, y, column = take_clicks(X, y, type(self).__name__)
             self._click_column = column or (None if reset else self._click_column)
@@ -337,12 +348,19 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         return with_bias_values(found, log.bias_values) if self._learns_factors else found
 
     def _counted(self, X, y, sample_weight, roles):
-        """The cells of a log in an engine, as a log in memory with click rates."""
+        """The cells of a log in an engine: a log in memory with click rates, or in shards."""
         if not self._reads_cells:
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
         by, mean = ["position", "bias"], ["production"] * self._reads_production
-        return count_cells_of(X, y, by, mean=mean, in_order=True)
+        count = EngineLog.of(X, y).count_of(by, mean=mean)
+        if not self._reads_shards:
+            return count.cells(in_order=True)
+
+        def read_shard(X, rate):
+            return self._read_log(X, rate, None, roles)
+
+        return log_or_shards(count, read_shard, self._kept_of_shard)
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True):
         """The log with equal lists merged; on return the features of the rows are freed."""
@@ -388,6 +406,10 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         users = self._tells_users_apart and "user" in dataset.roles
         log = dataset.log(detailed=users or self._reads_clicks)
         log = add(dataset, log)
+        if self._reads_shards:
+            log = whole_or_sharded(log, self._kept_of_shard)
+            if isinstance(log, ShardedLog):
+                return log
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))

@@ -9,8 +9,6 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 
-from skultr._log import _shards
-from skultr._log._counted import EngineLog
 from skultr.click_models import DCTRModel, PBMModel, RDCTRModel, UBMModel
 from skultr.identifiability import IdentifiabilityRepair
 from skultr.metrics import IPSScorer
@@ -258,44 +256,3 @@ def test_candidates_that_were_never_shown_are_ranked_in_memory_only():
     scorer = IPSScorer(propensity=[1.0, 0.5, 0.3, 0.2])
     with pytest.raises(ValueError, match="1 candidate that was never shown"):
         scorer.estimate(None, pl.from_pandas(log, nan_to_null=True).lazy(), "click")
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("variant", ["default", "published"])
-@pytest.mark.parametrize("n_sessions", [600, 20_000])
-@pytest.mark.parametrize("kind", ["connected", "in parts", "without clicks", "one way"])
-def test_cells_beyond_memory_give_the_same_curve(kind, n_sessions, variant, engine, monkeypatch):
-    log = make_log(n_sessions)[["qid", "session", "doc", "position", "click"]]
-    few = log["doc"] < "d2"
-    if kind == "in parts":
-        log = log[few == (log["position"] < 3)]
-    elif kind == "without clicks":
-        log["click"] = log["click"].where(log["position"] < 4, 0)
-    elif kind == "one way":
-        log = log[few | (log["position"] > 2)]
-        log["click"] = log["click"].where(~few | (log["position"] < 3), 0)
-    estimator = RegressionEMPropensity(relevance="embedding", variant=variant)
-    expected = quietly(clone(estimator).fit, log, "click")
-    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
-    monkeypatch.setattr(RegressionEMPropensity, "_table_estimate", None)
-    found = quietly(clone(estimator).fit, ENGINES[engine](log), "click")
-    # Newton's steps end below 1e-7; where nothing bounds a ratio their order decides the rest.
-    rtol = 1e-7 if kind == "one way" else 1e-8
-    pd.testing.assert_frame_equal(
-        found.examination_, expected.examination_, rtol=rtol, check_dtype=False
-    )
-
-
-def test_the_number_of_shards_follows_from_the_cells(monkeypatch):
-    log = make_log(400, n_queries=200)[["qid", "session", "doc", "position", "click"]]
-    n_cells = len(log.drop_duplicates(["qid", "doc", "position"]))
-    count = EngineLog.of(pl.from_pandas(log).lazy(), "click").count_of(["position"])
-    assert count.n_rows == len(log)
-    monkeypatch.setattr(_shards, "MAX_CELLS", len(log))
-    assert _shards.number_of_shards(count) == 1
-    monkeypatch.setattr(_shards, "MAX_CELLS", n_cells // 3)
-    assert _shards.number_of_shards(count) == -(-len(log) // (n_cells // 3))
-    parts = [count.cells((number, 7))[0] for number in range(7)]
-    assert sum(len(part) for part in parts) == n_cells
-    queries = [set(part["qid"]) for part in parts]
-    assert len(set.union(*queries)) == sum(map(len, queries))

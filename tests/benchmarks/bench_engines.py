@@ -76,25 +76,38 @@ def work_of(name):
         from skultr.identifiability import IdentifiabilityGraph
 
         return lambda X: IdentifiabilityGraph.from_log(X).is_connected
-    if name == "PBM":
+    if name.startswith("PBM"):
         from skultr.click_models import PBMModel
 
+        in_shards(name)
         return lambda X: PBMModel().fit(X, "click").examination_
     if name == "labels":
         from skultr.propensity import relevance_labels
 
         curve = 1 / np.arange(1, N_POSITIONS + 1)
         return lambda X: relevance_labels(X, "click", propensity=curve, interval=True)
-    from skultr._log import _shards
+    if name.startswith("table"):
+        from skultr.rankers import RegressionEMRanker
+
+        in_shards(name)
+        ranker = RegressionEMRanker(relevance="embedding", random_state=0)
+        return lambda X: ranker.fit(X, "click").relevance_
     from skultr.propensity import InterventionHarvesting, RegressionEMPropensity
 
-    if name == "curve in shards":
-        _shards.MAX_CELLS = 1_000_000
+    in_shards(name)
     if name == "harvesting":
         estimator = InterventionHarvesting(n_bootstrap=0)
     else:
         estimator = RegressionEMPropensity(relevance="embedding")
     return lambda X: estimator.fit(X, "click").examination_
+
+
+def in_shards(name):
+    """Where the work is to be done in shards, let only a million cells fit into memory."""
+    from skultr._log import _shards
+
+    if name.endswith("in shards"):
+        _shards.MAX_CELLS = 1_000_000
 
 
 def run(engine, name, path):
@@ -109,7 +122,8 @@ def run(engine, name, path):
     print(json.dumps([time.perf_counter() - start, time.process_time() - cpu, peak]))
 
 
-WORKS = ("group-by", "curve", "harvesting", "PBM", "labels", "graph", "curve in shards")
+WORKS = ("group-by", "curve", "harvesting", "PBM", "table", "labels", "graph")
+WORKS += ("curve in shards", "PBM in shards", "table in shards")
 
 
 def main(millions, works, folder):
