@@ -89,13 +89,14 @@ class ClickDataset(LogOnDisk):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        # Workers may have other working directories.
+        self.path = Path(path).absolute()
         if not (self.path / "meta.json").exists():
             raise FileNotFoundError(
                 f"There is no ClickDataset in {str(path)!r}. Make it with "
                 "ClickDataset.from_parquet(log, path=...)."
             )
-        self._meta = json.loads((self.path / "meta.json").read_text())
+        self._meta = _read_meta(self.path)
         if self._meta["format"] != FORMAT:
             raise ValueError(
                 f"The dataset in {str(path)!r} has format {self._meta['format']}; this version of "
@@ -230,9 +231,16 @@ class ClickDataset(LogOnDisk):
         if isinstance(queries, tuple):  # scikit-learn indexes [rows, ...]
             queries = queries[0]
         known = np.arange(self.n_queries)
-        found = np.unique(np.atleast_1d(known[queries]))
+        given = np.atleast_1d(known[queries])
+        found = np.unique(given)
         if not len(found):
             raise ValueError("A dataset needs at least one query; no query was selected.")
+        if len(found) < len(given):
+            raise ValueError(
+                f"{len(given) - len(found)} of {len(given)} selected queries are there twice; "
+                "expected each at most once. A dataset has no copies of a query: draw without "
+                "replacement."
+            )
         part = copy(self)
         part._queries = found if self._queries is None else self._queries[found]
         return part
@@ -247,6 +255,11 @@ class ClickDataset(LogOnDisk):
 
     def log(self) -> StoredLog:
         """The log as the estimators read it; columns are read from disk when they are used."""
+        if _read_meta(self.path) != self._meta:
+            raise ValueError(
+                f"The dataset in {str(self.path)!r} was written anew since it was opened; open it "
+                "again with ClickDataset(path)."
+            )
         log = open_log(self.path)
         for role, (known, values) in self._replaced.items():
             log = log.with_values(role, known, values)
@@ -292,3 +305,7 @@ class ClickDataset(LogOnDisk):
     @property
     def _n_queries_of_folder(self):
         return len(np.load(self.path / "query_impressions.npy", mmap_mode="r"))
+
+
+def _read_meta(path):
+    return json.loads((path / "meta.json").read_text())
