@@ -46,6 +46,7 @@ from skultr.rankers import (
 )
 from skultr.simulation import PlackettLucePolicy, simulate_clicks
 from tests import _discovery
+from tests._worlds import small_log
 
 EMBEDDING = RegressionEMPropensity(relevance="embedding")
 OF_USERS = RegressionEMPropensity(user="user", relevance="embedding")
@@ -346,3 +347,14 @@ def test_scores_of_relevance_and_predictions_need_rows(log, dataset):
             call(dataset)
     with pytest.raises(TypeError, match="Transform the log"):
         make_pipeline(OnFeatures(StandardScaler()), DLARanker()).fit(dataset)
+
+
+def test_candidates_of_a_search_share_the_log_and_the_scaling_of_none(tmp_path):
+    log, clicks = small_log()
+    dataset = ClickDataset.from_parquet(log.assign(click=clicks), path=tmp_path / "shared")
+    part = dataset[: dataset.n_queries - 1]
+    assert part.log() is dataset[: dataset.n_queries - 1].log()
+    assert part.log() is not dataset.log()
+    settings = {"max_epochs": 2, "random_state": 0, "early_stopping": False}
+    first, second = (NaiveRanker(**settings).fit(part).predict(log) for _ in range(2))
+    np.testing.assert_array_equal(first, second)

@@ -20,6 +20,7 @@ from ._dataset_documents import load_ids
 from ._dataset_frames import cells_of, places_of, rows_of
 from ._dataset_writer import FORMAT, write_log
 from ._on_disk import LogOnDisk
+from ._open_logs import shared_log
 from ._stored_log import StoredLog, load_doc_ids, open_log
 
 if TYPE_CHECKING:
@@ -260,12 +261,18 @@ class ClickDataset(LogOnDisk):
                 f"The dataset in {str(self.path)!r} was written anew since it was opened; open it "
                 "again with ClickDataset(path)."
             )
+        parts = [each for pair in self._replaced.values() for each in pair]
+        queries = b"" if self._queries is None else self._queries.tobytes()
+        written = (self.path / "meta.json").stat().st_mtime_ns
+        values = [*self._replaced, *(tuple(each.tolist()) for each in parts)]
+        key = (str(self.path.resolve()), written, queries, *values)
+        return shared_log(key, self._open)
+
+    def _open(self):
         log = open_log(self.path)
         for role, (known, values) in self._replaced.items():
             log = log.with_values(role, known, values)
-        if self._queries is None:
-            return log
-        return log.part_of(self._queries)
+        return log if self._queries is None else log.part_of(self._queries)
 
     def to_frame(self) -> tuple[pd.DataFrame, Floats]:
         """All rows of the log in memory, equal lists merged, for code that reads frames.

@@ -29,11 +29,14 @@ class StoredLog(ClickLog):
 
     Parameters
     ----------
+    features_on_disk : bool
+        True if the features are mapped from a file, False if they are in memory.
     all_lists_differ : bool
         True if no lists of the log are equal, whatever users and patterns of clicks.
     """
 
     all_lists_differ: bool = False
+    features_on_disk: bool = True
 
     @cached_property
     def list_(self) -> Any:
@@ -70,7 +73,17 @@ class StoredLog(ClickLog):
 
     def fold(self, users: bool = False, patterns: bool = False) -> ClickLog:
         """The log with identical lists merged; in memory, if there are any."""
-        return self if self.all_lists_differ else self.in_memory().fold(users, patterns)
+        if self.all_lists_differ:
+            return self
+        ways = (users, patterns)
+        if ways not in self._folded:
+            self._folded[ways] = self.in_memory().fold(*ways)
+        return self._folded[ways]
+
+    @cached_property
+    def _folded(self):
+        """Logs with merged lists, for the next fit that merges alike."""
+        return {}
 
     def sample(self, max_rows: int = SAMPLE) -> ClickLog:
         """Whole queries of a log that is too long, in memory; otherwise the whole log."""
@@ -119,7 +132,8 @@ class StoredLog(ClickLog):
             query=query,
             bias=bias,
             user=user,
-            features=self.features[docs],
+            features=_read_only(self.features[docs]),
+            features_on_disk=False,
             query_ids=self.query_ids[found],
             bias_values=self.bias_values[factors],
             user_ids=self.user_ids[users],
@@ -185,7 +199,7 @@ def open_log(folder: Path) -> StoredLog:
     position = column("position", np.int64)
     of_factor = lookup(np.append(-1, bias_values), factor)
     return StoredLog(
-        features=_mapped(folder / "features.npy"),
+        features=_read_only(_mapped(folder / "features.npy")),
         doc=column("doc", np.intp),
         query=query,
         user=column("user", np.intp),
@@ -222,6 +236,12 @@ def _at(column, row_map):
     if isinstance(column, DeferredArray):
         return column.at(row_map)
     return column[row_map(slice(0, len(row_map)))]
+
+
+def _read_only(features):
+    """The same array; no fit may scale in place what the next one reads."""
+    features.flags.writeable = False
+    return features
 
 
 def _mapped(path):

@@ -356,7 +356,7 @@ def test_ids_keep_their_nanoseconds(tmp_path):
 
 def test_a_query_is_there_once(tmp_path):
     dataset = ClickDataset.from_parquet(a_log(), path=tmp_path / "clicks")
-    with pytest.raises(ValueError, match="1 of 3 selected queries .* without replacement"):
+    with pytest.raises(ValueError, match=r"1 of 3 selected queries .* without replacement"):
         dataset[[0, 4, 0]]
 
 
