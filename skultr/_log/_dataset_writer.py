@@ -22,7 +22,7 @@ from ..exceptions import python_value
 from ._clicklog import ClickLog
 from ._dataset_documents import DocumentCodes, save_ids, write_documents
 from ._dataset_rows import SpreadRows
-from ._engine import check_counts
+from ._engine import check_counts, look_like_rates, warn_about_rates
 from ._faults import GRADES, ONE_ROW_PER_POSITION
 from ._roles import ROLES
 from ._segments import offsets_from_counts, offsets_from_sorted
@@ -89,6 +89,7 @@ class _Lists:
         self.n_raw, self.n_rows, self.n_lists = (np.zeros(n, dtype=np.int64) for _ in range(3))
         self.bias_values = self._find_factors()
         self.ranges: dict[str, _Range] = {}
+        self.has_rates = False
         self.n_merged = 0  # lists that are equal but for users and patterns of clicks
         self.files = [self._fold(file) for file in rows.files()]
         self._check_counts()
@@ -148,6 +149,8 @@ class _Lists:
 
     def _fold(self, file):
         log, query_of_raw = self._read(file)
+        if "impressions" in self.rows.row_type.names:
+            self.has_rates |= look_like_rates(log.weight[log.shown], log.clicks[log.shown])
         self.n_merged += log.fold().n_lists
         log = log.fold(users=True, patterns=True)
         query = log.query[log.offsets[:-1]]
@@ -232,6 +235,8 @@ class _Lists:
         shown = self.ranges["bias"].high > 0
         largest = self.ranges["clicks"].high
         check_counts(np.ones(int(shown)), np.array([largest]))
+        if self.has_rates:
+            warn_about_rates(repr(self.rows.click))
 
 
 class _Range:

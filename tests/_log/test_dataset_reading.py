@@ -163,6 +163,17 @@ def test_impressions_count_clicks(tmp_path):
     pd.testing.assert_frame_equal(rows_of(found), rows_of(expected), check_dtype=False)
 
 
+def test_rates_in_place_of_counts_are_warned_of(tmp_path):
+    rates = a_log().assign(impressions=4, click=lambda log: log["click"] / 3)
+    with pytest.warns(ClickDataWarning, match="'click' is not: it looks like a click rate"):
+        ClickDataset.from_parquet(rates, path=tmp_path / "rates")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ClickDataset.from_parquet(a_log().assign(impressions=4), path=tmp_path / "counts")
+        halves = a_log().assign(impressions=0.5, click=lambda log: log["click"] / 3)
+        ClickDataset.from_parquet(halves, path=tmp_path / "weighted")
+
+
 def test_zero_impressions_are_never_shown(tmp_path):
     log = a_log().assign(impressions=lambda log: (log["position"] < 4).astype(int))
     log["click"] *= log["impressions"]
