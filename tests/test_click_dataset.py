@@ -358,3 +358,15 @@ def test_candidates_of_a_search_share_the_log_and_the_scaling_of_none(tmp_path):
     settings = {"max_epochs": 2, "random_state": 0, "early_stopping": False}
     first, second = (NaiveRanker(**settings).fit(part).predict(log) for _ in range(2))
     np.testing.assert_array_equal(first, second)
+
+
+def test_sessions_that_showed_the_same_list_are_one_list_on_disk(tmp_path):
+    one = pd.DataFrame({"doc": ["a", "b"], "position": [1, 2], "f": [0.1, 0.2]})
+    sessions = [one.assign(qid=1, session=k, click=[k % 2, k % 3 == 0]) for k in range(12)]
+    log = pd.concat(sessions).astype({"click": int})
+    dataset = ClickDataset.from_parquet(log, path=tmp_path / "clicks")
+    merged, detailed = dataset.log(detailed=False), dataset.log()
+    assert (merged.n_lists, detailed.n_lists) == (1, 4)  # a list has four patterns of clicks
+    np.testing.assert_array_equal(np.asarray(merged.weight), [12, 12])
+    np.testing.assert_array_equal(np.asarray(merged.clicks), [6, 4])
+    assert merged.fold() is merged

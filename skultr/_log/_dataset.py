@@ -254,22 +254,30 @@ class ClickDataset(LogOnDisk):
             f"with {n} feature{plural})"
         )
 
-    def log(self) -> StoredLog:
-        """The log as the estimators read it; columns are read from disk when they are used."""
+    def log(self, *, detailed: bool = True) -> StoredLog:
+        """The log as the estimators read it; columns are read from disk when they are used.
+
+        Parameters
+        ----------
+        detailed : bool, default=True
+            Whether equal lists with other clicks or users stay apart; by default they do.
+        """
         if _read_meta(self.path) != self._meta:
             raise ValueError(
                 f"The dataset in {str(self.path)!r} was written anew since it was opened; open it "
                 "again with ClickDataset(path)."
             )
+        # Users are told apart by propensities too.
+        detailed = detailed or "user" in self.roles
         parts = [each for pair in self._replaced.values() for each in pair]
         queries = b"" if self._queries is None else self._queries.tobytes()
         written = (self.path / "meta.json").stat().st_mtime_ns
         values = [*self._replaced, *(tuple(each.tolist()) for each in parts)]
-        key = (str(self.path.resolve()), written, queries, *values)
-        return shared_log(key, self._open)
+        key = (str(self.path.resolve()), written, detailed, queries, *values)
+        return shared_log(key, lambda: self._open(detailed))
 
-    def _open(self):
-        log = open_log(self.path)
+    def _open(self, detailed):
+        log = open_log(self.path, detailed)
         for role, (known, values) in self._replaced.items():
             log = log.with_values(role, known, values)
         return log if self._queries is None else log.part_of(self._queries)
@@ -293,7 +301,7 @@ class ClickDataset(LogOnDisk):
 
     def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
         """Clicks and impressions of each document, as a log of one row per cell."""
-        return cells_of(self.log(), by)
+        return cells_of(self.log(detailed=False), by)
 
     def with_values(
         self, role: Literal["bias", "user"], known: NDArray[Any], values: NDArray[Any]
@@ -305,9 +313,9 @@ class ClickDataset(LogOnDisk):
         found._replaced = {**self._replaced, role: (before, values[place])}
         return found
 
-    def to_places(self) -> tuple[pd.DataFrame, Any]:
-        """The distinct positions, bias factors and users, and the number of each row's."""
-        return places_of(self.log(), self.roles)
+    def to_places(self) -> pd.DataFrame:
+        """The distinct positions, bias factors and users, one row each."""
+        return places_of(self.log(detailed=False), self.roles)[0]
 
     @property
     def _n_queries_of_folder(self):

@@ -76,63 +76,46 @@ def write_log(
 
 
 class _Lists:
-    """The lists of a log, merged where they are equal, one file of queries after the other."""
+    """The lists of a log, one file of queries after the other.
+
+    Equal lists are merged. Models of which rows were clicked together, or of users, read a second
+    copy, in which only lists with equal clicks and users are. Where both are equal, there is one.
+    """
 
     def __init__(self, rows: SpreadRows, codes: DocumentCodes, scratch: Path) -> None:
-        self.rows, self.codes, self.scratch = rows, codes, scratch
+        self.rows, self.codes = rows, codes
         self.user_ids = rows.user.ids if len(rows.user.ids) else np.zeros(1, dtype=int)
         scale = rows.largest_click if "impressions" not in rows.row_type.names else 0.0
         self.scale = max(scale, 1.0)
         if self.scale > 1:
             GRADES.report(0, self.scale, None, repr(rows.click))
         n = len(codes.query_ids)
-        self.n_raw, self.n_rows, self.n_lists = (np.zeros(n, dtype=np.int64) for _ in range(3))
+        self.n_raw = np.zeros(n, dtype=np.int64)
         self.bias_values = self._find_factors()
-        self.ranges: dict[str, _Range] = {}
         self.has_rates = False
-        self.n_merged = 0  # lists that are equal but for users and patterns of clicks
-        self.files = [self._fold(file) for file in rows.files()]
+        self.merged = _Copy("merged", n, rows.has_bias, scratch)
+        self.detailed = _Copy("detailed", n, rows.has_bias, scratch)
+        for file in rows.files():
+            self._fold(file)
         self._check_counts()
 
     @property
     def meta(self):
-        n_lists, n_rows = int(self.n_lists.sum()), int(self.n_rows.sum())
+        copies = [self.merged] if self._are_equal else [self.merged, self.detailed]
         return {
             "n_impressions": self.rows.n_rows,
-            "n_rows": n_rows,
-            "n_lists": n_lists,
-            "all_shown": bool(self.ranges["bias"].low > 0),
-            "all_lists_differ": self.n_merged == n_lists,
-            "constants": {
-                name: float(each.low) for name, each in self.ranges.items() if each.is_constant
-            },
+            "copies": {each.name: each.meta for each in copies},
         }
+
+    @property
+    def _are_equal(self):
+        return int(self.merged.n_lists.sum()) == int(self.detailed.n_lists.sum())
 
     def write(self, out):
         """Write the columns, in the order of the queries."""
-        first_row, first_list = (
-            offsets_from_counts(counts) for counts in (self.n_rows, self.n_lists)
-        )
-        n_rows, n_lists = int(first_row[-1]), int(first_list[-1])
-        columns = {
-            name: open_memmap(out / f"{name}.npy", "w+", each.narrowest, (n_rows,))
-            for name, each in self.ranges.items()
-            if not each.is_constant
-        }
-        lengths = open_memmap(out / "lengths.npy", "w+", np.int32, (n_lists,))
-        for file in self.files:
-            with np.load(file) as folded:
-                query_of_list = folded["query"]
-                place = _places(query_of_list, first_list)
-                lengths[place] = folded["lengths"]
-                of_row = np.repeat(query_of_list, folded["lengths"])
-                row = _places(of_row, first_row)
-                for name, column in columns.items():
-                    column[row] = folded[name]
-            file.unlink()
-        for column in (*columns.values(), lengths):
-            column.flush()
-        np.save(out / "query_lists.npy", self.n_lists)
+        self.merged.write(out)
+        if not self._are_equal:
+            self.detailed.write(out)
         np.save(out / "query_impressions.npy", self.n_raw)
         np.save(out / "bias_values.npy", self.bias_values)
         save_ids(out, "query_ids", self.codes.query_ids)
@@ -151,29 +134,12 @@ class _Lists:
         log, query_of_raw = self._read(file)
         if "impressions" in self.rows.row_type.names:
             self.has_rates |= look_like_rates(log.weight[log.shown], log.clicks[log.shown])
-        self.n_merged += log.fold().n_lists
-        log = log.fold(users=True, patterns=True)
-        query = log.query[log.offsets[:-1]]
-        n = len(self.n_raw)
-        self.n_raw += np.bincount(query_of_raw, minlength=n)
-        self.n_rows += np.bincount(log.query, minlength=n)
-        self.n_lists += np.bincount(query, minlength=n)
-        values = {
-            # 0 where a row was not shown.
-            **{name: getattr(log, name) + 1 for name in ("bias", "position")},
-            **{name: getattr(log, name) for name in ("doc", "user", "clicks", "weight")},
-        }
-        if not self.rows.has_bias:
-            del values["position"]  # it is the bias factor
-        for name in ("propensity", "production"):
-            if getattr(log, name) is not None:
-                values[name] = getattr(log, name)
-        for name, column in values.items():
-            self.ranges[name] = self.ranges.get(name, _Range()).of(column)
-        path = self.scratch / f"{file.stem}.npz"
-        np.savez(path, query=query, lengths=np.diff(log.offsets), **values)
+        self.n_raw += np.bincount(query_of_raw, minlength=len(self.n_raw))
+        merged = log.fold()
+        self.merged.add(merged, file.stem)
+        differ = merged.n_lists == log.n_lists
+        self.detailed.add(merged if differ else log.fold(users=True, patterns=True), file.stem)
         file.unlink()
-        return path
 
     def _read(self, file):
         """The rows of a file as a log, and the query of each raw row."""
@@ -232,11 +198,80 @@ class _Lists:
             ONE_ROW_PER_POSITION.report(int(same.sum()), position, f"query {query!r}")
 
     def _check_counts(self):
-        shown = self.ranges["bias"].high > 0
-        largest = self.ranges["clicks"].high
+        shown = self.merged.ranges["bias"].high > 0
+        largest = self.merged.ranges["clicks"].high
         check_counts(np.ones(int(shown)), np.array([largest]))
         if self.has_rates:
             warn_about_rates(repr(self.rows.click))
+
+
+class _Copy:
+    """Columns of lists on their way to disk."""
+
+    def __init__(self, name: str, n_queries: int, has_bias: bool, scratch: Path) -> None:
+        self.name, self.has_bias, self.scratch = name, has_bias, scratch
+        self.n_rows, self.n_lists = (np.zeros(n_queries, dtype=np.int64) for _ in range(2))
+        self.ranges: dict[str, _Range] = {}
+        self.files: list[Path] = []
+
+    @property
+    def meta(self):
+        return {
+            "n_rows": int(self.n_rows.sum()),
+            "all_shown": bool(self.ranges["bias"].low > 0),
+            "constants": {
+                name: float(each.low) for name, each in self.ranges.items() if each.is_constant
+            },
+        }
+
+    def add(self, log: ClickLog, stem: str) -> None:
+        """Add the lists of a file of queries."""
+        query = log.query[log.offsets[:-1]]
+        self.n_rows += np.bincount(log.query, minlength=len(self.n_rows))
+        self.n_lists += np.bincount(query, minlength=len(self.n_lists))
+        values = {
+            # 0 where a row was not shown.
+            **{name: getattr(log, name) + 1 for name in ("bias", "position")},
+            **{name: getattr(log, name) for name in ("doc", "user", "clicks", "weight")},
+        }
+        if not self.has_bias:
+            del values["position"]  # it is the bias factor
+        for name in ("propensity", "production"):
+            if getattr(log, name) is not None:
+                values[name] = getattr(log, name)
+        for name, column in values.items():
+            self.ranges[name] = self.ranges.get(name, _Range()).of(column)
+        path = self.scratch / f"{self.name}-{stem}.npz"
+        np.savez(path, query=query, lengths=np.diff(log.offsets), **values)
+        self.files.append(path)
+
+    def write(self, out: Path) -> None:
+        """Write the columns, in the order of the queries."""
+        folder = out / self.name
+        folder.mkdir()
+        first_row, first_list = (
+            offsets_from_counts(counts) for counts in (self.n_rows, self.n_lists)
+        )
+        n_rows, n_lists = int(first_row[-1]), int(first_list[-1])
+        columns = {
+            name: open_memmap(folder / f"{name}.npy", "w+", each.narrowest, (n_rows,))
+            for name, each in self.ranges.items()
+            if not each.is_constant
+        }
+        lengths = open_memmap(folder / "lengths.npy", "w+", np.int32, (n_lists,))
+        for file in self.files:
+            with np.load(file) as folded:
+                query_of_list = folded["query"]
+                place = _places(query_of_list, first_list)
+                lengths[place] = folded["lengths"]
+                of_row = np.repeat(query_of_list, folded["lengths"])
+                row = _places(of_row, first_row)
+                for name, column in columns.items():
+                    column[row] = folded[name]
+            file.unlink()
+        for column in (*columns.values(), lengths):
+            column.flush()
+        np.save(folder / "query_lists.npy", self.n_lists)
 
 
 class _Range:

@@ -1,15 +1,15 @@
-"""What every ``fit`` has in common: it deletes earlier results, and informs callbacks."""
+"""What every ``fit`` and ``partial_fit`` has in common: what an error leaves, and callbacks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 from .._threads import few_threads
 
-__all__ = ["FitTask", "afresh"]
+__all__ = ["FitTask", "afresh", "forget", "unless_it_fails"]
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -37,20 +37,40 @@ def afresh(fit: Fit) -> Fit:
 
     @wraps(fit)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _forget(self)
+        forget(self)
         try:
             with few_threads():
                 return fit(self, *args, **kwargs)
         except BaseException:
-            _forget(self)
+            forget(self)
             raise
 
     return cast(Fit, wrapper)
 
 
-def _forget(estimator: Any) -> None:
-    """Delete every attribute that is neither a parameter nor scikit-learn's own."""
-    parameters = estimator.get_params(deep=False)
+def unless_it_fails(partial_fit: Fit) -> Fit:
+    """Decorate a method ``partial_fit``: after an error the estimator is what it was before.
+
+    The method must not write into objects that the estimator holds; it sets others.
+    """
+
+    @wraps(partial_fit)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            with few_threads():
+                return partial_fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast(Fit, wrapper)
+
+
+def forget(estimator: Any, keep: Collection[str] = ()) -> None:
+    """Delete every attribute that is neither a parameter, nor scikit-learn's own, nor to keep."""
+    keep = {*estimator.get_params(deep=False), *keep}
     for name in [*vars(estimator)]:
-        if name not in parameters and not name.startswith(_OF_SCIKIT_LEARN):
+        if name not in keep and not name.startswith(_OF_SCIKIT_LEARN):
             delattr(estimator, name)

@@ -175,22 +175,30 @@ class StoredLog(ClickLog):
         )
 
 
-def open_log(folder: Path) -> StoredLog:
+def open_log(folder: Path, detailed: bool = True) -> StoredLog:
     """The log in a folder that :func:`write_log` wrote.
 
     Only offsets and ids are read into memory.
+
+    Parameters
+    ----------
+    folder : Path
+    detailed : bool, default=True
+        Whether lists with other clicks or users stay apart.
     """
-    meta = json.loads((folder / "meta.json").read_text())
+    copies = json.loads((folder / "meta.json").read_text())["copies"]
+    name = "detailed" if detailed and "detailed" in copies else "merged"
+    meta, columns = copies[name], folder / name
     n_rows, constants = meta["n_rows"], meta["constants"]
 
     def column(name, dtype):
         if name in constants:
             return DeferredArray.constant(n_rows, constants[name], dtype)
-        path = folder / f"{name}.npy"
+        path = columns / f"{name}.npy"
         return DeferredArray.of_array(_mapped(path), dtype) if path.exists() else None
 
-    offsets = offsets_from_counts(np.load(folder / "lengths.npy"))
-    n_lists = np.load(folder / "query_lists.npy")
+    offsets = offsets_from_counts(np.load(columns / "lengths.npy"))
+    n_lists = np.load(columns / "query_lists.npy")
     query_of_list = np.repeat(np.arange(len(n_lists), dtype=np.int32), n_lists)
     query = lookup(query_of_list, _list_of_row(offsets)).astype(np.intp)
     bias_values = np.load(folder / "bias_values.npy")
@@ -215,7 +223,7 @@ def open_log(folder: Path) -> StoredLog:
         bias_values=bias_values,
         user_ids=load_ids(folder, "user_ids"),
         doc_ids=load_doc_ids(folder),
-        all_lists_differ=meta["all_lists_differ"],
+        all_lists_differ=name == "merged",
     )
 
 

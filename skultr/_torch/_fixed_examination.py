@@ -50,11 +50,20 @@ class ListTarget:
         are divided by it already.
     loss : str, default="softmax"
         Name of the loss; with ``examination`` it must be "softmax".
+    validation : ListTarget, default=None
+        The same for the rows of the learner's log for early stopping, if it has one.
     """
 
     clicks: Floats
     examination: Floats | None = None
     loss: str = "softmax"
+    validation: ListTarget | None = None
+
+    def on(self, log: ClickLog, traffic_exponent: float) -> ClickLog:
+        """The log with tempered traffic, the clicks of the target, and its examination."""
+        log, factor = log.tempered(traffic_exponent)
+        weight = log.weight if self.examination is None else log.weight * self.examination
+        return replace(log, clicks=self.clicks * factor, weight=weight)
 
 
 def fit_listwise(
@@ -83,18 +92,24 @@ def fit_listwise(
     held_out : ndarray of shape (n_queries,), bool, default=None
         Queries for early stopping; by default they are drawn.
     """
-    log, factor = log.tempered(learner.traffic_exponent)
-    clicks = target.clicks * factor
+    weight = log.tempered(learner.traffic_exponent)[0].weight
+    log = target.on(log, learner.traffic_exponent)
     click_only = target.loss in CLICK_ONLY
-    scale = loss_scale(log, clicks if click_only else np.where(log.shown, log.weight, 0.0))
-    if target.examination is None:
-        criterion = ListLoss(LOSSES[target.loss], scale)
-    else:
-        criterion = ListLoss(exposure_loss, scale)
-        log = replace(log, weight=log.weight * target.examination)
+    scale = loss_scale(log, log.clicks if click_only else np.where(log.shown, weight, 0.0))
+    loss = LOSSES[target.loss] if target.examination is None else exposure_loss
+    validation = None
+    if target.validation is not None:
+        validation = target.validation.on(learner._validation, learner.traffic_exponent)
     module = ListScores(learner._network(log.shown_features(), constant=not click_only))
     learner._train(
-        module, criterion, log, clicks, click_only=click_only, task=task, held_out=held_out
+        module,
+        ListLoss(loss, scale),
+        log,
+        log.clicks,
+        click_only=click_only,
+        task=task,
+        held_out=held_out,
+        validation=validation,
     )
 
 
@@ -110,7 +125,9 @@ def fit_best_of(
     r"""Train a network for each target, and keep one by where held-out clicks fell.
 
     The queries that early stopping holds out are the same for all targets, and so are the initial
-    weights. Their clicks are compared by :class:`ClickChoice` with the logits :math:`w s + \log
+    weights. If the learner was given a log for early stopping, whose propensities are then its
+    examination, it takes their place. Their clicks are compared by :class:`ClickChoice` with the
+    logits :math:`w s + \log
     o`; :math:`w \ge 0` is fitted to them, because weighted losses leave the scale of scores free.
     Scores that undo a wrong examination would explain the clicks best. If the clicks ask for a
     clearly flatter one, the logits are :math:`w s + v \log o`, with :math:`v` fitted too.
@@ -142,12 +159,10 @@ def fit_best_of(
         if len(targets) == 1:
             fit_listwise(learner, log, task, target)
             return first, _choice_table({})
-        held_out = learner._held_out_queries(log, log.clicks)
-        if held_out.sum() < _LEAST_QUERIES:
+        held_out, part = _compared_queries(learner, log, examination)
+        if part is None:
             fit_listwise(learner, log, task, target, held_out=held_out)
             return first, _choice_table({})
-        tempered, _ = log.tempered(learner.traffic_exponent)
-        part = replace(tempered, propensity=examination).select_queries(held_out).sample()
         comparison = _HeldOutClicks.of_log(part)
         stream = torch.get_rng_state()
         trained, scores = {}, {}
@@ -163,6 +178,24 @@ def fit_best_of(
         best = cautious if row["excess"] <= row["standard_error"] else best
     vars(learner).update(trained[best])
     return best, table
+
+
+def _compared_queries(learner, log, examination):
+    """Queries held out of the log, and the log of the clicks that choose between targets.
+
+    The first is None if the learner was given a log for early stopping, and the second if it has
+    clicks of too few queries.
+    """
+    part = learner._tempered_validation()
+    if part is not None:
+        n_queries = len(np.unique(part.query[part.clicks > 0]))
+        return None, part.sample() if n_queries >= _LEAST_QUERIES else None
+    held_out = learner._held_out_queries(log, log.clicks)
+    if held_out.sum() < _LEAST_QUERIES:
+        return held_out, None
+    tempered, _ = log.tempered(learner.traffic_exponent)
+    part = replace(tempered, propensity=examination)
+    return held_out, part.select_queries(held_out).sample()
 
 
 def fit_affine(

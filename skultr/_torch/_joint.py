@@ -82,6 +82,7 @@ def fit_dual(
             click_only=True,
             task=task,
             param_groups=_factor_settings(learning_rate),
+            validation=learner._tempered_validation(),
         )
     part = training.sample()
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.doc]
@@ -125,6 +126,7 @@ def fit_towers(
             task=task,
             param_groups=_factor_settings(learning_rate) if by_steps else [],
             callbacks=[] if by_steps else [("examination", ExaminationStep())],
+            validation=learner._tempered_validation(),
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -69,6 +69,11 @@ class NeuralEstimator(BaseEstimator):
     random_state: RandomState = None
     verbose: int = 0
 
+    #: Log for early stopping that ``fit`` was given, while it runs.
+    _validation = None
+    #: Module and history that ``partial_fit`` continues, while it runs.
+    _earlier = None
+
     #: Parameters that hold the sizes of hidden layers.
     _sizes_of_layers = ("hidden_layer_sizes",)
 
@@ -129,6 +134,8 @@ class NeuralEstimator(BaseEstimator):
         return nn.Sequential(self._feature_scaling(features), network)
 
     def _feature_scaling(self, features):
+        if self._earlier is not None:
+            return copy.deepcopy(self._earlier.module.network[0])
         if isinstance(features, ScaledFeatures):
             return copy.deepcopy(features.scaling)
         return ScaleFeatures(features) if self.scale_features else nn.Identity()
@@ -180,6 +187,7 @@ class NeuralEstimator(BaseEstimator):
         param_groups=(),
         callbacks=(),
         held_out=None,
+        validation=None,
     ):
         """Train ``module`` on the lists of ``log``.
 
@@ -206,20 +214,58 @@ class NeuralEstimator(BaseEstimator):
             Callbacks of the method itself.
         held_out : ndarray of shape (n_queries,), bool, default=None
             Queries for early stopping; by default :meth:`_held_out_queries` draws them.
+        validation : ClickLog, default=None
+            Another log for early stopping, with the target of each row as its clicks.
         """
+        if self._earlier is not None:
+            module.load_state_dict(self._earlier.module.state_dict())
         module = module.to(self.device)
         click_only = click_only and bool(clicks.any())
         log = replace(log, clicks=clicks)
         mass = clicks if click_only else log.weight
-        parts = self._split_queries(log, mass, held_out)
-        if isinstance(log, StoredLog):
-            lists_of, inputs = StoredLists, ScaledRows(module.network[0], log.features)
+        if validation is None:
+            parts = self._split_queries(log, mass, held_out)
         else:
-            # Scale once, before training, rather than in every batch.
-            lists_of, inputs = ListDataset, self._scaled_inputs(module.network[0], log.features)
-        lists = [lists_of(part, inputs, click_only, never_shown) for part in parts]
-        dataset, validation = [*lists, None][:2]
-        self._train_on(dataset, validation, module, criterion, task, param_groups, callbacks)
+            parts = [log, validation]
+        lists, features, inputs = [], None, None
+        for part in parts:
+            if part.features is not features:  # the parts of one log share them
+                features, inputs = part.features, self._inputs(module.network[0], part)
+            lists_of = StoredLists if isinstance(part, StoredLog) else ListDataset
+            lists.append(lists_of(part, inputs, click_only, never_shown))
+        dataset, stopping = [*lists, None][:2]
+        self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
+
+    def _inputs(self, scale, log):
+        """Scaled features, once before training rather than in every batch, if memory has them."""
+        if isinstance(log, StoredLog):
+            return ScaledRows(scale, log.features)
+        return self._scaled_inputs(scale, log.features)
+
+    def _tempered_validation(self):
+        """The log for early stopping with its traffic tempered; None if there is none."""
+        log = self._validation
+        return None if log is None else log.tempered(self.traffic_exponent)[0]
+
+    def _train_on_more(self, log, task):
+        """Continue the training of the fitted network on a further log."""
+        if not log.clicks.any():
+            warn_user(
+                "The log has no clicks: the network stays as it is. Expected a log from which it "
+                "can learn more.",
+                ClickDataWarning,
+            )
+            return
+        self._earlier = _Earlier(self.net_.module_, self.history_)
+        self._fit_more(log, task)
+        history = pd.concat([self._earlier.history, self.history_], ignore_index=True)
+        history.index = pd.RangeIndex(1, len(history) + 1, name="epoch")
+        self.history_, self.n_iter_ = history, len(history)
+        del self._earlier
+
+    def _fit_more(self, log, task):
+        """Fit to a further log; each :meth:`_train` starts from the fitted module."""
+        self._fit(log, task)
 
     def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):
         """Train ``module`` on batches of any kind; sets the same attributes as :meth:`_train`."""
@@ -364,6 +410,13 @@ class NeuralEstimator(BaseEstimator):
                 output = network(torch.from_numpy(rows).to(self.device, dtype))
                 parts.append(output.double().cpu().numpy().reshape(len(rows), -1))
         return np.concatenate(parts[1:] or parts)
+
+
+class _Earlier(NamedTuple):
+    """What ``partial_fit`` continues."""
+
+    module: nn.Module
+    history: pd.DataFrame
 
 
 class _Patience(EarlyStopping):

@@ -289,6 +289,10 @@ class TableClickModel(BaseClickModel):
         return False
 
     @property
+    def _learns_more_by(self):
+        return None if self._needs_features else "counts"
+
+    @property
     def _reads_cells(self):
         return not (self._reads_clicks or self._needs_features)
 

@@ -72,6 +72,8 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         if self.relevance == "embedding":
             self._remember_vectors(log)
 
+    _learns_more_by = None
+
     @property
     def _needs_features(self):
         return self.relevance == "network"

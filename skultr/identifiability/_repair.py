@@ -473,7 +473,7 @@ class IdentifiabilityRepair(
                 f"dataset are its column {own[0]!r}. Transform the log, and make a dataset of "
                 "the result; or fit a repair to the dataset."
             )
-        places = dataset.to_places()[0].dropna(subset=own).drop_duplicates(own)
+        places = dataset.to_places().dropna(subset=own).drop_duplicates(own)
         codes = self._bias_of(places).astype(np.int64)
         return dataset.with_values("bias", places[own[0]].to_numpy().astype(np.int64), codes)
 

@@ -165,7 +165,7 @@ class UserClusters(
             sample_weight = check_sample_weight(sample_weight, X)
         self.propensity_ = None
         if isinstance(X, ClickDataset):
-            users = X.to_places()[0]["user"] if "user" in X.roles else None
+            users = X.to_places()["user"] if "user" in X.roles else None
         else:
             users = read_role(X, "user")
             if users is not None and y is None:
@@ -196,7 +196,7 @@ class UserClusters(
         if isinstance(X, ClickDataset):
             if self.propensity_ is None or "user" not in X.roles:
                 return X
-            users = X.to_places()[0]["user"].unique()
+            users = X.to_places()["user"].unique()
             return X.with_values("user", users, self._clusters_of(users))
         X = self._checked(X, reset=False)
         if self.propensity_ is None or not is_frame(X) or "user" not in role_columns(X):

@@ -18,7 +18,8 @@ from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
 from .._typing import RandomState
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
-from ._propensity import LEAST, QUANTILE, BasePropensity
+from ._adding import AddsCounts
+from ._propensity import LEAST, QUANTILE
 from ._shrinkage import shrink
 
 __all__ = [
@@ -55,7 +56,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CurvePropensity(BasePropensity):
+class CurvePropensity(AddsCounts):
     """Estimators of one examination curve, or of one per user.
 
     Subclasses write ``_estimate(cells)`` and set their own default of ``n_bootstrap``. With

@@ -393,6 +393,8 @@ class InterventionHarvesting(_PairwisePropensity):
         "variant": [StrOptions({"default", "published"})],
     }
 
+    _adds_counts = True
+
     def _method(self):
         return self.method
 

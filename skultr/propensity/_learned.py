@@ -64,6 +64,10 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
     def _reads_rows(self):
         return self.relevance == "network"
 
+    @property
+    def _adds_counts(self) -> bool:
+        return self.relevance == "embedding"
+
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)
         cells, row_factor = read_cells(X, y, sample_weight, roles, user=users)

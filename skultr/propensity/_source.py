@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from .._log._dataset_frames import places_of, rows_of
 from .._log._deferred import lookup
 from .._log._reader import read as read_rows
 from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
+from .._typing import Floats, Table
 
 __all__ = [
     "PROPENSITY_CONSTRAINT",
@@ -19,6 +23,8 @@ __all__ = [
     "columns_of_source",
     "dataset_propensities",
     "no_propensities",
+    "predicted_in_dataset",
+    "predicted_propensities",
     "refuse_wrong_source",
     "row_propensities",
     "takes_column",
@@ -77,13 +83,21 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
     given = {role: value for role, value in roles.items() if value is not None}
     if hasattr(estimator, "columns_read"):  # estimators of skultr.propensity, frozen or not
         estimator.fit(X, y, sample_weight, **given)
+    else:
+        # Any other estimator reads its roles as columns. A Pipeline has no argument
+        # sample_weight, so that None must not be passed.
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        estimator.fit(_one_frame(X, given), y, **weight)
+    return predicted_propensities(estimator, X, roles), estimator
+
+
+def predicted_propensities(estimator: Any, X: Table, roles: dict[str, Any]) -> Floats:
+    """Propensity of each row by a fitted estimator, shape (n_rows,)."""
+    given = {role: value for role, value in roles.items() if value is not None}
+    if hasattr(estimator, "columns_read"):
         of_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
-        return np.asarray(estimator.predict(X, **of_rows), dtype=float), estimator
-    # Any other estimator reads its roles as columns.
-    log = _one_frame(X, given)
-    # A Pipeline has no argument sample_weight, so that None must not be passed.
-    estimator.fit(log, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
-    return np.asarray(estimator.predict(log), dtype=float), estimator
+        return np.asarray(estimator.predict(X, **of_rows), dtype=float)
+    return np.asarray(estimator.predict(_one_frame(X, given)), dtype=float)
 
 
 def dataset_propensities(source, dataset, log, *, default, random_state=None):
@@ -118,18 +132,26 @@ def dataset_propensities(source, dataset, log, *, default, random_state=None):
             "with its predictions as the column 'propensity' and without these columns."
         )
     estimator = _clone(source, random_state)
-    if not hasattr(estimator, "columns_read"):
-        X, click_rate = dataset.to_frame()
-        propensity = np.asarray(estimator.fit(X, click_rate).predict(X), dtype=float)
-        checked = read_rows(X, roles={"propensity": propensity})["propensity"]
-        return np.where(np.asarray(log.shown), checked, 1.0), estimator
-    estimator.fit(dataset)
-    if estimator._predicts_from_features:
-        propensity = estimator.predict(dataset.to_frame()[0])
+    if hasattr(estimator, "columns_read"):
+        estimator.fit(dataset)
     else:
-        places, number = dataset.to_places()
+        estimator.fit(*dataset.to_frame())
+    return predicted_in_dataset(estimator, dataset, log), estimator
+
+
+def predicted_in_dataset(estimator: Any, dataset: Any, log: Any) -> Any:
+    """As :func:`predicted_propensities`, for the rows of a log on disk."""
+    if not hasattr(estimator, "columns_read"):
+        X, _ = rows_of(log, dataset.roles, dataset.feature_names)
+        propensity = np.asarray(estimator.predict(X), dtype=float)
+        checked = read_rows(X, roles={"propensity": propensity})["propensity"]
+        return np.where(np.asarray(log.shown), checked, 1.0)
+    if estimator._predicts_from_features:
+        propensity = estimator.predict(rows_of(log, dataset.roles, dataset.feature_names)[0])
+    else:
+        places, number = places_of(log, dataset.roles)
         propensity = lookup(np.asarray(estimator.predict(places), dtype=float), number)
-    return np.where(log.shown, propensity, 1.0), estimator
+    return np.where(log.shown, propensity, 1.0)
 
 
 def columns_of_source(source):

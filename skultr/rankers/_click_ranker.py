@@ -19,7 +19,7 @@ from .._log._roles import read_role
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
 from .._sklearn import StrOptions, safe_indexing
-from .._torch._fixed_examination import fit_affine, fit_best_of
+from .._torch._fixed_examination import fit_affine, fit_best_of, fit_listwise
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import python_value
@@ -54,6 +54,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     }
     #: True if the network gives probabilities; False if its scores are only relative.
     _network_gives_probabilities = True
+    #: Correction of the training that was the last, with its examination; None if the network
+    #: learned examination too.
+    _correction, _log_examination = None, None
+    _learns_factors = True
     #: Logit of relevance = shift + scale * output of the network.
     _shift, _scale = 0.0, 1.0
 
@@ -160,6 +164,14 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         return np.minimum(relevance * np.exp(logits), 1.0)
 
     @property
+    def _learns_more_by(self) -> Literal["network", "counts"]:
+        return "network" if self.relevance == "network" else "counts"
+
+    @property
+    def _validates(self) -> bool:
+        return self.relevance == "network" and self.early_stopping
+
+    @property
     def _needs_features(self) -> bool:
         return self.relevance == "network"
 
@@ -186,10 +198,33 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         if not curve.is_determined:  # held-out clicks would confirm any curve
             ways = ways[:1]
         known = replace(log, propensity=examination)
-        targets = {each.name: each.target(known) for each in that_differ(ways, known)}
-        fit_best_of(self, log, task, examination, targets, cautious=NAIVE)
+        found = {each.name: each for each in that_differ(ways, known)}
+        if self._validation is not None:
+            of_rows = lookup(np.exp(curve.log_examination), self._validation.bias)
+            self._validation = replace(self._validation, propensity=of_rows)
+        targets = {name: each.target(known, self._validation) for name, each in found.items()}
+        name, _ = fit_best_of(self, log, task, examination, targets, cautious=NAIVE)
+        self._correction, self._log_examination = found[name], curve.log_examination
         self._calibrate(log, curve.log_examination)
         self._fit_factors_again(log, self._table_link)
+
+    def _fit_more(self, log, task):
+        before, logits = self.examination_, self._factor_logits
+        if self._correction is None:
+            self._fit_network(log, task)
+        else:
+            known = replace(log, propensity=lookup(np.exp(self._log_examination), log.bias))
+            with self._seeded():
+                fit_listwise(self, log, task, self._correction.target(known))
+            self._calibrate(log, self._log_examination)
+            self._fit_factors_again(log, self._table_link)
+        # A bias factor that the new log does not show keeps what is known of it.
+        self._factor_logits = np.where(np.isnan(self._factor_logits), logits, self._factor_logits)
+        table = self.examination_
+        if self._correction is None:
+            before = before.assign(examination=table["examination"].fillna(before["examination"]))
+        counts = before[["impressions", "clicks"]] + table[["impressions", "clicks"]]
+        self.examination_ = before.assign(**counts)
 
     def _calibrate(self, log, log_examination):
         """Set shift and scale so that relevance times examination is the chance of a click."""

@@ -42,14 +42,15 @@ class Correction:
             return NAIVE
         return self.form if self.clip is None else f"{self.form}, clip={self.clip:g}"
 
-    def target(self, log: ClickLog) -> ListTarget:
-        """What a network is fitted to."""
+    def target(self, log: ClickLog, validation: ClickLog | None = None) -> ListTarget:
+        """What a network is fitted to, and stopped by if there is a log for validation."""
         propensity = log.propensity
         if self.clip is not None:
             propensity = np.maximum(propensity, self.clip)
+        stopping = None if validation is None else self.target(validation)
         if self.form == "offset":
-            return ListTarget(log.clicks, propensity)
-        return ListTarget(log.clicks / propensity)
+            return ListTarget(log.clicks, propensity, validation=stopping)
+        return ListTarget(log.clicks / propensity, validation=stopping)
 
 
 def corrections(form: str, clip: str | float | None) -> list[Correction]:

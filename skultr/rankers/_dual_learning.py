@@ -213,7 +213,9 @@ class DLARanker(ClickRanker):
         return super()._click_probability(relevance, logits)
 
     def _warn_about_unknown(self, factors):
-        if 0 < len(factors) < len(self.net_.module_.examination):  # without clicks, fit has warned
+        if self._earlier is None and 0 < len(factors) < len(
+            self.net_.module_.examination
+        ):  # without clicks, fit has warned
             warn_user(
                 f"{len(factors)} bias factor{' occurs' if len(factors) == 1 else 's occur'} in no "
                 f"list with a click, such as {factors[:3].tolist()}: the log does not determine "

@@ -47,9 +47,20 @@ class _WeightedRanker(LearnerRanker):
     }
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
-        clicks = self._weighted_clicks(log)
+        clicks, validation = self._weighted_clicks(log), None
+        if self._validation is not None:
+            validation = ListTarget(self._validation_clicks(self._validation), loss=self.loss)
+        target = ListTarget(clicks, loss=self.loss, validation=validation)
         with self._seeded():
-            fit_listwise(self, log, task, ListTarget(clicks, loss=self.loss))
+            fit_listwise(self, log, task, target)
+
+    @property
+    def _validates(self) -> bool:
+        return self.estimator is None and self.early_stopping
+
+    def _validation_clicks(self, log: ClickLog) -> Floats:
+        """Weighted clicks of the log for early stopping."""
+        return log.clicks
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         clicks = self._weighted_clicks(log)
@@ -300,6 +311,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
 
     def _corrections(self) -> list[Correction]:
         """The corrections to compare; without a listwise network there is one, division."""
+        if self._earlier is not None:
+            return [Correction(self.correction_, self.clip_)]
         if self.estimator is None and self.loss == "softmax":
             return corrections(self.correction, self.clip)
         if self.correction == "offset":
@@ -315,7 +328,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
             super()._fit_network(log, task)
             return
         found = {each.name: each for each in that_differ(self._corrections(), log)}
-        targets = {name: each.target(log) for name, each in found.items()}
+        targets = {name: each.target(log, self._validation) for name, each in found.items()}
         cautious = NAIVE
         if "divide" in targets and _clicks_per_query(log) >= _MANY_CLICKS:
             cautious = "divide"
@@ -327,6 +340,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
 
     def _weighted_clicks(self, log: ClickLog) -> Floats:
         return self._remember(log, self._corrections()[0])
+
+    def _validation_clicks(self, log: ClickLog) -> Floats:
+        return debias_clicks(log, clip=self._least_propensity, normalize=self.normalize).clicks
 
     def _remember(self, log, correction):
         """Set what the correction does to the clicks, and return the debiased ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,10 @@ class LearnerRanker(NeuralEstimator, BaseRanker):
         else:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self.estimator_ = self._fit_estimator(log, seed)
+
+    @property
+    def _learns_more_by(self) -> Literal["network"] | None:
+        return "network" if self.estimator is None else None
 
     def _n_subtasks(self) -> int:
         return super()._n_subtasks() if self.estimator is None else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -149,8 +149,30 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         "p": [Interval(Real, 0, None, closed="left")],
     }
 
+    _learns_factors = True
+
+    @property
+    def _learns_more_by(self) -> Literal["network"]:
+        return "network"
+
+    @property
+    def _validates(self) -> bool:
+        return self.early_stopping
+
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
+        self._fit_ratios(log, task)
+
+    def _fit_more(self, log, task):
+        before = self.bias_ratios_
+        self._fit_ratios(log, task)
+        counts = before[["impressions", "clicks"]] + self.bias_ratios_[["impressions", "clicks"]]
+        self.bias_ratios_[[*counts]] = self.examination_[[*counts]] = counts
+        # Also of factors that the new log does not show.
+        plus = self.bias_ratios_["t_plus"]
+        self.examination_["examination"] = plus / plus.iloc[0]
+
+    def _fit_ratios(self, log, task):
         log = self._scaled_in_place(log)
         rows = log.shown
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
@@ -159,7 +181,15 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
             network = self._network(log.shown_features(), constant=False)
             module = PairDebiasModule(network, len(log.bias_values), reference, self.p)
             loss = PairDebiasLoss(loss_scale(training, _pairs_won(training)))
-            self._train(module, loss, training, training.clicks, click_only=True, task=task)
+            self._train(
+                module,
+                loss,
+                training,
+                training.clicks,
+                click_only=True,
+                task=task,
+                validation=self._tempered_validation(),
+            )
         self._remember_ratios(log)
 
     def _remember_ratios(self, log):

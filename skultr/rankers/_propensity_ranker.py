@@ -24,6 +24,8 @@ from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
     columns_of_source,
     dataset_propensities,
+    predicted_in_dataset,
+    predicted_propensities,
     row_propensities,
 )
 from ..propensity._weights import debias_clicks, require_positive, warn_about_weights
@@ -88,6 +90,29 @@ class PropensityRanker(BaseRanker):
         if estimator is not None:
             self.propensity_ = estimator
         return replace(log, propensity=propensity)
+
+    def _with_known_propensity(self, dataset, log):
+        fitted = getattr(self, "propensity_", None)
+        if fitted is not None:
+            return replace(log, propensity=predicted_in_dataset(fitted, dataset, log))
+        found, _ = dataset_propensities(self.propensity, dataset, log, default=_no_propensity)
+        return replace(log, propensity=found)
+
+    def _known_propensity(self, X, roles):
+        roles = with_positions(X, roles)
+        fitted = getattr(self, "propensity_", None)
+        if fitted is not None:
+            return {**roles, "propensity": predicted_propensities(fitted, X, roles)}
+        propensity, _ = row_propensities(
+            self.propensity, X, None, None, roles, default=_no_propensity
+        )
+        return {**roles, "propensity": propensity}
+
+    def _read_validation(self, validation, log):
+        told = self._told
+        found = super()._read_validation(validation, log)
+        self._told = told  # that of the training log
+        return found
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         # Before subclasses average them.
@@ -162,6 +187,13 @@ def _warn_about_contradiction(curves, log_ratio):
         "examination_comparison_; see ExaminationDisplay.from_comparison. Estimate the "
         "propensities, or leave propensity=None if documents were shown at several positions.",
         AssumptionWarning,
+    )
+
+
+def _no_propensity():
+    raise ValueError(
+        "The first log has the role 'propensity', and this log has not. Add the column "
+        "'propensity' to it, or pass propensity=."
     )
 
 

@@ -17,6 +17,7 @@ from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, afresh
+from .._log._joined_logs import with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import refuse_arguments
 from .._log._reader import read, take_clicks, warn_about_names
@@ -36,6 +37,7 @@ from .._sklearn import check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
+from ._learns_more import LearnsMore
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -44,8 +46,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseRanker", "fit_to_log"]
 
+#: Roles of a log that is read.
+_ROLES = (*FIT_ROLES, "production", "doc_scope")
 
-class BaseRanker(CallbackSupportMixin, BaseEstimator):
+
+class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
@@ -57,6 +62,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     #: True if candidates that were never shown change the model; otherwise they must not.
     _learns_from_never_shown = False
 
+    #: True if it matters which rows of a list were clicked together.
+    _reads_clicks = False
+
     #: True if the score of the ranker that served is read.
     _reads_production = False
 
@@ -64,7 +72,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
     _click_column = None
 
     # Requested by default, so that GridSearchCV routes roles without set_fit_request.
-    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "production", "sample_weight"), True)
+    __metadata_request__fit = dict.fromkeys(
+        (*FIT_ROLES, "production", "sample_weight", "validation"), True
+    )
     __metadata_request__score = {"qid": True}
 
     @with_callbacks
@@ -85,6 +95,7 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         impressions: Column | None = None,
         production: Column | None = None,
         doc_scope: Scope | None = None,
+        validation: tuple[Table, Column | str] | ClickDataset | None = None,
     ) -> Self:
         """Fit the ranker to a click log.
 
@@ -113,6 +124,11 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         doc_scope : {"query", "global"}, default=None
             With "query" (the default), an id in ``doc`` identifies a document within its query;
             with "global", it identifies the same document in all queries.
+        validation : (X, y) or ClickDataset, default=None
+            A log for early stopping, such as that of a later day, in place of the queries that
+            ``validation_fraction`` holds out. Its clicks stop the training and choose between
+            corrections, and nothing is learned from them. Roles are columns of X, and ``y`` may
+            be the name of one. Only for rankers that train a network on lists of clicks.
 
         Returns
         -------
@@ -121,7 +137,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a role or ``y`` has invalid values (see the user guide).
+            If a role or ``y`` has invalid values (see the user guide), or ``validation`` has a
+            bias factor whose examination is learned and that the log does not have.
+        TypeError
+            If the ranker has no early stopping to which ``validation`` could be passed.
         """
         self._validate_params()
         roles = {
@@ -136,18 +155,13 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             "production": production,
             "doc_scope": doc_scope,
         }
-        if isinstance(X, ClickDataset):
-            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
-            log = self._read_dataset(X)
-        else:
-            if is_in_engine(X):
-                X, y = self._counted(X, y, sample_weight, roles)
-            else:
-                X, y, self._click_column = take_clicks(X, y, type(self).__name__)
-            log = self._read_log(X, y, sample_weight, roles)
+        log, X, y = self._read(X, y, sample_weight, roles, reset=True)
+        if validation is not None:
+            self._validation = self._read_validation(validation, log)
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
+        vars(self).pop("_validation", None)
         self._check_against(log)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
@@ -251,6 +265,11 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         return True
 
     @property
+    def _validates(self) -> bool:
+        """True if the training can be stopped by the clicks of a log for validation."""
+        return False
+
+    @property
     def _reads_cells(self) -> bool:
         """True if clicks and impressions of documents and bias factors are all that is read."""
         return False
@@ -261,6 +280,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
 
     def _fit_propensity(self, X, y, sample_weight, roles):
         """The roles; a hook for subclasses that add an estimated role ``propensity``."""
+        return roles
+
+    def _known_propensity(self, X, roles):
+        """The roles of a further log, to which no propensities are fitted; a hook likewise."""
         return roles
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
@@ -278,6 +301,41 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         """Scores for ``rank`` and ``score``; a hook for scores that depend on the whole query."""
         return self.predict(X)
 
+    def _read(self, X, y, sample_weight, roles, *, reset):
+        """The log, and X and y without names; ``reset`` if it is the first that is read."""
+        if isinstance(X, ClickDataset):
+            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
+            return self._read_dataset(X, reset=reset), X, y
+        if is_in_engine(X):
+            X, y = self._counted(X, y, sample_weight, roles)
+        else:
+            X, y, column = take_clicks(X, y, type(self).__name__)
+            self._click_column = column or (None if reset else self._click_column)
+        return self._read_log(X, y, sample_weight, roles, reset=reset), X, y
+
+    def _read_validation(self, validation, log):
+        """The log for early stopping, with the bias factors of the training log."""
+        if not self._validates:
+            raise TypeError(
+                f"{type(self).__name__} takes no validation with these parameters: only networks "
+                "that are trained on lists of clicks with early_stopping=True stop by its clicks."
+            )
+        if isinstance(validation, ClickDataset):
+            X, y = validation, None
+        elif isinstance(validation, tuple | list) and len(validation) == 2:
+            X, y = validation
+        else:
+            raise TypeError(
+                f"validation is of type {type(validation).__name__}; expected a pair (X, y) or a "
+                "ClickDataset."
+            )
+        found, _, _ = self._read(X, y, None, dict.fromkeys(_ROLES), reset=False)
+        if not found.clicks.any():
+            raise ValueError(
+                "validation has no clicks; expected a log whose clicks can be compared."
+            )
+        return with_bias_values(found, log.bias_values) if self._learns_factors else found
+
     def _counted(self, X, y, sample_weight, roles):
         """The cells of a log in an engine, as a log in memory with click rates."""
         if not self._reads_cells:
@@ -286,9 +344,9 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
         by, mean = ["position", "bias"], ["production"] * self._reads_production
         return count_cells_of(X, y, by, mean=mean, in_order=True)
 
-    def _read_log(self, X, y, sample_weight, roles):
+    def _read_log(self, X, y, sample_weight, roles, *, reset=True):
         """The log with equal lists merged; on return the features of the rows are freed."""
-        features = self._read_features(X, reset=True)
+        features = self._read_features(X, reset=reset)
         own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
         if own:
             features.flags.writeable = True  # pandas hands out arrays that are read-only
@@ -301,7 +359,10 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             )
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         warn_about_names(X, names, roles)
-        roles = self._fit_propensity(X, y, sample_weight, roles)
+        if reset:
+            roles = self._fit_propensity(X, y, sample_weight, roles)
+        else:
+            roles = self._known_propensity(X, roles)
         reads = (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
         rows = read(X, y, sample_weight, roles, reads=reads)
         rows.warn_about_features(features, names)
@@ -311,18 +372,31 @@ class BaseRanker(CallbackSupportMixin, BaseEstimator):
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
 
-    def _read_dataset(self, dataset):
+    def _read_dataset(self, dataset, *, reset):
         """The log of a dataset, which was checked and merged when it was written."""
-        self.n_features_in_ = dataset.n_features
-        self.feature_names_in_ = np.array(dataset.feature_names, dtype=object)
-        self._offsets = NO_OFFSETS
-        log = self._with_propensity(dataset, dataset.log())
+        names = pd.DataFrame(columns=dataset.feature_names)
+        validate_data(self, names, reset=reset, skip_check_array=True)
+        if reset:
+            self._offsets = NO_OFFSETS
+        elif len(self._offsets.columns):
+            raise ValueError(
+                f"Offsets were taken off {len(self._offsets.columns)} features of the first log, "
+                "whose values are much larger than their range; a ClickDataset has none. Pass "
+                "the log as a frame, or subtract the smallest value of these features first."
+            )
+        add = self._with_propensity if reset else self._with_known_propensity
+        log = dataset.log(detailed=self._reads_users or self._reads_clicks)
+        log = add(dataset, log)
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
 
     def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
         """The log of a dataset; a hook for subclasses that add estimated propensities."""
+        return log
+
+    def _with_known_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
+        """The log of a further dataset, to which no propensities are fitted."""
         return log
 
     def _read_features(self, X, *, reset):

@@ -61,6 +61,7 @@ def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> li
       are not installed are left out).
     - The same seed gives the same model; ``clone`` and ``pickle`` keep it.
     - It works in a ``Pipeline``, a ``GridSearchCV``, and on a frame at serving time.
+    - The first ``partial_fit``, where there is one, is ``fit``; one that fails changes nothing.
 
     A ranker whose ``predict`` takes ``qid`` or ``doc`` gets them, as columns or by keyword; all
     others get the features only.
@@ -316,6 +317,30 @@ def _check_pickle(estimator: BaseEstimator) -> None:
     )
 
 
+def _check_partial_fit(estimator: BaseEstimator) -> None:
+    if not hasattr(estimator, "partial_fit"):
+        return
+    log, clicks = _small_log()
+    ranker = clone(estimator).partial_fit(log, clicks)
+    scores = ranker.predict(log)
+    np.testing.assert_allclose(
+        scores,
+        clone(estimator).fit(log, clicks).predict(log),
+        rtol=1e-6,
+        err_msg="the first partial_fit gave another model than fit",
+    )
+    try:
+        ranker.partial_fit(log.assign(f0="text"), clicks)
+    except ValueError:
+        np.testing.assert_array_equal(
+            ranker.predict(log), scores, err_msg="a partial_fit that failed changed the model"
+        )
+    else:
+        raise AssertionError("partial_fit took text as a feature")
+    ranker.partial_fit(log, clicks)
+    assert np.isfinite(ranker.predict(log)).all(), "a second partial_fit gave scores not finite"
+
+
 def _check_search(estimator: BaseEstimator) -> None:
     """Pipeline and GridSearchCV over queries, then serving."""
     log, clicks = _small_log()
@@ -364,6 +389,7 @@ RANKER_CHECKS = (
     _check_frames_and_arrays,
     _check_same_seed,
     _check_pickle,
+    _check_partial_fit,
     _check_search,
     _check_serving_frame,
 )

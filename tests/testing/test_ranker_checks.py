@@ -10,20 +10,20 @@ from skultr.testing import check_ranker
 
 
 class IgnoresImpressions(NaiveRanker):
-    def _read_log(self, X, y, sample_weight, roles):
-        log = super()._read_log(X, y, sample_weight, roles)
+    def _read_log(self, X, y, sample_weight, roles, **reading):
+        log = super()._read_log(X, y, sample_weight, roles, **reading)
         return replace(log, weight=log.shown.astype(float), clicks=log.click_rate)
 
 
 class IgnoresWeights(NaiveRanker):
-    def _read_log(self, X, y, sample_weight, roles):
-        return super()._read_log(X, y, None, roles)
+    def _read_log(self, X, y, sample_weight, roles, **reading):
+        return super()._read_log(X, y, None, roles, **reading)
 
 
 class IgnoresKeywords(NaiveRanker):
-    def _read_log(self, X, y, sample_weight, roles):
+    def _read_log(self, X, y, sample_weight, roles, **reading):
         in_frame = hasattr(X, "columns")
-        return super()._read_log(X, y, sample_weight, {} if in_frame else roles)
+        return super()._read_log(X, y, sample_weight, {} if in_frame else roles, **reading)
 
 
 class IgnoresClicks(NaiveRanker):
@@ -50,6 +50,11 @@ class CountsNeverShown(NaiveRanker):
         return roles
 
 
+class LosesItsModel(NaiveRanker):
+    def partial_fit(self, X, y):
+        return self.fit(X, y)  # which leaves nothing after an error
+
+
 @pytest.mark.parametrize(
     "ranker",
     [
@@ -60,6 +65,7 @@ class CountsNeverShown(NaiveRanker):
         Constant,
         RanksAtRandom,
         CountsNeverShown,
+        LosesItsModel,
     ],
 )
 def test_broken_rankers_fail(ranker):
