@@ -81,6 +81,7 @@ sphinx_gallery_conf = {
             "plot_metrics_in_and_out.py",
             "plot_choosing_offline.py",
             "plot_real_logs_perplexity.py",
+            "plot_log_on_disk.py",
             "*",
         ]
     ),

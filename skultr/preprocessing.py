@@ -209,7 +209,7 @@ class OnFeatures(
                     nw.from_native(X, eager_only=True), self._not_features()
                 ).to_native()
             else:
-                frame = only_features(X, plan)
+                frame = _another(X) if not plan.others else only_features(X, plan)
             X = self._readable(frame, plan)
             if not reset and plan is not None and knows_names(self, plan.names):
                 return X
@@ -231,7 +231,8 @@ class OnFeatures(
         if not frame.implementation.is_polars() or _may_read_polars(self._inner()):
             return native
         if plan is not None and plan.is_floating:
-            return pd.DataFrame(native.to_numpy(), columns=plan.index, copy=False)
+            # A view, because the index is one of all frames of this schema and can be named.
+            return pd.DataFrame(native.to_numpy(), columns=plan.index.view(), copy=False)
         return _convert(frame, "pandas").to_native()
 
     def _with_roles(self, X, values):
@@ -269,6 +270,11 @@ class OnFeatures(
         out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
         kept = [place for place, name in enumerate(X.columns.tolist()) if name in roles]
         return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
+
+
+def _another(X):
+    """Another frame of the same data: a function may add or drop columns of what it gets."""
+    return X.copy(deep=False) if isinstance(X, pd.DataFrame) else X.clone()
 
 
 def _may_read_polars(transformer):

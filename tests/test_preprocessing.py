@@ -285,3 +285,32 @@ def test_functions_get_polars_frames():
     root = FunctionTransformer(lambda X: X.with_columns(pl.col("a").sqrt()))
     for transformer in (root, make_pipeline(root)):
         assert OnFeatures(transformer).fit_transform(log)["a"].to_list() == [1.0, 2.0]
+
+
+def test_a_name_of_columns_stays_in_its_frame():
+    class Named(StandardScaler):
+        def fit(self, X, y=None):
+            seen.append(X.columns.name)
+            X.columns.name = "features"
+            return super().fit(X, y)
+
+    Named.__module__ = "sklearn.preprocessing"  # what reads Polars by pandas
+    seen = []
+    for _ in range(2):
+        OnFeatures(Named()).fit(pl.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]}))
+    assert seen == [None, None]
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_functions_that_change_their_frame_change_no_other(kind):
+    def with_total(frame):
+        if isinstance(frame, pd.DataFrame):
+            frame["total"] = frame["a"] + frame["b"]
+            return frame
+        return frame.insert_column(2, (frame["a"] + frame["b"]).alias("total"))
+
+    X = kind({"a": [1.0, 2.0], "b": [3.0, 5.0]})
+    totals = OnFeatures(FunctionTransformer(with_total)).fit(X)
+    for _ in range(2):
+        assert list(totals.transform(X)["total"]) == [4.0, 7.0]
+    assert list(X.columns) == ["a", "b"]

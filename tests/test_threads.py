@@ -124,6 +124,30 @@ def test_large_networks_have_the_threads_of_the_caller(monkeypatch):
     assert seen[-1] == 4
 
 
+def test_a_batch_size_beyond_the_log_is_no_large_work(monkeypatch):
+    seen = set()
+    monkeypatch.setattr(
+        nn.ELU, "forward", lambda self, values: seen.add(torch.get_num_threads()) or values
+    )
+    log, clicks = _log()
+    with threads(4):
+        NaiveRanker(max_epochs=1, batch_size=10**6, random_state=0).fit(log, clicks)
+    assert seen == {1}
+
+
+def test_a_batch_of_the_whole_log_may_be_large_work(monkeypatch):
+    monkeypatch.setattr("skultr._threads._LEAST_WORK", 1e5)
+    seen = set()
+    monkeypatch.setattr(
+        nn.ELU, "forward", lambda self, values: seen.add(torch.get_num_threads()) or values
+    )
+    log, clicks = _log()
+    settings = {"max_epochs": 1, "early_stopping": False, "random_state": 0}
+    with threads(4):
+        NaiveRanker(**settings, net_params={"batch_size": -1}).fit(log, clicks)
+    assert seen == {4}
+
+
 # The same bits ----------------------------------------------------------------------------
 
 

@@ -267,8 +267,6 @@ class ClickDataset(LogOnDisk):
                 f"The dataset in {str(self.path)!r} was written anew since it was opened; open it "
                 "again with ClickDataset(path)."
             )
-        # Users are told apart by propensities too.
-        detailed = detailed or "user" in self.roles
         parts = [each for pair in self._replaced.values() for each in pair]
         queries = b"" if self._queries is None else self._queries.tobytes()
         written = (self.path / "meta.json").stat().st_mtime_ns
@@ -301,7 +299,7 @@ class ClickDataset(LogOnDisk):
 
     def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
         """Clicks and impressions of each document, as a log of one row per cell."""
-        return cells_of(self.log(detailed=False), by)
+        return cells_of(self.log(detailed="user" in by), by)
 
     def with_values(
         self, role: Literal["bias", "user"], known: NDArray[Any], values: NDArray[Any]
@@ -315,7 +313,7 @@ class ClickDataset(LogOnDisk):
 
     def to_places(self) -> pd.DataFrame:
         """The distinct positions, bias factors and users, one row each."""
-        return places_of(self.log(detailed=False), self.roles)[0]
+        return places_of(self.log(detailed="user" in self.roles), self.roles)[0]
 
     @property
     def _n_queries_of_folder(self):

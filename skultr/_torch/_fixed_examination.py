@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
@@ -18,6 +17,7 @@ from .._models._click_choice import ClickChoice
 from .._typing import Bools, Floats, Ints
 from ._losses import CLICK_ONLY, LOSSES, ListLoss, exposure_loss
 from ._networks import ListScores
+from ._stream import stream
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -164,10 +164,11 @@ def fit_best_of(
             fit_listwise(learner, log, task, target, held_out=held_out)
             return first, _choice_table({})
         comparison = _HeldOutClicks.of_log(part)
-        stream = torch.get_rng_state()
+        generator = stream()
+        state = generator.get_state()
         trained, scores = {}, {}
         for name, target in targets.items():
-            torch.set_rng_state(stream)
+            generator.set_state(state)
             fit_listwise(learner, log, task, target, held_out=held_out)
             scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.doc]
             trained[name] = {key: getattr(learner, key) for key in _TRAINED}

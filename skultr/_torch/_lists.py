@@ -55,7 +55,7 @@ class ListBatch:
         """Flat values (n_rows,) as a rectangle (n_lists, width); 0 at padding."""
         if len(values) == self.mask.numel():  # no padding
             return values.reshape(self.mask.shape)
-        return values.new_zeros(self.mask.shape).masked_scatter(self.mask, values)
+        return padded(values, self.mask)
 
 
 class ListDataset(Dataset):

@@ -18,21 +18,29 @@ from skorch.callbacks import Callback, GradientNormClipping
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
+from ._optimizers import OPTIMIZERS
 from ._stream import stream
 
 __all__ = ["BatchLoader", "ClipGradients", "ListNet", "as_is"]
 
 #: What callbacks are told of a batch.
 _OF_BATCHES = ("on_batch_begin", "on_grad_computed", "on_batch_end")
-#: Optimizers that evaluate the loss once in a step, before they change anything.
-_ONE_EVALUATION = (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW)
+#: Optimizers that evaluate the loss once in a step, before they change anything. A subclass may do
+#: otherwise, as sharpness-aware ones do.
+_ONE_EVALUATION = {
+    *OPTIMIZERS.values(),
+    torch.optim.Adagrad,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+}
 
 
 class BatchLoader(DataLoader):
     """A ``DataLoader`` of a data set that makes whole batches.
 
     ``dataset.__getitems__`` maps the numbers of lists to a batch. It gets them as a Tensor; with
-    workers, samplers or a ``collate_fn`` of one's own it gets a list, as from a ``DataLoader``.
+    workers, or a sampler, generator or ``collate_fn`` of one's own, it gets a list, as from a
+    ``DataLoader``.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -49,6 +57,8 @@ class BatchLoader(DataLoader):
             and not getattr(self.sampler, "replacement", False)
             and len(self.sampler) == len(self.dataset)
             and type(self.batch_sampler) is torch.utils.data.BatchSampler
+            # A sampler with a generator of its own draws from it more than the order.
+            and getattr(self.sampler, "generator", None) is None
         )
 
     def _batches(self):
@@ -61,11 +71,8 @@ class BatchLoader(DataLoader):
         torch.empty((), dtype=torch.int64).random_(generator=own)  # seed of workers
         if isinstance(self.sampler, SequentialSampler):
             return torch.arange(n_lists)
-        generator = self.sampler.generator
-        if generator is None:
-            seed = int(torch.empty((), dtype=torch.int64).random_(generator=own))
-            generator = torch.Generator().manual_seed(seed)
-        return torch.randperm(n_lists, generator=generator)
+        seed = int(torch.empty((), dtype=torch.int64).random_(generator=own))
+        return torch.randperm(n_lists, generator=torch.Generator().manual_seed(seed))
 
 
 def as_is(batch: Any) -> Any:
@@ -166,7 +173,7 @@ class ListNet(NeuralNet):
             )
             return step["loss"]
 
-        if isinstance(self.optimizer_, _ONE_EVALUATION):
+        if type(self.optimizer_) in _ONE_EVALUATION:
             evaluate()
             self.optimizer_.step()
         else:

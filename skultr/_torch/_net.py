@@ -274,7 +274,8 @@ class NeuralEstimator(BaseEstimator):
         )
         # A data set of documents rather than lists has no lengths.
         lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
-        n_rows = net.batch_size * lengths.mean().item()
+        n_lists = len(dataset) if net.batch_size == -1 else min(net.batch_size, len(dataset))
+        n_rows = n_lists * lengths.mean().item()
         with few_threads(_multiplications(module, n_rows)):
             net.fit(dataset, None)
         if net.interrupted_:
@@ -338,7 +339,7 @@ class NeuralEstimator(BaseEstimator):
         features = log.features
         if isinstance(log, StoredLog) or not features.flags.writeable:
             return log
-        scale = self._feature_scaling(log.shown_features())
+        scale = self._feature_scaling(log.shown_features()).cpu()  # partial_fit's may be on a GPU
         for rows in row_parts(*features.shape):
             features[rows] = scale(torch.from_numpy(features[rows])).numpy()
         return replace(log, features=ScaledFeatures.of(features, scale))

@@ -41,7 +41,7 @@ def sum_of_pairs(
     ----------
     scores : Tensor of shape (n_lists, width)
     mask : Tensor of shape (n_lists, width), bool
-        True where a list has a row.
+        True where a list has a row: in its first cells.
     wins, losses : Tensor of shape (n_lists, width)
         The weights a and b of rows as winner and as loser; 0 at padding.
     weigh : callable, default=None

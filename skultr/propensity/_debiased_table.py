@@ -71,8 +71,7 @@ def debiased_table(
         frame with the clicks and the columns ``qid``, ``doc`` and ``position`` (from 1; missing
         where the row was not shown). Optional columns are ``impressions``, ``propensity`` and
         what the estimator of propensities reads (``bias``, ``user``). Other columns are ignored.
-    propensity : "column", array-like of shape (n_positions,), fitted estimator or None, \
-            default=None
+    propensity : "column", array-like of shape (n_positions,), fitted estimator, default=None
         Where propensities come from: the role ``propensity`` ("column" or None), one number per
         position, or a fitted estimator of :mod:`skultr.propensity`. It predicts once for each
         distinct value of the columns that it reads, and these few rows are joined to the log:

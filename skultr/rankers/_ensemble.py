@@ -349,6 +349,10 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
             self.propensity_ = estimator
         return {**roles, "propensity": known}
 
+    @property
+    def _tells_users_apart(self) -> bool:
+        return self._reads_users or self.propensity is not None
+
     def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
         if self.propensity is None:
             return log

@@ -79,6 +79,10 @@ class PropensityRanker(BaseRanker):
             self.propensity_ = estimator
         return {**roles, "propensity": propensity}
 
+    @property
+    def _tells_users_apart(self) -> bool:
+        return True  # propensities may be of users
+
     def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
         propensity, estimator = dataset_propensities(
             self.propensity,

@@ -385,11 +385,17 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
                 "the log as a frame, or subtract the smallest value of these features first."
             )
         add = self._with_propensity if reset else self._with_known_propensity
-        log = dataset.log(detailed=self._reads_users or self._reads_clicks)
+        users = self._tells_users_apart and "user" in dataset.roles
+        log = dataset.log(detailed=users or self._reads_clicks)
         log = add(dataset, log)
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
+
+    @property
+    def _tells_users_apart(self) -> bool:
+        """True if lists of different users must not be merged before the fit begins."""
+        return self._reads_users
 
     def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
         """The log of a dataset; a hook for subclasses that add estimated propensities."""

@@ -49,12 +49,15 @@ class PlainNet(ListNet):
         {"sampler": [3, 1, 2]},
         {"sampler": RandomSampler(range(23), num_samples=7)},
         {"sampler": RandomSampler(range(23), replacement=True)},
+        {"sampler": RandomSampler(range(23), generator=torch.Generator())},
         {"batch_sampler": [[3, 1], [2]], "batch_size": 1},
     ],
 )
 def test_batches_are_those_of_a_plain_loader(settings):
     def epochs(loader):
         torch.manual_seed(0)
+        if isinstance(settings.get("sampler"), RandomSampler) and settings["sampler"].generator:
+            settings["sampler"].generator.manual_seed(0)
         batches = loader(Numbers(), collate_fn=as_is, **{"batch_size": 5, **settings})
         found = [list(batches), list(batches)]
         assert len(batches) == len(found[0])
@@ -66,16 +69,16 @@ def test_batches_are_those_of_a_plain_loader(settings):
 
 
 def test_batches_come_from_a_generator_of_ones_own():
-    def epochs():
+    def epochs(loader):
         generator = torch.Generator().manual_seed(1)
-        batches = BatchLoader(
+        batches = loader(
             Numbers(), batch_size=5, shuffle=True, generator=generator, collate_fn=as_is
         )
         return list(batches), list(batches)
 
     stream = torch.get_rng_state()
-    first, second = epochs()
-    assert (first, second) == epochs()
+    first, second = epochs(BatchLoader)
+    assert (first, second) == epochs(DataLoader)
     assert first != second
     assert sorted(chain(*first)) == sorted(chain(*second)) == list(range(23))
     assert torch.equal(torch.get_rng_state(), stream)
@@ -198,6 +201,27 @@ def test_optimizers_that_evaluate_the_loss_themselves():
     told = [each[0] for each in listener.told]
     assert told.count("gradient") == 2 * told.count("begin")
     assert np.isfinite(ranker.history_).all(axis=None)
+
+
+class TwiceAdam(torch.optim.Adam):
+    """Evaluates the loss twice, although Adam itself would not, as sharpness-aware ones do."""
+
+    def step(self, closure):
+        closure()
+        return super().step(closure)
+
+
+def test_subclasses_of_known_optimizers_evaluate_the_loss_themselves():
+    log, clicks = small_log()
+    listener = Listener()
+    NaiveRanker(
+        **SETTINGS,
+        early_stopping=False,
+        optimizer=TwiceAdam,
+        net_params={"callbacks": [("listener", listener)]},
+    ).fit(log, clicks)
+    told = [each[0] for each in listener.told]
+    assert told.count("gradient") == 2 * told.count("begin")
 
 
 def test_a_fitted_net_remembers_no_epoch():
