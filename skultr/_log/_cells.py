@@ -237,7 +237,7 @@ def count_cells(rows, *, user=None, arm=None):
     cells = Cells.from_rows(
         doc,
         factor,
-        (rows.rate * rows.weight)[at],
+        rows.clicks[at],
         rows.weight[at],
         len(first),
         len(factors),

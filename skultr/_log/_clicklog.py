@@ -353,7 +353,7 @@ def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) 
         "user": user,
         "position": np.where(shown, rows.position, -1),
         "bias": bias,
-        "clicks": np.where(shown, rows.rate * rows.weight, 0.0),
+        "clicks": np.where(shown, rows.clicks, 0.0),
         "weight": rows.weight,
         "shown": shown,
     }

@@ -30,6 +30,7 @@ from ._engine import (
 from ._faults import NO_ROW_SHOWN, Fault
 from ._reader import pairs_of_codes
 from ._roles import ROLES
+from ._segments import ROUNDING
 
 __all__ = [
     "CellCount",
@@ -167,7 +168,7 @@ class EngineLog:
         read, scale = self._checked(keys, list(optional), mean)
         values = {"_weight": read["impressions"].cast(nw.Float64)}
         rate = nw.lit(0.0) if self.click is None else read["click"] / scale
-        values["_click"] = rate * values["_weight"]
+        values["_click"] = _whole_if_close(rate * values["_weight"])
         values |= {f"_{name}": read[name].cast(nw.Float64) for name in mean}
         columns = {name: read.get(name, nw.col(name)) for name in keys}
         shown = read["shown"]
@@ -284,6 +285,13 @@ def _mean_of_documents(table, name):
         doc, *_ = pairs_of_codes(encode_ids(table["qid"])[0], doc, len(ids))
     total, n = (np.bincount(doc, table[each].to_numpy()) for each in (f"_{name}", "_n"))
     return (total / n)[doc]
+
+
+def _whole_if_close(clicks):
+    """As :func:`~skultr._log._segments.whole_if_close`, as an expression."""
+    whole = clicks.round()
+    is_whole = (clicks - whole).abs() <= clicks * ROUNDING
+    return nw.when(is_whole).then(whole).otherwise(clicks)
 
 
 def _missing_value(name):

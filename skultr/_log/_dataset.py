@@ -90,13 +90,14 @@ class ClickDataset(LogOnDisk):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        # Workers may have other working directories.
+        self.path = Path(path).absolute()
         if not (self.path / "meta.json").exists():
             raise FileNotFoundError(
                 f"There is no ClickDataset in {str(path)!r}. Make it with "
                 "ClickDataset.from_parquet(log, path=...)."
             )
-        self._meta = json.loads((self.path / "meta.json").read_text())
+        self._meta = _read_meta(self.path)
         if self._meta["format"] != FORMAT:
             raise ValueError(
                 f"The dataset in {str(path)!r} has format {self._meta['format']}; this version of "
@@ -231,9 +232,16 @@ class ClickDataset(LogOnDisk):
         if isinstance(queries, tuple):  # scikit-learn indexes [rows, ...]
             queries = queries[0]
         known = np.arange(self.n_queries)
-        found = np.unique(np.atleast_1d(known[queries]))
+        given = np.atleast_1d(known[queries])
+        found = np.unique(given)
         if not len(found):
             raise ValueError("A dataset needs at least one query; no query was selected.")
+        if len(found) < len(given):
+            raise ValueError(
+                f"{len(given) - len(found)} of {len(given)} selected queries are there twice; "
+                "expected each at most once. A dataset has no copies of a query: draw without "
+                "replacement."
+            )
         part = copy(self)
         part._queries = found if self._queries is None else self._queries[found]
         return part
@@ -254,6 +262,11 @@ class ClickDataset(LogOnDisk):
         detailed : bool, default=True
             Whether equal lists with other clicks or users stay apart; by default they do.
         """
+        if _read_meta(self.path) != self._meta:
+            raise ValueError(
+                f"The dataset in {str(self.path)!r} was written anew since it was opened; open it "
+                "again with ClickDataset(path)."
+            )
         parts = [each for pair in self._replaced.values() for each in pair]
         queries = b"" if self._queries is None else self._queries.tobytes()
         written = (self.path / "meta.json").stat().st_mtime_ns
@@ -305,3 +318,7 @@ class ClickDataset(LogOnDisk):
     @property
     def _n_queries_of_folder(self):
         return len(np.load(self.path / "query_impressions.npy", mmap_mode="r"))
+
+
+def _read_meta(path):
+    return json.loads((path / "meta.json").read_text())

@@ -137,7 +137,9 @@ def save_ids(folder: Path, name: str, ids: NDArray[Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({name: pa.array(ids.tolist())}), folder / f"{name}.parquet")
+    # An index finds the type of all values: nanoseconds, and integers beyond 2**63.
+    values = pa.array(pd.Index(ids.tolist(), tupleize_cols=False))
+    pq.write_table(pa.table({name: values}), folder / f"{name}.parquet")
 
 
 def load_ids(folder: Path, name: str) -> NDArray[Any] | None:

@@ -359,7 +359,12 @@ def _distinct(column):
 
 
 def _of_distinct(column, function):
+    import pyarrow as pa
+
     coded = column.combine_chunks().dictionary_encode()
-    values = coded.dictionary.to_pylist()
+    values = coded.dictionary
+    if pa.types.is_timestamp(values.type):  # as in memory: the time in UTC
+        values = values.cast(pa.timestamp(values.type.unit))
+    values = values.to_pylist()
     table = np.fromiter((function(value) for value in values), dtype=np.int64, count=len(values))
     return table[coded.indices.to_numpy(zero_copy_only=False)]

@@ -22,7 +22,7 @@ from ..exceptions import python_value
 from ._clicklog import ClickLog
 from ._dataset_documents import DocumentCodes, save_ids, write_documents
 from ._dataset_rows import SpreadRows
-from ._engine import check_counts
+from ._engine import check_counts, look_like_rates, warn_about_rates
 from ._faults import GRADES, ONE_ROW_PER_POSITION
 from ._roles import ROLES
 from ._segments import offsets_from_counts, offsets_from_sorted
@@ -92,6 +92,7 @@ class _Lists:
         n = len(codes.query_ids)
         self.n_raw = np.zeros(n, dtype=np.int64)
         self.bias_values = self._find_factors()
+        self.has_rates = False
         self.merged = _Copy("merged", n, rows.has_bias, scratch)
         self.detailed = _Copy("detailed", n, rows.has_bias, scratch)
         for file in rows.files():
@@ -131,6 +132,8 @@ class _Lists:
 
     def _fold(self, file):
         log, query_of_raw = self._read(file)
+        if "impressions" in self.rows.row_type.names:
+            self.has_rates |= look_like_rates(log.weight[log.shown], log.clicks[log.shown])
         self.n_raw += np.bincount(query_of_raw, minlength=len(self.n_raw))
         merged = log.fold()
         self.merged.add(merged, file.stem)
@@ -198,6 +201,8 @@ class _Lists:
         shown = self.merged.ranges["bias"].high > 0
         largest = self.merged.ranges["clicks"].high
         check_counts(np.ones(int(shown)), np.array([largest]))
+        if self.has_rates:
+            warn_about_rates(repr(self.rows.click))
 
 
 class _Copy:

@@ -80,15 +80,21 @@ class DeferredArray(NDArrayOperatorsMixin):
         if isinstance(rows, slice) and rows == slice(None):
             return self
         if isinstance(rows, DeferredArray):
-            if rows.value is not None and rows.dtype == bool and rows.value:
+            if rows.dtype == bool and rows.value and rows.length == self.length:
                 return self
             rows = np.asarray(rows)
         if isinstance(rows, slice):
-            return self.take(slice(*rows.indices(self.length)))
-        rows = np.asarray(rows)
-        if rows.ndim == 0:
-            return self.take(np.array([int(rows)]))[0]
-        return self.take(np.flatnonzero(rows) if rows.dtype == bool else rows)
+            start, stop, step = rows.indices(self.length)
+            if step == 1:
+                return self.take(slice(start, max(start, stop)))
+            rows = np.arange(start, stop, step)
+        if rows is None or rows is ... or isinstance(rows, tuple):
+            return np.asarray(self)[rows]
+        rows = _row_numbers(np.asarray(rows), self.length)
+        return self.take(rows[None])[0] if rows.ndim == 0 else self.take(rows)
+
+    def __bool__(self) -> bool:
+        raise ValueError("A column has no truth value; use column.any() or column.all().")
 
     def __iter__(self) -> Iterator[Any]:
         for rows in self.parts():
@@ -217,13 +223,27 @@ def largest_by(codes: Any, values: Any, n_codes: int) -> NDArray[np.float64]:
     return largest
 
 
+def _row_numbers(rows, length):
+    """Numbers from 0 of the rows that an index or a mask selects, as NumPy reads them."""
+    if rows.dtype == bool:
+        if rows.shape != (length,):
+            raise IndexError(f"A mask of shape {rows.shape} for a column of {length} rows.")
+        return np.flatnonzero(rows)
+    if not rows.size:
+        return rows.astype(np.intp)
+    low, high = rows.min(), rows.max()
+    if low < -length or high >= length:
+        raise IndexError(f"Rows {low} to {high} of a column of {length} rows.")
+    return np.where(rows < 0, rows + length, rows) if low < 0 else rows
+
+
 def _is_row_wise(value, length):
     return _is_one(value) or getattr(value, "shape", None) == (length,)
 
 
 def _is_one(value):
-    # NumPy's own functions would read the whole column to answer.
-    return not isinstance(value, DeferredArray) and np.ndim(value) == 0
+    # NumPy's own functions would read a whole column, or a list of columns, to answer.
+    return not isinstance(value, DeferredArray | list | tuple) and np.ndim(value) == 0
 
 
 def _row_wise(function, inputs, length):
@@ -249,6 +269,8 @@ def _row_wise(function, inputs, length):
 def _bincount(x, weights=None, minlength=0):
     if not isinstance(x, DeferredArray):
         x = DeferredArray.of_array(x, x.dtype)
+    if weights is not None and len(weights) != len(x):
+        raise ValueError(f"{len(weights)} weights for a column of {len(x)} rows.")
     total = np.zeros(minlength, dtype=np.intp if weights is None else float)
     for rows in x.parts():
         of_part = None if weights is None else weights[rows]

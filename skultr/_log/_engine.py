@@ -35,8 +35,10 @@ __all__ = [
     "encode_ids",
     "fault_columns",
     "in_engine_of",
+    "look_like_rates",
     "scope_of",
     "select_shown",
+    "warn_about_rates",
     "with_hashes",
 ]
 
@@ -258,24 +260,28 @@ def check_counts(
         NO_ROW_SHOWN.report(0, None, None)
     if clicks is None:
         return
-    if called is not None:
-        _warn_about_rates(weight, clicks, called)
+    if called is not None and look_like_rates(weight, clicks):
+        warn_about_rates(called)
     if not clicks.any():
         NO_CLICKS.report(0, None, None)
 
 
-def _warn_about_rates(weight, clicks, called):
-    """Warn if impressions are whole numbers and numbers of clicks are not."""
+def look_like_rates(weight: NDArray[Any], clicks: NDArray[Any]) -> bool:
+    """True if impressions of shown rows are whole numbers and numbers of clicks are not."""
     rounded = np.rint(clicks)
     if (rounded == clicks).all() or weight.max() <= 1 or (weight % 1).any():
-        return
+        return False
     # Numbers of clicks that were computed as rate times impressions are whole up to rounding.
-    if (np.abs(clicks - rounded) > 1e-6 * np.maximum(clicks, 1.0)).any():
-        warn_user(
-            f"impressions are whole numbers and {called} is not: it looks like a click rate. "
-            "Expected the number of clicks; multiply the rate by the impressions.",
-            ClickDataWarning,
-        )
+    return bool((np.abs(clicks - rounded) > 1e-6 * np.maximum(clicks, 1.0)).any())
+
+
+def warn_about_rates(called: str) -> None:
+    """Warn that a column holds click rates where numbers of clicks are expected."""
+    warn_user(
+        f"impressions are whole numbers and {called} is not: it looks like a click rate. "
+        "Expected the number of clicks; multiply the rate by the impressions.",
+        ClickDataWarning,
+    )
 
 
 # Ids ----------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from ._roles import (
     read_scope,
     without_column,
 )
-from ._segments import as_array, encode, rank_in_segment
+from ._segments import as_array, encode, rank_in_segment, whole_if_close
 
 __all__ = [
     "Documents",
@@ -313,6 +313,11 @@ class Rows:
             _faults.GRADES.report(0, float(largest), None, "y")
             return self.click / largest
         return self.click
+
+    @property
+    def clicks(self) -> Floats:
+        """Number of clicks of each row, times its sample weight."""
+        return whole_if_close(self.rate * self.weight)
 
     # Codes --------------------------------------------------------------------------------
     @cached_property

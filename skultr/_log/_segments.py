@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Ints
+from .._typing import Floats, Ints
 
 __all__ = [
+    "ROUNDING",
     "TINY",
     "as_array",
     "encode",
@@ -31,10 +32,13 @@ __all__ = [
     "rectangles",
     "sort_in_segment",
     "sorting_order",
+    "whole_if_close",
 ]
 
 #: Replaces 0 as a divisor or in a logarithm: smaller than any weight, with a finite inverse.
 TINY = 1e-300
+#: Largest relative error of a number of clicks that was divided and multiplied again.
+ROUNDING = 1e-15
 
 
 def as_array(values: Any) -> NDArray[Any]:
@@ -50,6 +54,18 @@ def as_array(values: Any) -> NDArray[Any]:
         return pd.Series(values).to_numpy()
     values = np.asarray(values)
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+def whole_if_close(clicks: Floats) -> Floats:
+    """Numbers of clicks, whole where they are so up to the rounding of a rate.
+
+    A rate times its impressions is 2.9999999999999996 where three clicks were divided. With whole
+    numbers, sums do not depend on their order, and counted logs give what raw logs give.
+    """
+    whole = np.rint(clicks)
+    if (whole == clicks).all():
+        return clicks
+    return np.where(np.abs(clicks - whole) <= ROUNDING * clicks, whole, clicks)
 
 
 def encode(ids: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:

@@ -330,6 +330,6 @@ def _served(rows):
     # The rows of a list stand for equally many sessions; where they do not, their mean counts.
     n_shown = np.bincount(rows.list_, shown)[rows.list_]
     return _Served(
-        clicks=np.where(shown, rows.rate * rows.weight, 0.0),
+        clicks=np.where(shown, rows.clicks, 0.0),
         sessions=np.where(shown, rows.weight, 0.0) / np.maximum(n_shown, 1),
     )

@@ -242,7 +242,7 @@ class ClickLikelihoodScorer:
         }
         held_out = HeldOut.read(X, y, sample_weight, roles, caller="ClickLikelihoodScorer")
         rows = held_out.rows
-        if not (rows.rate * rows.weight)[rows.shown].any():  # the reader warned
+        if not rows.clicks[rows.shown].any():  # the reader warned
             return ClickLikelihoodEstimate(np.nan, np.nan, np.nan, 0.0)
         choice = _clicked_lists(rows)
         # Expected clicks of a row grow with its impressions, which may differ within a list.
@@ -280,7 +280,7 @@ class ClickLikelihoodScorer:
 def _clicked_lists(rows):
     """Clicks of the lists in which a click could have fallen elsewhere."""
     n_shown = np.bincount(rows.list_, rows.shown)[rows.list_]
-    clicks = np.where(rows.shown & (n_shown > 1), rows.rate * rows.weight, 0.0)
+    clicks = np.where(rows.shown & (n_shown > 1), rows.clicks, 0.0)
     if not clicks.any():
         raise ValueError(
             "Every list with a click has one shown row, so that its click could have fallen "

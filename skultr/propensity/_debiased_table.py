@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._engine import (
+    check_counts,
     check_numbers,
     check_rows,
     code_ids,
@@ -18,7 +19,7 @@ from .._log._engine import (
     in_engine_of,
     select_shown,
 )
-from .._log._faults import NO_CLICKS, NO_ROW_SHOWN, count_of
+from .._log._faults import count_of
 from .._sklearn import Interval, validate_params
 from .._typing import AnyFrame, ArrayLike, Predictor
 from ..exceptions import python_value
@@ -144,10 +145,11 @@ def debiased_table(
         no_propensities()
     _check_columns(schema, click, of_column)
     rows = _read(log, schema, click, of_column, _read_by(propensity, schema))
+    counts = click if "impressions" in schema else None
     if of_column:
-        least = _check_column(rows)
+        least = _check_column(rows, counts)
     else:
-        rows = _with_propensities(rows, propensity)
+        rows = _with_propensities(rows, propensity, counts)
         least = 1.0
     if not user_aware:
         _refuse_zeros(rows.filter(nw.col("_propensity") <= 0), "propensity", least)
@@ -200,26 +202,22 @@ def _read(log, schema, click, of_column, keys):
 
 
 # Propensities -------------------------------------------------------------------------
-def _check_column(rows):
+def _check_column(rows, counts):
     """Check the totals of a log with propensities; returns the smallest propensity."""
-    totals = rows.select(nw.len().alias("n"), nw.col("_clicks").sum(), nw.col("_propensity").min())
-    n_rows, n_clicks, least = collect(totals).row(0)
-    _check_totals(n_rows, n_clicks)
+    totals = nw.col("_impressions", "_clicks").sum()
+    totals = rows.select(nw.len().alias("n"), totals, nw.col("_propensity").min())
+    n_rows, weight, clicks, least = collect(totals).row(0)
+    totals = np.array([weight, clicks][: 2 * bool(n_rows)], dtype=float)
+    check_counts(totals[:1], totals[1:], counts)
     return least
 
 
-def _check_totals(n_rows, n_clicks):
-    if not n_rows:
-        NO_ROW_SHOWN.report(0, None, None)
-    if not n_clicks:
-        NO_CLICKS.report(0, None, None)
-
-
-def _with_propensities(rows, source):
+def _with_propensities(rows, source, counts):
     """The rows with ``_propensity``, predicted once per distinct value of its keys."""
     keys = [name for name in rows.collect_schema().names() if name not in {"qid", "doc", *_SUMS}]
-    cells = collect(rows.group_by(*keys).agg(nw.len().alias("_n"), nw.col("_clicks").sum()))
-    _check_totals(len(cells), cells["_clicks"].sum())
+    totals = (nw.col(name).sum() for name in ("_impressions", "_clicks"))
+    cells = collect(rows.group_by(*keys).agg(*totals))
+    check_counts(*(cells[name].to_numpy() for name in ("_impressions", "_clicks")), counts)
     cells = cells.select(keys)
     if hasattr(source, "fit"):
         predicted = _predict(source, cells)

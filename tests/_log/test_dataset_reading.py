@@ -4,6 +4,7 @@ import copy
 import datetime
 import multiprocessing
 import pickle
+import shutil
 import warnings
 
 import duckdb
@@ -71,6 +72,9 @@ LOGS = {
     ),
     "dates": lambda log: log.assign(qid=as_days(log["qid"])),
     "time stamps": lambda log: log.assign(qid=pd.to_datetime(as_days(log["qid"]))),
+    "time zones": lambda log: log.assign(
+        qid=pd.to_datetime(as_days(log["qid"])).tz_localize("Asia/Tokyo")
+    ),
     "float ids": lambda log: log.assign(qid=log["qid"].astype(float)),
     "bool ids": lambda log: log.assign(
         doc=log["doc"] > 11, bm25=(log["doc"] > 11) * 1.0, age=0.0
@@ -100,6 +104,9 @@ LOGS = {
     "far positions": lambda log: log.assign(position=log["position"] + 2**31),
     "large ids": lambda log: log.assign(qid=log["qid"] + 2**60),
     "hashes": lambda log: log.assign(qid=log["qid"].astype(np.uint64) * np.uint64(2**56 + 1)),
+    "hashes of 64 bits": lambda log: log.assign(
+        qid=log["qid"].astype(np.uint64) + np.uint64(2**63)
+    ),
     "two users in a session": lambda log: log.assign(user=log["position"]),
     "one feature": lambda log: log.drop(columns="age"),
 }
@@ -154,6 +161,17 @@ def test_impressions_count_clicks(tmp_path):
     found = ClickDataset.from_parquet(log, path=tmp_path / "clicks").log()
     expected = in_memory(log.assign(click=log["click"] / log["impressions"]))
     pd.testing.assert_frame_equal(rows_of(found), rows_of(expected), check_dtype=False)
+
+
+def test_rates_in_place_of_counts_are_warned_of(tmp_path):
+    rates = a_log().assign(impressions=4, click=lambda log: log["click"] / 3)
+    with pytest.warns(ClickDataWarning, match="'click' is not: it looks like a click rate"):
+        ClickDataset.from_parquet(rates, path=tmp_path / "rates")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ClickDataset.from_parquet(a_log().assign(impressions=4), path=tmp_path / "counts")
+        halves = a_log().assign(impressions=0.5, click=lambda log: log["click"] / 3)
+        ClickDataset.from_parquet(halves, path=tmp_path / "weighted")
 
 
 def test_zero_impressions_are_never_shown(tmp_path):
@@ -338,6 +356,33 @@ def test_values_that_float32_cannot_tell_apart_are_warned_of(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a constant loses nothing
         ClickDataset.from_parquet(a_log().assign(age=1.7e9), path=tmp_path / "constant")
+
+
+def test_ids_keep_their_nanoseconds(tmp_path):
+    log = a_log()
+    times = pd.Timestamp("2020-01-01") + pd.to_timedelta(log["qid"], unit="ns")
+    found = ClickDataset.from_parquet(log.assign(qid=times), path=tmp_path / "clicks")
+    assert pd.Index(found.query_ids).equals(pd.Index(times.sort_values().unique()))
+
+
+def test_a_query_is_there_once(tmp_path):
+    dataset = ClickDataset.from_parquet(a_log(), path=tmp_path / "clicks")
+    with pytest.raises(ValueError, match=r"1 of 3 selected queries .* without replacement"):
+        dataset[[0, 4, 0]]
+
+
+def test_a_dataset_is_that_of_its_path_and_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dataset = ClickDataset.from_parquet(a_log(), path="some clicks")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert dataset.log().features.shape == (48, 2)
+    shutil.rmtree(dataset.path)
+    with pytest.raises(FileNotFoundError):
+        dataset.log()
+    ClickDataset.from_parquet(a_log(n_places=3), path=dataset.path)
+    with pytest.raises(ValueError, match="was written anew since it was opened"):
+        dataset.log()
 
 
 def test_dataset_is_small_to_send_and_opens_elsewhere(tmp_path):

@@ -233,3 +233,14 @@ def test_faults_are_named():
         debiased_table(log[log["position"].isna()], CURVE)
     with pytest.warns(ClickDataWarning, match="no click"):
         debiased_table(log.assign(click=0), CURVE)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("source", ["column", CURVE])
+def test_rates_in_place_of_counts_are_warned_of(engine, source):
+    log = make_log()
+    rates = log.assign(impressions=4, click=log["click"] * 0.3)
+    if isinstance(source, str):
+        rates["propensity"] = 0.5
+    with pytest.warns(ClickDataWarning, match="looks like a click rate"):
+        debiased_table(ENGINES[engine](rates), source)
