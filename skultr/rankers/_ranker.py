@@ -63,9 +63,6 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     #: True if candidates that were never shown change the model; otherwise they must not.
     _learns_from_never_shown = False
 
-    #: True if it matters which rows of a list were clicked together.
-    _reads_clicks = False
-
     #: True if the score of the ranker that served is read.
     _reads_production = False
 
