@@ -66,7 +66,7 @@ WORKS = (
         {ONE: 0.625},
         unit="wall time",
         memory=False,
-        note="needs two idle cores; workers are started in the first, uncounted search",
+        note="needs two idle cores, and searches long enough for the start of the workers",
     ),
     Work(
         "searches/overhead",
