@@ -73,9 +73,8 @@ class IdCodes:
             values = np.array([value if type(value) is int else np.nan for value in values])
         with np.errstate(invalid="ignore"):
             keys = values.astype(np.int64, copy=False)
-        keys = np.where(keys == values, keys, self.ids[0] - 1)
         place = np.minimum(np.searchsorted(self.ids, keys), len(self.ids) - 1)
-        return np.where(self.ids[place] == keys, place, -1)
+        return np.where((self.ids[place] == keys) & (keys == values), place, -1)
 
     def sort(self) -> None:
         """Sort the ids, once all are known; sets ``ids``."""
@@ -83,7 +82,8 @@ class IdCodes:
             self._ranks, self.ids = encode(np.array([*self._keys], dtype=object))
             return
         self.ids = np.unique(np.concatenate([*self._found, np.empty(0, dtype=np.int64)]))
-        self._low, n = (self.ids[0], int(np.ptp(self.ids)) + 1) if len(self.ids) else (0, 0)
+        self._low = int(self.ids[0]) if len(self.ids) else 0
+        n = int(self.ids[-1]) - self._low + 1 if len(self.ids) else 0  # may exceed 64 bits
         self._ranks = None
         if n <= 4 * len(self.ids) + _MOST_KEYS:  # a table is much quicker than searching
             self._ranks = np.zeros(n, dtype=np.int32)

@@ -416,3 +416,21 @@ def test_two_processes_may_write_and_read(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"same", "other"}
     for path in paths:
         assert_equal_logs(ClickDataset(path).log(), in_memory(log))
+
+
+def test_ids_may_be_hashes_of_64_bits(tmp_path):
+    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    log = pd.DataFrame(
+        {
+            "qid": np.array([low, low, high, high]),
+            "doc": np.array([low, high, low + 1, high - 1]),
+            "position": [1, 2, 1, 2],
+            "click": [1, 0, 0, 1],
+        }
+    )
+    documents = pd.DataFrame({"doc": log["doc"], "f": [1.0, 2.0, 3.0, 4.0]})
+    found = ClickDataset.from_parquet(log, documents, path=tmp_path / "clicks")
+    assert found.query_ids.tolist() == [low, high]
+    pairs = [(low, low), (low, high), (high, low + 1), (high, high - 1)]
+    assert found.log().doc_ids.tolist() == pairs
+    np.testing.assert_array_equal(found.log().features[:, 0], [1.0, 2.0, 3.0, 4.0])
