@@ -27,7 +27,7 @@ benchmarks: $(VENV)/.benchmark
 
 # A part of it: make test ARGS=tests/metrics
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n auto $(ARGS)
 
 # The tests at the lower bounds of pyproject.toml (but for torch: see TORCH above), in an
 # environment of their own. That old releases warn of newer ones is no fault of this package.
