@@ -32,7 +32,7 @@ _CHUNK_VALUES = 1 << 20
 _COLUMNS = 16
 #: Rows to which a few numbers that all documents share are fitted.
 SAMPLE = 1 << 21
-_BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
+BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +287,7 @@ class ClickLog:
         return self._columns(rows, offsets)
 
     def _columns(self, rows, offsets):
-        columns = {name: getattr(self, name)[rows] for name in _BY_ROW}
+        columns = {name: getattr(self, name)[rows] for name in BY_ROW}
         if self.propensity is not None:
             columns["propensity"] = self.propensity[rows]
         if self.production is not None:

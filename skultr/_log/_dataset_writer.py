@@ -35,7 +35,6 @@ __all__ = ["FORMAT", "write_log"]
 #: Version of the files; a folder of another version is refused.
 FORMAT = 1
 _WHOLE = (np.uint8, np.uint16, np.uint32)
-_COLUMNS = ("doc", "bias", "position", "user", "clicks", "weight", "propensity", "production")
 
 
 def write_log(

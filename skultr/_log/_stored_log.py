@@ -13,14 +13,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._typing import Bools, Ints
-from ._clicklog import SAMPLE, ClickLog
+from ._clicklog import BY_ROW, SAMPLE, ClickLog
 from ._dataset_documents import load_ids
 from ._deferred import DeferredArray, RowMap, lookup
 from ._segments import offsets_from_counts
 
 __all__ = ["StoredLog", "load_doc_ids", "open_log"]
-
-_BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +30,7 @@ class StoredLog(ClickLog):
     features_on_disk : bool
         True if the features are mapped from a file, False if they are in memory.
     all_lists_differ : bool
-        True if no lists of the log are equal, whatever users and patterns of clicks.
+        True if no two lists are equal but for users and clicks: there is nothing to merge.
     """
 
     all_lists_differ: bool = False
@@ -60,7 +58,7 @@ class StoredLog(ClickLog):
 
     def in_memory(self) -> ClickLog:
         """The same log with its columns in memory."""
-        columns = {name: np.asarray(getattr(self, name)) for name in _BY_ROW}
+        columns = {name: np.asarray(getattr(self, name)) for name in BY_ROW}
         for name in ("propensity", "production"):
             of = getattr(self, name)
             columns[name] = None if of is None else np.asarray(of)
@@ -157,7 +155,7 @@ class StoredLog(ClickLog):
             return self
         offsets = offsets_from_counts(np.diff(self.offsets)[lists])
         row_map = RowMap(self.offsets[:-1][lists], offsets)
-        columns = {name: _at(getattr(self, name), row_map) for name in _BY_ROW}
+        columns = {name: _at(getattr(self, name), row_map) for name in BY_ROW}
         for name in ("propensity", "production"):
             of = getattr(self, name)
             columns[name] = None if of is None else _at(of, row_map)
@@ -165,7 +163,7 @@ class StoredLog(ClickLog):
 
     def _columns(self, rows, offsets):
         """Rows in memory, as a plain log."""
-        columns = {name: getattr(self, name)[rows] for name in _BY_ROW}
+        columns = {name: getattr(self, name)[rows] for name in BY_ROW}
         for name in ("propensity", "production"):
             of = getattr(self, name)
             columns[name] = None if of is None else of[rows]
