@@ -8,8 +8,9 @@
 - :mod:`skultr.model_selection`: splitters that keep queries whole.
 - :mod:`skultr.preprocessing`: transformers that leave role columns alone.
 - :mod:`skultr.simulation`: click logs with known truth.
-- :mod:`skultr.datasets`: documents with relevance labels, made or read.
+- :mod:`skultr.datasets`: documents with relevance labels, made or read; logs of search engines.
 - :mod:`skultr.plotting`: Displays of graphs and examination curves.
+- :mod:`skultr.serving`: models and judgments in the formats of search engines, and on disk.
 - :mod:`skultr.testing`: checks for rankers, yours or ours.
 - :func:`skultr.aggregate_clicks`: from impressions in any engine to distinct cells.
 - :class:`skultr.ClickDataset`: a log on disk, for what no memory holds.
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from . import preprocessing as preprocessing
     from . import propensity as propensity
     from . import rankers as rankers
+    from . import serving as serving
     from . import simulation as simulation
     from . import testing as testing
     from ._log._aggregate import aggregate_clicks as aggregate_clicks
@@ -64,6 +66,7 @@ else:
             "preprocessing",
             "propensity",
             "rankers",
+            "serving",
             "simulation",
             "testing",
         ),
