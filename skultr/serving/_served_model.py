@@ -20,7 +20,7 @@ from ..identifiability._repair import IdentifiabilityRepair
 from ..preprocessing import OnFeatures
 from ..rankers._ranker import BaseRanker
 
-__all__ = ["ServedModel", "served_model"]
+__all__ = ["ServedModel", "parts_of", "served_model", "steps_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ def served_model(
     ValueError
         If the scores are no function of a document's features, or the names are wrong.
     """
-    steps = _steps(ranker)
+    steps = steps_of(ranker)
     final = steps.pop()
     if not isinstance(final, BaseRanker):
         raise TypeError(
@@ -98,18 +98,18 @@ def served_model(
         check_is_fitted(step)
         _check_step(step)
     names = _engine_names(steps[0] if steps else final, feature_names)
-    transformers = tuple(part for step in steps for part in _parts(step.transformer_))
+    transformers = tuple(part for step in steps for part in parts_of(step.transformer_))
     offsets: FeatureOffsets = final._offsets
     return ServedModel(names, transformers, offsets, final)
 
 
-def _steps(model):
+def steps_of(model: Any) -> list[Any]:
     """Steps of nested pipelines and searches, in order."""
     if isinstance(model, Pipeline):
         steps = [step for _, step in model.steps if step is not None and step != "passthrough"]
-        return [part for step in steps for part in _steps(step)]
+        return [part for step in steps for part in steps_of(step)]
     if hasattr(model, "best_estimator_"):
-        return _steps(model.best_estimator_)
+        return steps_of(model.best_estimator_)
     if hasattr(model, "scoring") and hasattr(model, "estimator"):
         raise NotFittedError(
             f"{type(model).__name__} has no best_estimator_. Fit it, with refit on, before the "
@@ -132,10 +132,10 @@ def _check_step(step):
         )
 
 
-def _parts(transformer):
+def parts_of(transformer: Any) -> list[Any]:
     """A transformer of features taken apart, without steps that leave them as they are."""
     if isinstance(transformer, Pipeline):
-        return [part for step in _steps(transformer) for part in _parts(step)]
+        return [part for step in steps_of(transformer) for part in parts_of(step)]
     identity = isinstance(transformer, FunctionTransformer) and transformer.func is None
     return [] if identity else [transformer]
 
@@ -185,9 +185,7 @@ def _engine_names(first, given):
 
 def _listed(given, n_features):
     if isinstance(given, str):
-        raise TypeError(
-            f"feature_names is the text {given!r}; expected a list or a dict of names."
-        )
+        raise TypeError(f"feature_names is {given!r}; expected a list or a dict of names.")
     given = list(given)
     if len(given) != n_features:
         raise ValueError(
