@@ -95,8 +95,8 @@ def served_model(
     _refuse_what_is_no_function(final)
     steps = [step for step in steps if not isinstance(step, IdentifiabilityRepair)]
     for step in steps:
-        check_is_fitted(step)
         _check_step(step)
+        check_is_fitted(step)
     names = _engine_names(steps[0] if steps else final, feature_names)
     transformers = tuple(part for step in steps for part in parts_of(step.transformer_))
     offsets: FeatureOffsets = final._offsets

@@ -28,13 +28,25 @@ __all__ = ["Tree", "nonnegative", "trees_of"]
 
 #: Objectives whose predictions are the sum of the trees; without one it is a ranker's own.
 _AS_IS = frozenset(
-    "lambdarank rank_xendcg regression regression_l1 huber fair quantile mape custom".split()
+    [
+        "lambdarank",
+        "rank_xendcg",
+        "regression",
+        "regression_l1",
+        "huber",
+        "fair",
+        "quantile",
+        "mape",
+        "custom",
+    ]
 )
 #: Transformers whose output columns are each an increasing function of one input column.
 _INCREASING = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, QuantileTransformer)
 _INCREASING_FUNCTIONS = frozenset(
-    "log log1p log2 log10 sqrt cbrt arcsinh arctan tanh exp expm1".split()
+    ["log", "log1p", "log2", "log10", "sqrt", "cbrt", "arcsinh", "arctan", "tanh", "exp", "expm1"]
 )
+#: LightGBM's predict takes numbers up to this size for 0.
+_ZERO = float(np.float32(1e-35))
 #: Largest float32; features of engines lie between it and its negative.
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -252,7 +264,7 @@ def _seen(raw, served, inner):
 def _behind(inner, features):
     for transformer in inner:
         features = np.asarray(transformer.transform(features))
-    return features.astype(float)
+    return np.where(np.abs(features) <= _ZERO, 0.0, features.astype(float))
 
 
 def _order(x):
