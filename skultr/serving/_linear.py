@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from torch import nn
 
-from .._torch._networks import ScaleFeatures, SideBySide
+from .._torch._networks import SideBySide
 from .._torch._stream import Dropout, Linear
 from .._typing import Floats
-from ..rankers._score_formula import score_formula
+from ..rankers._score_formula import ScoreFormula, score_formula
 
 if TYPE_CHECKING:
     from ._served_model import ServedModel
+    from ._tree_formats import Upload
 
 __all__ = ["LinearScores", "columns_scaled", "linear_of", "write_linear", "write_solr_linear"]
 
@@ -29,92 +32,82 @@ _SCALERS = {
         s.scale_ if s.with_scaling else 1,
     ),
 }
+#: Layers that keep a network linear.
+_LINEAR = (nn.Sequential, nn.ModuleList, SideBySide, nn.Identity, nn.Dropout, Dropout)
+_LINEAR += (nn.Linear, Linear)
 
 
 class LinearScores(NamedTuple):
-    """Scores Σ weight · (x - center) / spread by feature, without an intercept."""
+    """Scores Σ weight · (x - center) / spread over features, without an intercept."""
 
-    names: tuple[str, ...]
     weight: Floats
-    center: Floats
-    spread: Floats
+    served: ServedModel
+    formula: ScoreFormula
 
 
 def linear_of(served: ServedModel) -> LinearScores | None:
-    """The linear scores of a model; None if its ranker has neither a network nor coefficients.
+    """The linear scores of a model; None if it has none.
 
-    The intercept is left out. Where a score is a probability, this is its logit. Neither changes
-    the order of documents.
-
-    Raises
-    ------
-    ValueError
-        If the scores are no linear function of the features, or of features scaled one by one.
+    The intercept is left out, and a probability is its logit: neither changes the order.
     """
     formula = score_formula(served.ranker)
-    if formula is None:
+    if formula is None or not all(type(part) in _LINEAR for part in formula.network.modules()):
         return None
-    slopes = _slopes(formula.network, np.eye(len(served.names)), type(served.ranker).__name__)
-    scaled = columns_scaled(served, formula.transformers)
-    return LinearScores(served.names, formula.scale * slopes.mean(axis=0), *scaled)
+    network = copy.deepcopy(formula.network).cpu().double().eval()
+    n_features = len(served.names)
+    with torch.inference_mode():
+        units = torch.eye(n_features + 1, n_features, dtype=torch.float64)
+        scores = network(units).mean(dim=1).numpy()
+    return LinearScores(formula.scale * (scores[:-1] - scores[-1]), served, formula)
 
 
-def write_linear(scores: LinearScores, *, name: str) -> str:
-    """A ``model/linear``, the body of ``_ltr/_featureset/<set>/_createmodel``."""
-    weights, scaled = _columns(scores)
-    normalizers = {
-        feature: {"standard": {"mean": center, "standard_deviation": spread}}
-        for feature, (center, spread) in scaled.items()
-    }
+def write_linear(scores: LinearScores, upload: Upload) -> str:
+    """Body with a ``model/linear`` for the plugins of Elasticsearch and OpenSearch."""
+    weights, scaled = _columns(scores, upload)
     model: dict[str, Any] = {"type": "model/linear"}
-    if normalizers:
-        model["feature_normalizers"] = normalizers
-    model["definition"] = json.dumps(weights, ensure_ascii=False)
-    return json.dumps({"model": {"name": name, "model": model}}, ensure_ascii=False)
-
-
-def write_solr_linear(scores: LinearScores, *, name: str) -> str:
-    """A ``LinearModel``, the body of ``/solr/<collection>/schema/model-store``."""
-    weights, scaled = _columns(scores)
-    norms = {
-        feature: {
-            "class": "org.apache.solr.ltr.norm.StandardNormalizer",
-            "params": {"avg": str(center), "std": str(spread)},
+    if scaled:
+        model["feature_normalizers"] = {
+            name: {"standard": {"mean": center, "standard_deviation": spread}}
+            for name, (center, spread) in scaled.items()
         }
-        for feature, (center, spread) in scaled.items()
-    }
-    named = [
-        {"name": each, "norm": norms[each]} if each in norms else {"name": each}
-        for each in weights
-    ]
-    model = {
+    model["definition"] = json.dumps(weights, ensure_ascii=False)
+    return json.dumps({"model": {"name": upload.name, "model": model}}, ensure_ascii=False)
+
+
+def write_solr_linear(scores: LinearScores, upload: Upload) -> str:
+    """A ``LinearModel`` for Solr's model store."""
+    weights, scaled = _columns(scores, upload)
+
+    def feature(name):
+        if name not in scaled:
+            return {"name": name}
+        texts = dict(zip(("avg", "std"), map(str, scaled[name]), strict=True))
+        kind = "org.apache.solr.ltr.norm.StandardNormalizer"
+        return {"name": name, "norm": {"class": kind, "params": texts}}
+
+    body = {
         "class": "org.apache.solr.ltr.model.LinearModel",
-        "name": name,
-        "features": named,
-        "params": {"weights": weights},  # numbers, which Solr takes as no text here
+        "name": upload.name,
+        **({} if upload.store is None else {"store": upload.store}),
+        "features": [feature(name) for name in upload.names],
+        "params": {"weights": weights},  # numbers: Solr refuses texts here
     }
-    return json.dumps(model, ensure_ascii=False)
+    return json.dumps(body, ensure_ascii=False)
 
 
-def columns_scaled(served: ServedModel, further: tuple[Any, ...]) -> tuple[Floats, Floats]:
-    """What is taken off each feature in front of the formula, and what it is then divided by.
-
-    Parameters
-    ----------
-    served : ServedModel
-    further : tuple of transformers
-        Those of the formula, which follow the offsets of the ranker.
+def columns_scaled(served: ServedModel, formula: ScoreFormula) -> tuple[Floats, Floats]:
+    """What is taken off each feature before the network, and what it is then divided by.
 
     Raises
     ------
     ValueError
         If a transformer does anything else.
     """
-    center, spread = np.zeros(len(served.names)), np.ones(len(served.names))
     offsets = np.zeros(len(served.names))
     offsets[served.offsets.columns] = served.offsets.values
-    steps = [*map(_scaler, served.transformers), (offsets, 1), *map(_scaler, further)]
-    for own_center, own_spread in steps:
+    steps = [*map(_scaler, served.transformers), (offsets, 1)]
+    center, spread = np.zeros(len(offsets)), np.ones(len(offsets))
+    for own_center, own_spread in [*steps, *map(_scaler, formula.transformers)]:
         center, spread = center + spread * own_center, spread * own_spread
     return center, spread
 
@@ -129,40 +122,13 @@ def _scaler(transformer):
     return _SCALERS[type(transformer)](transformer)
 
 
-def _columns(scores):
-    """Weight of each feature, and center and spread where these do something.
+def _columns(scores, upload):
+    """Weight by feature; and its center and spread, where these do something.
 
     The engines read float32; these are its shortest decimals.
     """
-    weight, center, spread = (
-        [float(str(np.float32(value))) for value in column] for column in scores[1:]
-    )
-    scaled = dict(zip(scores.names, zip(center, spread, strict=True), strict=True))
-    scaled = {name: numbers for name, numbers in scaled.items() if numbers != (0.0, 1.0)}
-    return dict(zip(scores.names, weight, strict=True)), scaled
-
-
-def _slopes(module, slopes, ranker):
-    """Slopes of a module's outputs, shape (n_out, n_features), from those of its inputs."""
-    kind = type(module)
-    if kind is nn.Sequential:
-        for layer in module:
-            slopes = _slopes(layer, slopes, ranker)
-        return slopes
-    if kind in (nn.Identity, nn.Dropout, Dropout):
-        return slopes
-    if kind in (nn.Linear, Linear):
-        return module.weight.detach().cpu().double().numpy() @ slopes
-    if kind is SideBySide:
-        return np.concatenate([_slopes(part, slopes, ranker) for part in module.networks])
-    if kind is ScaleFeatures:
-        raise ValueError(
-            f"{ranker} takes a signed logarithm of its features (scale_features=True), which no "
-            "normalizer of a linear model computes. Export as 'onnx', or train with "
-            "scale_features=False behind OnFeatures(StandardScaler())."
-        )
-    raise ValueError(
-        f"The scores of {ranker} are no linear function of its features: its network has the "
-        f"layer {module}. Export as 'onnx', or train with hidden_layer_sizes=() and "
-        "scale_features=False."
-    )
+    columns = (scores.weight, *columns_scaled(scores.served, scores.formula))
+    weight, *scaling = ([float(str(np.float32(each))) for each in column] for column in columns)
+    pairs = zip(upload.names, zip(*scaling, strict=True), strict=True)
+    scaled = {name: pair for name, pair in pairs if pair != (0.0, 1.0)}
+    return dict(zip(upload.names, weight, strict=True)), scaled
