@@ -171,10 +171,16 @@ def _check_options(format, options, names):
 
 
 def _impossible(served, format):
-    has = {part for part, find in _PARTS.items() if find(served) is not None}
-    formats = [each for each, parts in _FORMATS.items() if has & set(parts)]
-    name = type(served.ranker).__name__
+    formats = [each for each, parts in _FORMATS.items() if any(_has(served, x) for x in parts)]
     return ValueError(
-        f"This {name} has no {' or '.join(_FORMATS[format])}, from which the format {format!r} is "
-        f"written. Its formats are {formats}. DistilledRanker around it has LightGBM's trees."
+        f"This {type(served.ranker).__name__} has no {' or '.join(_FORMATS[format])}, from which "
+        f"the format {format!r} is written. Its formats: {', '.join(formats) or 'none'}. "
+        "DistilledRanker around it has LightGBM's trees."
     )
+
+
+def _has(served, part):
+    try:
+        return _PARTS[part](served) is not None
+    except ValueError:
+        return False

@@ -498,7 +498,7 @@ REFUSED = [
     (NaiveRanker(estimator=LGBMRegressor(**TREES, linear_tree=True)), "linear_tree=False"),
     (
         NaiveRanker(estimator=LGBMRegressor(**TREES, zero_as_missing=True)),
-        "missing_type is 'Zero'",
+        "the missing_type 'Zero'",
     ),
     (
         NaiveRanker(
@@ -506,11 +506,11 @@ REFUSED = [
         ),
         "by categories",
     ),
-    (_after(PCA(3)), "PCA cannot be written"),
-    (_after(ColumnTransformer([("a", StandardScaler(), [0])])), "ColumnTransformer cannot be"),
+    (_after(PCA(3)), "PCA.* cannot be written"),
+    (_after(ColumnTransformer([("a", StandardScaler(), [0])])), "ColumnTransformer.* cannot be"),
     (_after(FunctionTransformer(np.abs, feature_names_out="one-to-one")), "cannot be written"),
     (_after(PowerTransformer("box-cox")), "'box-cox'"),
-    (_after(SimpleImputer(missing_values=0.0)), "SimpleImputer cannot be written"),
+    (_after(SimpleImputer(missing_values=0.0)), "SimpleImputer.* cannot be written"),
     (make_pipeline(OnFeatures(StandardScaler(), passthrough=["x"]), LAMBDAMART), "passes the col"),
 ]
 
