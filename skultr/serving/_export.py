@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal
 
 from .._sklearn import StrOptions, validate_params
 from ._served_model import served_model
-from ._tree_formats import (
-    Upload,
-    write_elastic,
-    write_lightgbm,
-    write_ranklib,
-    write_solr,
-    write_xgboost,
-    write_xgboost_raw,
-)
-from ._trees import nonnegative, trees_of
+from ._tree_formats import Upload
+from ._trees import nonnegative
 
 __all__ = ["export_model"]
 
-#: What a format can be written from, and the function that writes it.
-_FORMATS: dict[str, dict[str, Callable[..., str | bytes]]] = {
-    "xgboost+json": {"trees": write_xgboost},
-    "xgboost+json+raw": {"trees": write_xgboost_raw},
-    "ranklib": {"trees": write_ranklib},
-    "solr": {"trees": write_solr},
-    "lightgbm": {"trees": write_lightgbm},
-    "elastic": {"trees": write_elastic},
+#: What each format is written from, and by which function; the first that a model has counts.
+_FORMATS = {
+    "xgboost+json": {"trees": "write_xgboost"},
+    "xgboost+json+raw": {"trees": "write_xgboost_raw"},
+    "ranklib": {"trees": "write_ranklib"},
+    "elastic": {"trees": "write_elastic"},
+    "solr": {"trees": "write_solr", "linear": "write_solr_linear"},
+    "lightgbm": {"trees": "write_lightgbm"},
+    "linear": {"linear": "write_linear"},
+    "onnx": {"network": "write_onnx"},
 }
-#: How each is found in a model; None if it has none.
-_PARTS: dict[str, Callable[..., Any]] = {"trees": trees_of}
-#: The one format, or the one kind of model, that reads an option.
+#: Where these are found in a model, and where their writers are; imported when they are needed,
+#: because only networks need torch.
+_PARTS = {
+    "trees": ("_trees", "trees_of", "_tree_formats"),
+    "linear": ("_linear", "linear_of", "_linear"),
+    "network": ("_onnx", "network_of", "_onnx"),
+}
+#: The one format that reads an option.
 _OF_FORMAT = {"store": "solr", "queries": "elastic"}
 
 
@@ -64,24 +64,29 @@ def export_model(
         :class:`~skultr.preprocessing.OnFeatures`, :class:`~skultr.IdentifiabilityRepair` and such
         a ranker, or a search over these. Scalers are written into the model.
     format : str
-        =====================  ===========================================  ===================
-        format                 engine, and where the text goes              written from
-        =====================  ===========================================  ===================
-        ``"xgboost+json"``     Elasticsearch and OpenSearch, LTR plugin:    trees
-                               ``POST _ltr/_featureset/<set>/_createmodel``
-        ``"xgboost+json+raw"`` the same; its ``definition`` is a model of   trees
-                               XGBoost, too
-        ``"ranklib"``          the same                                     trees
-        ``"elastic"``          Elasticsearch 8.12 or later, without plugin: trees
-                               ``PUT _ml/trained_models/<name>``
-        ``"solr"``             Solr: ``PUT .../schema/model-store``         trees
-        ``"lightgbm"``         Vespa: ``models/<name>.json`` of the         trees
-                               application, ``lightgbm("<name>.json")``
-        =====================  ===========================================  ===================
+        ======================  ===========================================  ==============
+        format                  engine, and where the text goes              written from
+        ======================  ===========================================  ==============
+        ``"xgboost+json"``      Elasticsearch and OpenSearch, LTR plugin:    trees
+                                ``POST _ltr/_featureset/<set>/_createmodel``
+        ``"xgboost+json+raw"``  the same; XGBoost loads its ``definition``   trees
+        ``"ranklib"``           the same                                     trees
+        ``"linear"``            the same                                     linear scores
+        ``"elastic"``           Elasticsearch 8.12 or later, no plugin:      trees
+                                ``PUT _ml/trained_models/<name>``
+        ``"solr"``              Solr: ``PUT .../schema/model-store``         trees, linear
+                                                                             scores
+        ``"lightgbm"``          Vespa: a file in ``models/``, used as        trees
+                                ``lightgbm("<file>.json")``
+        ``"onnx"``              Vespa and others: an ``onnx-model`` with     networks, linear
+                                input ``features``, output ``score``         scores
+        ======================  ===========================================  ==============
 
         Trees are those of :class:`~skultr.rankers.LambdaMARTRanker`, of a LightGBM ``estimator``
         of another ranker, and of a LightGBM ``student`` of
-        :class:`~skultr.rankers.DistilledRanker`, which makes them of any ranker.
+        :class:`~skultr.rankers.DistilledRanker`, which makes them of any ranker. Linear scores are
+        those of networks without hidden layer or ``scale_features``, of linear estimators, and of
+        rankers with ``coef_``, without their intercept.
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
         the names of the training columns to the engine's. None takes the names of the columns.
@@ -90,7 +95,7 @@ def export_model(
         Name of the model in the engine.
     shift : "nonnegative" or None, default=None
         Trees get one more leaf, which raises all scores alike so that none is negative. Lucene
-        refuses negative scores where a model is the query itself, and not in a rescorer.
+        refuses negative scores of a query; those of a rescorer may be negative.
     store : str, default=None
         Solr's feature store; None is its default store.
     queries : dict of str to dict, default=None
@@ -101,7 +106,7 @@ def export_model(
     Returns
     -------
     model : str or bytes
-        JSON, ready to upload.
+        JSON, ready to upload; bytes for ``"onnx"``.
 
     Raises
     ------
@@ -116,16 +121,15 @@ def export_model(
 
     Notes
     -----
-    Engines hold features in float32, and decide at a split by another rule than LightGBM: x < T,
-    or T plus a constant. Thresholds are written so that each document reaches the same leaf of
-    each tree, also on a threshold and beside it. Scores then differ from ``predict`` only as sums
-    in float32 do, by about 1e-7. ``predict`` is that of the same numbers in float64. In Solr,
-    which adds 1e-6 to a threshold, the rule is exact for thresholds from 0.01 on; nearer to 0, a
-    few of them are off by at most 2e-10.
+    Engines hold features in float32 and decide at a split by other rules than LightGBM. The
+    thresholds are written so that each document reaches the same leaf of each tree, also on a
+    threshold and beside it. Scores differ from ``predict``, of the same numbers in float64, only
+    as sums in float32 do, by about 1e-7. Solr adds 1e-6 to a threshold: of those nearer to 0 than
+    0.01 a few are off by at most 2e-10.
 
-    A missing feature counts as 0, as engines log it, or as what an imputer in an ``OnFeatures``
-    puts there (not in ``"ranklib"`` and ``"solr"``, which put 0 before they ask the model).
-    ``predict`` of a ranker refuses NaN.
+    A missing feature counts as 0 in trees, as engines log it, or as what an imputer in an
+    ``OnFeatures`` puts there (not in ``"ranklib"`` and ``"solr"``, which see 0). ``predict`` of a
+    ranker refuses NaN.
 
     Examples
     --------
@@ -143,17 +147,23 @@ def export_model(
     [{'name': 'title_bm25'}, {'name': 'feature_001'}]
     """
     served = served_model(ranker, feature_names)
-    options = {"store": store, "queries": queries}
-    _check_options(format, options, served.names)
-    upload = Upload(name, served.names, store, queries or {})
-    for part, write in _FORMATS[format].items():
-        model = _PARTS[part](served)
+    _check_options(format, {"store": store, "queries": queries}, served.names)
+    for part, writer in _FORMATS[format].items():
+        model = _find(part, served)
         if model is None:
             continue
-        if shift is not None:
-            model = nonnegative(model)
-        return write(model, upload)
+        if shift is not None and part != "trees":
+            raise ValueError("shift is an option of trees, and this model has none. Leave it out.")
+        model = model if shift is None else nonnegative(model)
+        write = getattr(import_module(f".{_PARTS[part][2]}", __package__), writer)
+        return write(model, Upload(name, served.names, store, queries))
     raise _impossible(served, format)
+
+
+def _find(part, served):
+    """Trees, linear scores or network of a model; None if it has none."""
+    home, function, _ = _PARTS[part]
+    return getattr(import_module(f".{home}", __package__), function)(served)
 
 
 def _check_options(format, options, names):
@@ -181,6 +191,6 @@ def _impossible(served, format):
 
 def _has(served, part):
     try:
-        return _PARTS[part](served) is not None
+        return _find(part, served) is not None
     except ValueError:
         return False

@@ -70,10 +70,8 @@ def write_xgboost(trees: list[Tree], upload: Upload) -> str:
                 "children": [left, right],  # no further keys: the parser refuses them
             }
 
-        def leaf(node, value):
-            return {"nodeid": node, "leaf": value}
-
-        return _nested(tree, _digits(_above(tree.threshold)), _digits(tree.value), split, leaf)
+        bound, value = _digits(_above(tree.threshold)), _digits(tree.value)
+        return _nested(tree, bound, value, split, lambda at, leaf: {"nodeid": at, "leaf": leaf})
 
     return _plugin_body(upload, "xgboost+json", _text([nested(tree) for tree in trees]))
 
@@ -112,11 +110,11 @@ def write_ranklib(trees: list[Tree], upload: Upload) -> str:
             left, right = ['<split pos="left">', *left], ['<split pos="right">', *right]
             return [feature, threshold, *left, *right, "</split>"]
 
-        def leaf(node, value):
+        def leaf(_, value):
             return [f"<output> {value} </output>", "</split>"]
 
-        bound = _digits(_floor(tree.threshold))
-        root = _nested(tree, bound, _digits(tree.value), split, leaf)
+        bound, value = _digits(_floor(tree.threshold)), _digits(tree.value)
+        root = _nested(tree, bound, value, split, leaf)
         lines += [f'<tree id="{number}" weight="1.0">', "<split>", *root, "</tree>"]
     return _plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
 
@@ -129,11 +127,9 @@ def write_solr(trees: list[Tree], upload: Upload) -> str:
             name = upload.names[tree.feature[node]]
             return {"feature": name, "threshold": str(bound), "left": left, "right": right}
 
-        def leaf(node, value):
-            return {"value": str(value)}  # texts: some versions refuse numbers
-
-        bound = _digits(_solr_threshold(tree.threshold))
-        return _nested(tree, bound, _digits(tree.value), split, leaf)
+        # Texts, because some versions refuse numbers.
+        bound, value = _digits(_solr_threshold(tree.threshold)), _digits(tree.value)
+        return _nested(tree, bound, value, split, lambda _, leaf: {"value": str(leaf)})
 
     body = {
         "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
@@ -160,11 +156,9 @@ def write_lightgbm(trees: list[Tree], upload: Upload) -> str:
                 "right_child": right,
             }
 
-        def leaf(node, value):
-            return {"leaf_value": value}
-
-        bound = np.nextafter(tree.threshold, np.inf).tolist()
-        return {"tree_structure": _nested(tree, bound, tree.value.tolist(), split, leaf)}
+        bound, value = np.nextafter(tree.threshold, np.inf).tolist(), tree.value.tolist()
+        root = _nested(tree, bound, value, split, lambda _, leaf: {"leaf_value": leaf})
+        return {"tree_structure": root}
 
     body = {
         "name": "tree",

@@ -4,6 +4,8 @@ The engines are the evaluators of ``_engines.py``, and XGBoost for its own forma
 """
 
 import json
+import subprocess
+import sys
 import warnings
 from functools import cache
 
@@ -18,6 +20,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
@@ -28,6 +31,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
+from sklearn.tree import DecisionTreeRegressor
 
 from skultr import DLARanker, IdentifiabilityRepair, VectorizationRanker
 from skultr.datasets import make_ltr
@@ -176,7 +180,7 @@ def _leaves(model, raw):
 
 def _rows(name, n_rows, seed=0):
     """Raw features: documents, extremes, whole numbers, thresholds and both their neighbours."""
-    documents, model = _world()[0], _fitted(name)
+    documents = _world()[0]
     random = np.random.default_rng(seed)
     raw = documents[NAMES].to_numpy()[random.integers(len(documents), size=n_rows)]
     special = [0.0, -0.0, 1e-35, -1e-35, 1e-7, 1.0, 2.0, 3.0, -1.0, 50.0]
@@ -441,7 +445,7 @@ def test_boosters_keep_the_names_of_features():
 
 
 def test_features_without_names():
-    documents, log, clicks = _world()
+    _, log, clicks = _world()
     ranker = clone(LAMBDAMART).fit(
         log[NAMES].to_numpy(),
         clicks,
@@ -449,7 +453,7 @@ def test_features_without_names():
         session=log["session"],
         position=log["position"],
     )
-    with pytest.raises(ValueError, match="without names. Pass feature_names"):
+    with pytest.raises(ValueError, match=r"names\. Pass feature_names"):
         export_model(ranker, "solr")
     with pytest.raises(ValueError, match="without names"):
         export_model(ranker, "solr", {"a": "b"})
@@ -492,7 +496,8 @@ REFUSED = [
         "all candidates of the query",
     ),
     (VectorizationRanker(max_epochs=1), "student='only'"),
-    (DLARanker(max_epochs=1), "has no trees"),
+    (DLARanker(max_epochs=1), "has no trees.* Its formats: onnx. Dist"),
+    (NaiveRanker(estimator=DecisionTreeRegressor()), "Its formats: none"),
     (NaiveRanker(estimator=LGBMRegressor(**TREES, objective="poisson")), "objective 'poisson'"),
     (NaiveRanker(estimator=LGBMRegressor(**TREES, reg_sqrt=True)), "'regression sqrt'"),
     (NaiveRanker(estimator=LGBMRegressor(**TREES, linear_tree=True)), "linear_tree=False"),
@@ -543,7 +548,6 @@ def test_what_is_no_fitted_ranker():
     ):
         with pytest.raises(TypeError, match="expected a fitted ranker"):
             export_model(wrong, "solr")
-    documents, log, clicks = _world()
     scaled = Pipeline([("s", StandardScaler()), ("r", _fitted("lambdamart"))])
     with pytest.raises(TypeError, match="Wrap the step in OnFeatures"):
         export_model(scaled, "solr")
@@ -556,10 +560,33 @@ def test_options_of_other_formats_and_unknown_formats():
         _export("lambdamart", "ranklib", store="shop")
     with pytest.raises(ValueError, match="queries is an option of the format 'elastic'"):
         _export("lambdamart", "ranklib", queries={})
+    with pytest.raises(ValueError, match="formats: xgboost"):
+        _export("lambdamart", "onnx")
     with pytest.raises(ValueError, match="'x', which is no feature"):
         _export("lambdamart", "elastic", queries={"x": {}})
     with pytest.raises(ValueError, match="'shift' parameter"):
         _export("lambdamart", "elastic", shift=1.0)
+
+
+def test_a_shift_needs_trees():
+    ranker = NaiveRanker(estimator=Ridge(alpha=1e6)).fit(*_world()[1:])
+    assert export_model(ranker, "solr")
+    with pytest.raises(ValueError, match="shift is an option of trees"):
+        export_model(ranker, "solr", shift="nonnegative")
+
+
+def test_exports_of_trees_do_not_import_torch():
+    code = (
+        "import sys, numpy as np, lightgbm\n"
+        "from skultr.rankers import LambdaMARTRanker\n"
+        "from skultr.serving import export_model\n"
+        "ranker = LambdaMARTRanker(debiasing='none', n_estimators=2)\n"
+        "X = np.random.default_rng(0).normal(size=(60, 2))\n"
+        "ranker.fit(X, np.arange(60) % 2, qid=np.arange(60) // 6)\n"
+        "export_model(ranker, 'solr', ['a', 'b'])\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
 def test_the_booster_is_not_changed_by_an_export():
