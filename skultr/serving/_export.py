@@ -64,23 +64,23 @@ def export_model(
         :class:`~skultr.preprocessing.OnFeatures`, :class:`~skultr.IdentifiabilityRepair` and such
         a ranker, or a search over these. Scalers are written into the model.
     format : str
-        ======================  ===========================================  ==============
-        format                  engine, and where the text goes              written from
-        ======================  ===========================================  ==============
-        ``"xgboost+json"``      Elasticsearch and OpenSearch, LTR plugin:    trees
+        ======================  ============================================  ==============
+        format                  engine, and where the text goes               written from
+        ======================  ============================================  ==============
+        ``"xgboost+json"``      Elasticsearch and OpenSearch, LTR plugin:     trees
                                 ``POST _ltr/_featureset/<set>/_createmodel``
-        ``"xgboost+json+raw"``  the same; XGBoost loads its ``definition``   trees
-        ``"ranklib"``           the same                                     trees
-        ``"linear"``            the same                                     linear scores
-        ``"elastic"``           Elasticsearch 8.12 or later, no plugin:      trees
+        ``"xgboost+json+raw"``  the same; XGBoost loads its ``definition``    trees
+        ``"ranklib"``           the same                                      trees
+        ``"linear"``            the same                                      linear scores
+        ``"elastic"``           Elasticsearch 8.12 or later, no plugin:       trees
                                 ``PUT _ml/trained_models/<name>``
-        ``"solr"``              Solr: ``PUT .../schema/model-store``         trees, linear
-                                                                             scores
-        ``"lightgbm"``          Vespa: a file in ``models/``, used as        trees
+        ``"solr"``              Solr: ``PUT .../schema/model-store``          trees, linear
+                                                                              scores
+        ``"lightgbm"``          Vespa: a file in ``models/``, used as         trees
                                 ``lightgbm("<file>.json")``
-        ``"onnx"``              Vespa and others: an ``onnx-model`` with     networks, linear
-                                input ``features``, output ``score``         scores
-        ======================  ===========================================  ==============
+        ``"onnx"``              Vespa and others: an ``onnx-model`` with      networks, linear
+                                input ``features``, output ``score``          scores
+        ======================  ============================================  ==============
 
         Trees are those of :class:`~skultr.rankers.LambdaMARTRanker`, of a LightGBM ``estimator``
         of another ranker, and of a LightGBM ``student`` of
