@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
+
 from .._sklearn import StrOptions, validate_params
 from ._served_model import served_model
 from ._tree_formats import Upload
@@ -38,6 +41,7 @@ _OF_FORMAT = {"store": "solr", "queries": "elastic"}
 @validate_params(
     {
         "format": [StrOptions(set(_FORMATS))],
+        "feature_names": [list, tuple, np.ndarray, pd.Index, Mapping, None],
         "name": [str],
         "shift": [StrOptions({"nonnegative"}), None],
         "store": [str, None],
@@ -90,7 +94,8 @@ def export_model(
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
         the names of the training columns to the engine's. None takes the names of the columns.
-        ``"ranklib"`` holds no names: the feature set must have the features in this order.
+        ``"ranklib"`` holds no names: the feature set must have the features in this order. In
+        Vespa they are rank features, such as ``bm25(title)`` or ``attribute(price)``.
     name : str, default="skultr"
         Name of the model in the engine.
     shift : "nonnegative" or None, default=None

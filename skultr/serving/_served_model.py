@@ -156,7 +156,7 @@ def _engine_names(first, given):
             f"{fitted}."
         )
     names = [(given or {}).get(name, name) for name in fitted] if by_name else given
-    if isinstance(names, str) or not all(isinstance(name, str) and name.strip() for name in names):
+    if not all(isinstance(name, str) and name.strip() for name in names):
         raise TypeError(
             f"feature_names is {given!r}; expected a list or a dict of texts that are not empty."
         )

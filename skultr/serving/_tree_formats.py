@@ -90,7 +90,7 @@ def write_xgboost_raw(trees: list[Tree], upload: Upload) -> str:
         "feature_names": upload.names,
         "feature_types": ["float"] * len(upload.names),
         "gradient_booster": {"model": model, "name": "gbtree"},
-        "learner_model_param": {"base_score": "[0E0]", "boost_from_average": "0", **sizes},
+        "learner_model_param": {"base_score": "0E0", "boost_from_average": "0", **sizes},
         "objective": {"name": "rank:pairwise", "lambdarank_param": {}},
     }
     definition = _text({"learner": learner, "version": [3, 0, 0]})

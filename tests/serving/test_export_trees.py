@@ -292,8 +292,10 @@ def test_xgboost_itself_loads_the_raw_model(name):
     booster = xgboost.Booster()
     booster.load_model(bytearray(json.loads(text)["model"]["model"]["definition"], "utf-8"))
     assert booster.feature_names == [f"f{i}" for i in range(N_FEATURES)]
-    data = xgboost.DMatrix(raw.astype(np.float32), feature_names=booster.feature_names)
-    leaves = _leaves(_fitted(name), raw)
+    hole = np.random.default_rng(0).random(raw.shape) < 0.1
+    with_holes = np.where(hole, np.nan, raw).astype(np.float32)
+    data = xgboost.DMatrix(with_holes, feature_names=booster.feature_names)
+    leaves = _leaves(_fitted(name), np.where(hole, 0.0, raw))
     np.testing.assert_allclose(
         booster.predict(data, output_margin=True),
         leaves.sum(axis=1),
@@ -476,7 +478,9 @@ def test_wrong_names(names, message):
         _export("lambdamart", "solr", feature_names=names)
 
 
-@pytest.mark.parametrize("names", ["abcdef", [1, 2, 3, 4, 5, 6], ["", "a", "b", "c", "d", "e"]])
+@pytest.mark.parametrize(
+    "names", ["abcdef", set(NAMES), 6, [1, 2, 3, 4, 5, 6], ["", "a", "b", "c", "d", "e"]]
+)
 def test_names_that_are_no_texts(names):
     with pytest.raises(TypeError, match="feature_names"):
         _export("lambdamart", "solr", feature_names=names)
