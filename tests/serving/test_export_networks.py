@@ -107,7 +107,7 @@ def scores_of(model, rows):
 
 def largest_error(found, ranker, rows):
     """Of scores of the file beside those of predict, relative to the score where it is above 1."""
-    expected = ranker.predict(pd.DataFrame(rows, columns=NAMES))
+    expected = ranker.predict(pd.DataFrame(rows.astype(float), columns=NAMES))
     assert np.ptp(expected) > 0
     return np.max(np.abs(found - expected) / np.maximum(1, np.abs(expected)))
 
@@ -201,7 +201,8 @@ def test_scalers_in_front_are_part_of_the_model(scaler, scaled_log):
 @pytest.mark.parametrize("scaler", [QuantileTransformer(n_quantiles=5), MinMaxScaler(clip=True)])
 def test_other_transformers_are_refused(scaler, log):
     model = make_pipeline(OnFeatures(scaler), brief(NaiveRanker)).fit(*log)
-    with pytest.raises(ValueError, match=rf"step {type(scaler).__name__}.*expected StandardScaler"):
+    name = type(scaler).__name__
+    with pytest.raises(ValueError, match=rf"step {name}.*expected StandardScaler"):
         export_model(model, "onnx")
 
 
@@ -239,7 +240,7 @@ def test_what_an_engine_reads_of_the_file(log):
     import onnx
 
     ranker = brief(NaiveRanker).fit(*log)
-    names = ["título, \"x\"", "bm25(title)", *NAMES[2:]]
+    names = ['título, "x"', "bm25(title)", *NAMES[2:]]
     text = export_model(ranker, "onnx", names, name="shop")
     model = onnx.load_from_string(text)
     onnx.checker.check_model(model, full_check=True)
