@@ -42,7 +42,7 @@ _FORMATS: dict[str, dict[str, Callable[..., str | bytes]]] = {
 _PARTS: dict[str, Callable[..., Any]] = {
     "trees": trees_of,
     "linear scores": _of("_linear", "linear_of"),
-    "network or coefficients": _of("_onnx", "network_of"),
+    "network or coefficients": _of("_linear", "network_of"),
 }
 #: What to do where a ranker lacks one of them.
 _HINTS = {
@@ -50,7 +50,7 @@ _HINTS = {
     "linear scores": "A network is linear with hidden_layer_sizes=() and scale_features=False, "
     "behind OnFeatures(StandardScaler()): no engine's normalizer computes the signed logarithm of "
     "scale_features=True.",
-    "network or coefficients": "Use one of them.",
+    "network or coefficients": "Train a ranker that has a network.",
 }
 #: The one format, or the one kind of model, that reads an option.
 _OF_FORMAT = {"store": "solr", "queries": "elastic"}

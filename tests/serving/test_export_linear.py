@@ -98,7 +98,7 @@ def normalized(values, avg, std):
 EVALUATORS = {"linear": elastic_scores, "solr": solr_scores}
 
 
-def check(model, rows, *, unlink=lambda scores: scores, tol=1e-5):
+def check(model, rows, *, unlink=lambda scores: scores, tol=2e-6):
     """Scores of both texts differ from those of predict by a constant."""
     rows = rows[FEATURES].astype(np.float32).astype(float).drop_duplicates()
     expected = unlink(model.predict(rows))

@@ -1,6 +1,7 @@
 """Format "onnx": the scores of the file equal predict, judged by onnxruntime and in NumPy."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -225,6 +226,18 @@ def test_tiny_features_keep_their_digits(log):
     assert largest_error(found[:, 0], ranker, rows) <= 1e-6
 
 
+def test_narrow_features_far_from_0_are_rounded_as_in_training(log):
+    log, clicks = log
+    narrow = log.assign(**{name: 1e6 * (1 + 0.015 * log[name].rank(pct=True)) for name in NAMES})
+    ranker = brief(DLARanker).fit(narrow, clicks)
+    assert not len(ranker._offsets.columns)
+    rows = plain_rows(narrow)
+    found = scores_of(export_model(ranker, "onnx"), rows)[:, 0]
+    expected = ranker.predict(pd.DataFrame(rows.astype(float), columns=NAMES))
+    # The last bit of a logarithm in float32 depends on the library, in one of a thousand.
+    assert np.mean(np.abs(found - expected) > 1e-6) < 0.02
+
+
 def test_the_models_graph_by_the_reference_of_onnx(log):
     from onnx.reference import ReferenceEvaluator
 
@@ -267,6 +280,13 @@ def test_missing_features_and_small_batches(log):
     found = scores_of(model, rows)
     assert np.isnan(found[1, 0])
     assert np.array_equal(np.delete(found, 1), np.delete(whole, 1))
+
+
+def test_without_onnx_the_error_says_what_to_install(log, monkeypatch):
+    ranker = brief(NaiveRanker).fit(*log)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"pip install skultr\[serving\]"):
+        export_model(ranker, "onnx")
 
 
 def test_regressors_with_a_link_are_refused(scaled_log):
