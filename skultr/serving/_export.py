@@ -159,7 +159,8 @@ def export_model(
     An ONNX model has the input ``features``, shape (batch, n_features), and the output ``score``,
     shape (batch, 1), both float32. The scaling of features is inside. Scores equal ``predict``
     within 1e-6, relative to scores above 1. A missing feature is for the engine to fill in: a row
-    with NaN has the score NaN.
+    with NaN has the score NaN. A ``module`` of the user may have the layers of the network, which
+    are Linear, LayerNorm, BatchNorm1d, Dropout and ELU, and ReLU, SiLU, Sigmoid and Tanh.
 
     Linear models of engines have no intercept. ``"linear"`` and ``"solr"`` leave it out, and write
     the logit of a score that is a probability: the order of documents is the same.

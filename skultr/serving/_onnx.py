@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,6 @@ def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
         from onnx import checker, helper
     except ImportError as error:
         raise ImportError("onnx is missing: pip install skultr[serving]") from error
-    from .. import __version__
 
     formula = scores.formula
     graph = _Graph(helper, formula.network)
@@ -61,7 +61,7 @@ def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
         opset_imports=[helper.make_opsetid("", _OPSET)],
         ir_version=_IR_VERSION,
         producer_name="skultr",
-        producer_version=__version__,
+        producer_version=version("skultr"),
     )
     helper.set_model_props(model, {"feature_names": json.dumps(upload.names, ensure_ascii=False)})
     checker.check_model(model)

@@ -228,7 +228,7 @@ def test_tiny_features_keep_their_digits(log):
 
 def test_narrow_features_far_from_0_are_rounded_as_in_training(log):
     log, clicks = log
-    narrow = log.assign(**{name: 1e6 * (1 + 0.015 * log[name].rank(pct=True)) for name in NAMES})
+    narrow = log.assign(**{name: 1e6 * (1 + 0.05 * log[name].rank(pct=True)) for name in NAMES})
     ranker = brief(DLARanker).fit(narrow, clicks)
     assert not len(ranker._offsets.columns)
     rows = plain_rows(narrow)
