@@ -103,7 +103,8 @@ class _Graph:
         if isinstance(value, torch.Tensor):
             value = value.detach().cpu().numpy()
         value, name = np.asarray(value, dtype=np.float64), f"constant_{len(self.constants)}"
-        self.constants.append(self.helper.make_tensor(name, _DOUBLE, value.shape, value.ravel()))
+        numbers = value.ravel().tolist()
+        self.constants.append(self.helper.make_tensor(name, _DOUBLE, value.shape, numbers))
         return name
 
 
