@@ -23,13 +23,14 @@ __all__ = ["export_judgments"]
 
 #: The label of the best documents: this quantile, over queries, of the highest label of a query.
 _BEST = 0.95
+_GRADES = (0, 1, 2, 3)
 
 
 @validate_params(
     {
         "labels": "no_validation",
         "format": [StrOptions({"opensearch", "trec", "quepid"})],
-        "grades": [tuple, list, np.ndarray, Mapping],
+        "grades": [tuple, list, np.ndarray, Mapping, None],
         "interval": [StrOptions({"lower", "within", "ignore"})],
         "queries": "no_validation",
         "name": [str],
@@ -40,7 +41,7 @@ def export_judgments(
     labels: Frame,
     format: Literal["opensearch", "trec", "quepid"],
     *,
-    grades: Sequence[float] | Mapping[float, float] = (0, 1, 2, 3),
+    grades: Sequence[float] | Mapping[float, float] | None = None,
     interval: Literal["lower", "within", "ignore"] = "lower",
     queries: Mapping[Any, Any] | Frame | None = None,
     name: str = "skultr",
@@ -54,21 +55,22 @@ def export_judgments(
     format : {"opensearch", "trec", "quepid"}
         Body of ``PUT _plugins/_search_relevance/judgments`` (JSON); qrels ``qid 0 docno grade``;
         or CSV ``query,docid,rating``, which OpenSearch Dashboards reads too.
-    grades : sequence of numbers or mapping, default=(0, 1, 2, 3)
+    grades : sequence of numbers, mapping or None, default=None
         Rising grades, with the same limits in all queries, so that queries can be compared. A
         mapping holds the lowest label of each: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. For a
         sequence the gain :math:`2^g - 1` that nDCG gives to grade number g is proportional to the
         label, and the last grade is that of the best documents (95 % quantile over queries of the
-        highest label); limits are the middles between gains.
+        highest label). None: for OpenSearch the same from 0 to 3, not rounded to grades, else
+        (0, 1, 2, 3).
     interval : {"lower", "within", "ignore"}, default="lower"
         ``"lower"`` writes the grade of the lower end of the 95 % interval; ``"within"`` only pairs
-        whose interval lies within one grade, all others are irrelevant to most tools; ``"ignore"``
-        the grade of the label.
+        whose interval lies within one grade (most tools take all others for irrelevant);
+        ``"ignore"`` the grade of the label.
     queries : mapping or DataFrame, default=None
         What is written for a ``qid``: a mapping, or a frame with the columns ``qid`` and
         ``user_query`` (``report.queries`` of :func:`~skultr.datasets.read_ubi`). Engines look up
         the text of the query as typed; topics of TREC have no white space: number them. By default
-        ``qid`` itself. Pairs of several ``qid`` with one text become one.
+        ``qid`` itself. Among several ``qid`` with one text a document has its highest grade.
     name : str, default="skultr"
         Name of the judgments in OpenSearch.
 
@@ -86,8 +88,7 @@ def export_judgments(
     Warns
     -----
     ClickDataWarning
-        If pairs are left out, and how many: by ``"within"``, or because several ``qid`` of one
-        text have different grades.
+        If ``"within"`` leaves pairs out, and how many.
 
     Examples
     --------
@@ -101,21 +102,17 @@ def export_judgments(
     usb hub,B02,1
     """
     query, doc, label, lower, upper = _read(labels, interval)
-    cuts, values = _scale(grades, label, query)
-    if lower.min() < cuts[0]:
-        raise ValueError(f"A label is {lower.min():g}; expected {cuts[0]:g} or more, see grades.")
-    low, high = (np.searchsorted(cuts, end, side="right") - 1 for end in (lower, upper))
+    graded = _scale(grades, label, query, format == "opensearch" and interval != "within")
+    low, high = graded(lower), graded(upper)
     texts = _texts(queries, query)
-    found: dict[tuple[str, str], set[float]] = {}
+    pairs: dict[tuple[str, str], float] = {}
     for i in np.flatnonzero(low == high):
-        found.setdefault((texts[query[i]], doc[i]), set()).add(values[low[i]])
-    pairs = {pair: min(grade) for pair, grade in found.items() if len(grade) == 1}
-    unsure, disagree = int(np.sum(low != high)), len(found) - len(pairs)
-    if unsure or disagree:
+        pair = texts[query[i]], doc[i]
+        pairs[pair] = max(low[i], pairs.get(pair, -np.inf))
+    if unsure := int(np.sum(low != high)):
         message = (
-            f"{len(pairs)} of {count_of(len(doc), 'pair')} are judged. The 95 % interval of "
-            f"{unsure} spans several grades (fewer grades judge more, interval='lower' all), and "
-            f"{disagree} have different grades under several qid of the same text."
+            f"The 95 % interval of {unsure} of {count_of(len(doc), 'pair')} spans several grades: "
+            "they are left out. Fewer grades or a longer log leave out less, and 'lower' none."
         )
         if not pairs:
             raise ValueError(message)
@@ -155,19 +152,23 @@ def _text(id_, of):
     return f"{id_:.0f}" if isinstance(id_, float) and id_ % 1 == 0 else str(id_)
 
 
-def _scale(grades, label, query):
-    """The lowest label of each grade, and the grades."""
-    if isinstance(grades, Mapping):
-        cuts, values = np.array(sorted(grades), dtype=float), [grades[of] for of in sorted(grades)]
+def _scale(grades, label, query, not_rounded):
+    """A function from labels to grades."""
+    best = pd.Series(label).groupby(query).max().quantile(_BEST) or np.inf  # no clicks: grade 0
+    if grades is None and not_rounded:
+        top = 2.0 ** _GRADES[-1] - 1
+        return lambda of: np.log2(1 + top * np.clip(of / best, 0, 1))
+    given = _GRADES if grades is None else grades
+    if isinstance(given, Mapping):
+        cuts, given = np.array(sorted(given), dtype=float), [given[cut] for cut in sorted(given)]
     else:
-        values, highest = list(grades), pd.Series(label).groupby(query).max()
-        gain = 2.0 ** np.arange(len(values)) - 1
-        best = highest.quantile(_BEST) or np.inf  # without any click all have the first grade
+        gain = 2.0 ** np.arange(len(given)) - 1
         cuts = np.append(0, best * (gain[1:] + gain[:-1]) / 2 / gain[-1:])
-    numbers = np.array(values, dtype=float)
-    if len(values) < 2 or not np.isfinite(numbers).all() or (np.diff(numbers) <= 0).any():
-        raise ValueError(f"grades are {values}; expected two or more that rise.")
-    return cuts, numbers.tolist()
+    values = np.array(given, dtype=float)
+    if len(values) < 2 or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
+        raise ValueError(f"grades are {list(given)}; expected two or more that rise.")
+    # What lies below all limits has the first grade.
+    return lambda of: values[np.maximum(np.searchsorted(cuts, of, side="right") - 1, 0)]
 
 
 def _texts(queries, query):
