@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,7 +12,6 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from .._log._faults import count_of
 from .._log._roles import is_frame
 from .._sklearn import StrOptions, validate_params
 from .._typing import Frame
@@ -23,7 +21,8 @@ __all__ = ["export_judgments"]
 
 #: The label of the best documents: this quantile, over queries, of the highest label of a query.
 _BEST = 0.95
-_GRADES = (0, 1, 2, 3)
+#: Columns that the lower and upper grade of a pair are read from.
+_ENDS = {"lower": ["lower"] * 2, "within": ["lower", "upper"], "ignore": ["label"] * 2}
 
 
 @validate_params(
@@ -31,7 +30,7 @@ _GRADES = (0, 1, 2, 3)
         "labels": "no_validation",
         "format": [StrOptions({"opensearch", "trec", "quepid"})],
         "grades": [tuple, list, np.ndarray, Mapping, None],
-        "interval": [StrOptions({"lower", "within", "ignore"})],
+        "interval": [StrOptions({*_ENDS})],
         "queries": "no_validation",
         "name": [str],
     },
@@ -56,21 +55,20 @@ def export_judgments(
         Body of ``PUT _plugins/_search_relevance/judgments`` (JSON); qrels ``qid 0 docno grade``;
         or CSV ``query,docid,rating``, which OpenSearch Dashboards reads too.
     grades : sequence of numbers, mapping or None, default=None
-        Rising grades, with the same limits in all queries, so that queries can be compared. A
-        mapping holds the lowest label of each: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. For a
-        sequence the gain :math:`2^g - 1` that nDCG gives to grade number g is proportional to the
-        label, and the last grade is that of the best documents (95 % quantile over queries of the
-        highest label). None: for OpenSearch the same from 0 to 3, not rounded to grades, else
-        (0, 1, 2, 3).
+        Rising grades, with the same limits in all queries. A mapping holds the lowest label of
+        each: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. For a sequence the gain :math:`2^g - 1` that
+        nDCG gives to grade number g is proportional to the label, and the last grade is that of
+        the best documents (95 % quantile over queries of the highest label). None: for OpenSearch
+        the same from 0 to 3, not rounded to grades, else (0, 1, 2, 3).
     interval : {"lower", "within", "ignore"}, default="lower"
         ``"lower"`` writes the grade of the lower end of the 95 % interval; ``"within"`` only pairs
-        whose interval lies within one grade (most tools take all others for irrelevant);
-        ``"ignore"`` the grade of the label.
+        whose interval lies within one grade, and warns how many it leaves out (most tools take
+        these for irrelevant); ``"ignore"`` the grade of the label.
     queries : mapping or DataFrame, default=None
-        What is written for a ``qid``: a mapping, or a frame with the columns ``qid`` and
-        ``user_query`` (``report.queries`` of :func:`~skultr.datasets.read_ubi`). Engines look up
-        the text of the query as typed; topics of TREC have no white space: number them. By default
-        ``qid`` itself. Among several ``qid`` with one text a document has its highest grade.
+        What is written for a ``qid``, by default ``qid`` itself: a mapping, or a frame with the
+        columns ``qid`` and ``user_query`` (``report.queries`` of
+        :func:`~skultr.datasets.read_ubi`). Engines look up the text of the query as typed; number
+        the topics of TREC. A document of several ``qid`` with one text has its highest grade.
     name : str, default="skultr"
         Name of the judgments in OpenSearch.
 
@@ -85,11 +83,6 @@ def export_judgments(
         If a column is missing, a label not finite, a pair there twice, an id empty or not fit for
         the format, or if no pair is left.
 
-    Warns
-    -----
-    ClickDataWarning
-        If ``"within"`` leaves pairs out, and how many.
-
     Examples
     --------
     >>> import pandas as pd
@@ -101,48 +94,43 @@ def export_judgments(
     usb hub,B01,3
     usb hub,B02,1
     """
-    query, doc, label, lower, upper = _read(labels, interval)
-    graded = _scale(grades, label, query, format == "opensearch" and interval != "within")
-    low, high = graded(lower), graded(upper)
-    texts = _texts(queries, query)
-    pairs: dict[tuple[str, str], float] = {}
-    for i in np.flatnonzero(low == high):
-        pair = texts[query[i]], doc[i]
-        pairs[pair] = max(low[i], pairs.get(pair, -np.inf))
-    if unsure := int(np.sum(low != high)):
+    table = _read(labels, ["label", *_ENDS[interval]])
+    graded = _scale(grades, table, format == "opensearch" and interval != "within")
+    low, high = (graded(table[end]) for end in _ENDS[interval])
+    sure = table.assign(grade=low, text=_texts(queries, table["qid"]))[low == high]
+    if len(sure) < len(table):
         message = (
-            f"The 95 % interval of {unsure} of {count_of(len(doc), 'pair')} spans several grades: "
-            "they are left out. Fewer grades or a longer log leave out less, and 'lower' none."
+            f"The 95 % interval of {len(table) - len(sure)} of {len(table)} pairs spans several "
+            "grades: they are left out. Fewer grades or a longer log leave out less, 'lower' none."
         )
-        if not pairs:
+        if sure.empty:
             raise ValueError(message)
         warn_user(message, ClickDataWarning)
+    pairs = sure.groupby(["text", "doc"], sort=False)["grade"].max().to_dict()
     return _WRITERS[format](pairs, name)
 
 
-def _read(labels, interval):
-    """Ids as text, label, and the two ends that its grade is read at."""
-    ends = {"ignore": ["label"] * 2, "lower": ["lower"] * 2, "within": ["lower", "upper"]}
-    columns = ["qid", "doc", "label", *ends[interval]]
+def _read(labels, numbers):
+    """The labels as a pandas frame, with ids as text."""
     frame = nw.from_native(labels, eager_only=True) if is_frame(labels) else None
-    missing = [of for of in columns if frame is None or of not in frame.columns]
+    missing = [of for of in ("qid", "doc", *numbers) if frame is None or of not in frame.columns]
     if frame is None or missing or not len(frame):
         raise ValueError(
             f"labels has no {'column ' + missing[0] if missing else 'rows'}; expected the table "
             "of relevance_labels(..., interval=True)."
         )
-    query, doc = ([_text(id_, of) for id_ in frame[of].to_list()] for of in columns[:2])
-    (pair, n_rows), *_ = Counter(zip(query, doc, strict=True)).most_common(1)
-    if n_rows > 1:
-        raise ValueError(f"labels has {n_rows} rows of {pair}; expected one row per pair.")
-    numbers = [frame[of].cast(nw.Float64).to_numpy() for of in columns[2:]]
-    wrong = ~np.isfinite(sum(numbers))
-    if wrong.any():
-        raise ValueError(
-            f"The label or interval is not finite in {count_of(int(wrong.sum()), 'row')}, such as "
-            f"{query[wrong.argmax()], doc[wrong.argmax()]}; expected numbers. Drop these rows."
-        )
-    return query, doc, *numbers
+    ids = {of: [_text(id_, of) for id_ in frame[of].to_list()] for of in ("qid", "doc")}
+    values = {of: frame[of].cast(nw.Float64).to_numpy() for of in numbers}
+    table = pd.DataFrame({**ids, **values})
+    pair = table[["qid", "doc"]]
+    for wrong, what in [
+        (pair.duplicated(), "there twice"),
+        (~np.isfinite(table[numbers]).all(axis=1), "not finite"),
+    ]:
+        if wrong.any():
+            first = tuple(pair[wrong].iloc[0])
+            raise ValueError(f"{wrong.sum()} labels are {what}, such as {first}. Drop these rows.")
+    return table
 
 
 def _text(id_, of):
@@ -152,13 +140,12 @@ def _text(id_, of):
     return f"{id_:.0f}" if isinstance(id_, float) and id_ % 1 == 0 else str(id_)
 
 
-def _scale(grades, label, query, not_rounded):
+def _scale(grades, table, not_rounded):
     """A function from labels to grades."""
-    best = pd.Series(label).groupby(query).max().quantile(_BEST) or np.inf  # no clicks: grade 0
+    best = table.groupby("qid")["label"].max().quantile(_BEST) or np.inf  # no clicks: grade 0
     if grades is None and not_rounded:
-        top = 2.0 ** _GRADES[-1] - 1
-        return lambda of: np.log2(1 + top * np.clip(of / best, 0, 1))
-    given = _GRADES if grades is None else grades
+        return lambda of: np.log2(1 + 7 * np.clip(of / best, 0, 1))
+    given = (0, 1, 2, 3) if grades is None else grades
     if isinstance(given, Mapping):
         cuts, given = np.array(sorted(given), dtype=float), [given[cut] for cut in sorted(given)]
     else:
@@ -171,25 +158,25 @@ def _scale(grades, label, query, not_rounded):
     return lambda of: values[np.maximum(np.searchsorted(cuts, of, side="right") - 1, 0)]
 
 
-def _texts(queries, query):
-    """What is written for each query."""
+def _texts(queries, qid):
+    """What is written for the query of each pair."""
+    if queries is None:
+        return qid
     if is_frame(queries):
         frame = nw.from_native(queries, eager_only=True)
         queries = dict(zip(*(frame[of].to_list() for of in ("qid", "user_query")), strict=True))
     given = queries if isinstance(queries, Mapping) else {}
-    texts = {_text(q, "qid"): text for q, text in given.items()}
-    if queries is None:
-        texts = {q: q for q in query}
-    missing = [q for q in query if q not in texts]
-    if missing:
-        raise ValueError(f"queries has no text for {missing[0]!r}; expected one for each qid.")
-    return {q: _text(texts[q], "queries") for q in query}
+    texts = {_text(of, "qid"): text for of, text in given.items()}
+    for of in qid.unique():
+        if of not in texts:
+            raise ValueError(f"queries has no text for {of!r}; expected one for each qid.")
+    return qid.map({of: _text(texts[of], "queries") for of in qid.unique()})
 
 
 def _opensearch(pairs, name):
     if not 0 < len(name) <= 50 or set(name) & set('"\\<>'):
         raise ValueError(
-            f'name is {name!r}; OpenSearch expects 1 to 50 characters, none of them " \\ < >.'
+            f'name is {name!r}; OpenSearch expects 1 to 50 characters, none of " \\ < >.'
         )
     ratings: dict[str, list] = {}
     for (query, doc), grade in pairs.items():
@@ -211,15 +198,13 @@ def _quepid(pairs, name):
 
 
 def _trec(pairs, name):
-    for pair, grade in pairs.items():
-        for id_ in pair:
-            if id_.split() != [id_]:
-                raise ValueError(
-                    f"The id {id_!r} has white space, at which readers of qrels split. Number the "
-                    "topics with queries={qid: number, ...}, and rename documents."
-                )
-        if grade < 0 or grade % 1:
-            raise ValueError(f"A grade is {grade:g}; qrels expect whole numbers from 0.")
+    for *ids, grade in ((*pair, grade) for pair, grade in pairs.items()):
+        split = [id_ for id_ in ids if id_.split() != [id_]]
+        if split or grade < 0 or grade % 1:
+            raise ValueError(
+                f"qrels cannot hold {(*split, grade)}: expected ids without white space (number "
+                "topics with queries={qid: number}, rename documents) and whole grades from 0."
+            )
     return "".join(f"{query} 0 {doc} {of:.0f}\n" for (query, doc), of in pairs.items())
 
 
