@@ -37,11 +37,12 @@ def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) 
         What a document is that does not say so.
     fields : Fields
     n_jobs : int or None
-        Number of worker processes for a large file; None is as joblib decides.
+        Number of worker processes for a large file; None uses all cores.
     """
     compressed = path.lower().endswith((".gz", ".zip"))
     if not compressed and os.path.getsize(path) < _LARGE:
         n_jobs = 1
+    n_jobs = -1 if n_jobs is None else n_jobs
     pieces = _unpacked_pieces(path) if compressed else _places(path)
     return Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")(
         delayed(_read_piece)(piece, kind, fields) for piece in pieces
