@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -34,15 +33,19 @@ def packed(modules: Modules) -> Modules:
     packed : dict of str to torch.nn.Module
         Tensors on another device than the CPU, and of other types, stay as they are.
     """
-    tensors = chain.from_iterable(_tensors(module) for module in modules.values())
-    return copy.deepcopy(modules, {id(tensor): _Packed(tensor) for tensor in tensors})
+    tensors = [
+        tensor
+        for module in modules.values()
+        for tensor in chain(module.parameters(), module.buffers())
+    ]
+    return copy.deepcopy(
+        modules, {id(each): _Packed(each) if _is_plain(each) else each for each in tensors}
+    )
 
 
-def _tensors(module: nn.Module) -> Iterable[torch.Tensor]:
-    for tensor in chain(module.parameters(), module.buffers()):
-        is_plain = type(tensor) in (torch.Tensor, nn.Parameter) and not tensor.is_sparse
-        if is_plain and tensor.device.type == "cpu" and tensor.dtype in _DTYPES:
-            yield tensor
+def _is_plain(tensor: torch.Tensor) -> bool:
+    kind = type(tensor) in (torch.Tensor, nn.Parameter) and tensor.layout == torch.strided
+    return kind and tensor.device.type == "cpu" and tensor.dtype in _DTYPES
 
 
 class _Packed:
