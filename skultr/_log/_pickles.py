@@ -57,7 +57,7 @@ class SlimPickles:
     """
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())  # pyright: ignore[reportArgumentType]
+        state = dict(super().__getstate__())
         left_out = {
             name
             for name in state

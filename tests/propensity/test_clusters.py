@@ -128,7 +128,11 @@ def test_works_before_a_ranker(log):
     ).fit(X, clicks)
     users = ranker[-1].propensity_.examination_.index.get_level_values("user").unique()
     assert users.tolist() == [0, 1, 2]
-    assert ranker.predict(X[["qid", "bm25"]]).shape == (len(X),)
+    scores = ranker.predict(X[["qid", "bm25"]])
+    assert scores.shape == (len(X),)
+    loaded = pickle.loads(pickle.dumps(ranker))
+    with pytest.warns(ClickDataWarning, match="holds no users.*changes no prediction"):
+        np.testing.assert_array_equal(loaded.predict(X), scores)
 
 
 def test_repeats_with_a_seed(log, clusters):
