@@ -500,7 +500,7 @@ class IdentifiabilityRepair(
                     "a value in every row that was shown. Fill it (with a separate value such as "
                     "'unknown'), or drop these rows."
                 )
-        known = factor_codes(self.graph_.factors, values)
+        known = factor_codes(self._space.factors, values)
         unseen = np.flatnonzero(shown & (known < 0))
         if len(unseen):
             known[unseen] = self._nearest_known(X, values, unseen)
@@ -523,7 +523,7 @@ class IdentifiabilityRepair(
     def _warn_about_unseen(self, factors, nearest, found, n_rows):
         names = [
             f"{factor_label(factors, code)!r} as "
-            f"{factor_label(self.graph_.factors, nearest[code])!r}"
+            f"{factor_label(self._space.factors, nearest[code])!r}"
             for code in range(min(len(factors), MAX_NAMED))
         ]
         more = ", ..." if len(factors) > MAX_NAMED else ""
