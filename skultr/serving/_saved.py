@@ -156,8 +156,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Notes
     -----
     Objects of known classes are built from numbers and text, and no code of the file runs. But
-    LightGBM and scikit-learn trust the trees that they read: a file made to harm can crash the
-    process.
+    LightGBM and scikit-learn do not check the trees that they read: a file made to harm can crash
+    the process, or have it read memory that is not part of the trees.
     """
     path = Path(path)
     try:

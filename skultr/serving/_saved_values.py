@@ -55,16 +55,18 @@ _KEPT = """
 #: What replaces functions there: of trees that are grown, of distances to new bias factors.
 _INSTEAD_OF_CODE: dict[str, Any] = {"_objective": None, "bias_features": {}}
 #: Types that skops does not trust by itself, and that are built from numbers and text alone.
-_TRUSTED = """
-    numpy.dtype scipy.interpolate._bsplines.BSpline sklearn._loss.loss.HalfTweedieLossIdentity
-    sklearn.compose._column_transformer.make_column_selector
-    sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor
-    sklearn.feature_selection._univariate_selection.f_regression
-    sklearn.metrics._dist_metrics.EuclideanDistance64 sklearn.neighbors._ball_tree.BallTree
-    sklearn.neighbors._kd_tree.KDTree sklearn.neural_network._stochastic_optimizers.AdamOptimizer
-    sklearn.neural_network._stochastic_optimizers.SGDOptimizer sklearn.tree._tree.Tree
-    sklearn.utils._bunch.Bunch
-"""
+_TRUSTED = {
+    "numpy": "dtype",
+    "sklearn._loss.link": "IdentityLink Interval LogLink",
+    "sklearn._loss.loss": "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError "
+    "HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss",
+    "sklearn.compose._column_transformer": "make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
+    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+    "sklearn.feature_selection._univariate_selection": "f_regression",
+    "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+    "sklearn.tree._tree": "Tree",
+}
 
 
 class Encoder:
@@ -171,7 +173,7 @@ class Encoder:
         io = _optional("skops.io")
         try:
             content = io.dumps(value)
-            foreign = sorted({*io.get_untrusted_types(data=content)} - {*_TRUSTED.split()})
+            foreign = sorted({*io.get_untrusted_types(data=content)} - {*_trusted()})
         except Exception as error:  # of the object's own code
             foreign = [f"{type(error).__name__}: {error}"]
         if foreign:
@@ -242,7 +244,7 @@ class Decoder:
         return booster
 
     def _skops(self, found):
-        return _optional("skops.io").loads(self._parts[found["file"]], trusted=_TRUSTED.split())
+        return _optional("skops.io").loads(self._parts[found["file"]], trusted=_trusted())
 
     def _object(self, found):
         cls = _class_of(found["class"])
@@ -263,6 +265,10 @@ class Decoder:
             value.named_estimators_ = Bunch(**members)
         _try_networks(state)
         return value
+
+
+def _trusted():
+    return [f"{home}.{name}" for home, names in _TRUSTED.items() for name in names.split()]
 
 
 def _name_of(cls):

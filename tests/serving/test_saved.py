@@ -44,7 +44,8 @@ from skultr.rankers import (
     RegressionEMRanker,
     VectorizationRanker,
 )
-from skultr.serving import load_model, save_model
+from skultr.serving import export_model, load_model, save_model
+from skultr.serving._export import _FORMATS as FORMATS
 from tests._discovery import public_rankers
 
 FEATURES = ["bm25", "price", "age"]
@@ -244,6 +245,21 @@ def test_a_ranker_trained_on_another_device_is_loaded_to_the_cpu(tmp_path):
         loaded = _saved(ranker.set_params(device=device), tmp_path)
         assert loaded.device == "cpu"
         np.testing.assert_array_equal(loaded.predict(CANDIDATES), expected)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_exports_are_those_of_the_model(name, fitted, tmp_path):
+    loaded, n_exported = _saved(fitted(name), tmp_path), 0
+    for form in FORMATS:
+        try:
+            expected = export_model(fitted(name), form)
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                export_model(loaded, form)
+        else:
+            assert export_model(loaded, form) == expected
+            n_exported += 1
+    assert n_exported or name not in ("LambdaMARTRanker", "boosted", "trees")
 
 
 def test_functions_of_numpy(tmp_path):
