@@ -151,7 +151,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Warns
     -----
     UserWarning
-        If another version of skultr wrote the file.
+        If another version of skultr wrote the file. Of parts that another version of scikit-learn
+        fitted, scikit-learn itself warns.
 
     Notes
     -----

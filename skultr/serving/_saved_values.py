@@ -84,10 +84,12 @@ class Encoder:
         self._places: dict[Any, str] = {}
         self._files: dict[str, bytes] = {}
         self._fitted = True
-        #: The first type that fits counts: a scalar of NumPy is a float, too.
+        #: The first type that fits counts: numbers of NumPy can be floats, too, and come back as
+        #: what they are, because sums with float32 differ.
         self._codes = (
+            (str, str),
             (np.ndarray | np.generic, lambda value: {"kind": "array", **self._array(value)}),
-            (type(None) | str | int | float, lambda value: value),
+            (type(None) | int | float, lambda value: value),
             (list, lambda value: [*map(self.encode, value)]),
             (dict, lambda value: {"kind": "dict", "items": self.encode([*value.items()])}),
             (pd.DataFrame, self._frame),
@@ -150,8 +152,10 @@ class Encoder:
 
     def _array(self, array):
         array = np.asarray(array)
-        if array.dtype.kind not in "biuf":
+        if array.dtype.kind not in "biuf" and array.ndim == 1:
             return {"values": self.encode(array.tolist())}
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"an array of {array.dtype} has no form in a saved model")
         is_transposed = array.flags.f_contiguous and not array.flags.c_contiguous
         stored = (array.T if is_transposed else array).copy(order="C")
         key = stored.dtype.str, stored.shape, stored.tobytes()

@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 import torch
 from lightgbm import LGBMRanker, LGBMRegressor
-from safetensors.numpy import load, save
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
@@ -47,6 +46,9 @@ from skultr.rankers import (
 from skultr.serving import export_model, load_model, save_model
 from skultr.serving._export import _FORMATS as FORMATS
 from tests._discovery import public_rankers
+
+pytest.importorskip("skops", reason="needs skultr[serving]")
+safetensors = pytest.importorskip("safetensors.numpy", reason="needs skultr[serving]")
 
 FEATURES = ["bm25", "price", "age"]
 IDS = (b"aQuery", b"aDocument", b"aUser", b"aSession")
@@ -458,6 +460,8 @@ def test_parameters_that_are_code_have_defaults_after_loading(tmp_path):
     propensity = FrozenEstimator(PowerLawPropensity(eta=1.0).fit(LOG, LOG["click"]))
     ranker = IPSRanker(
         propensity=propensity,
+        clip=np.float64(0.2),
+        correction=np.str_("divide"),
         random_state=np.random.RandomState(0),
         optimizer=torch.optim.SGD,
         max_epochs=2,
@@ -469,7 +473,10 @@ def test_parameters_that_are_code_have_defaults_after_loading(tmp_path):
         assert f"IPSRanker.{name}" in str(caught[0].message)
     loaded = load_model(tmp_path / "model.zip")
     np.testing.assert_array_equal(loaded.predict(CANDIDATES), ranker.predict(CANDIDATES))
-    assert repr(loaded) == "IPSRanker(max_epochs=2)"
+    assert (
+        loaded.get_params() == IPSRanker(clip=0.2, correction="divide", max_epochs=2).get_params()
+    )
+    assert type(loaded.clip) is np.float64
 
 
 def test_nothing_else_is_replaced(fitted, tmp_path):
@@ -482,6 +489,8 @@ def test_nothing_else_is_replaced(fitted, tmp_path):
         with pytest.raises(FileExistsError, match="no model that save_model wrote"):
             save_model(fitted("ridge"), path)
     assert other.read_text() == "mine"
+    with pytest.raises(IsADirectoryError):
+        load_model(folder)
     with pytest.raises(FileNotFoundError):
         save_model(fitted("ridge"), tmp_path / "no" / "model.zip")
 
@@ -556,8 +565,8 @@ def _drop(head, parts):
 
 
 def _other_shapes(head, parts):
-    arrays = load(parts["weights.safetensors"])
-    parts["weights.safetensors"] = save(
+    arrays = safetensors.load(parts["weights.safetensors"])
+    parts["weights.safetensors"] = safetensors.save(
         {name: each[..., :-1].copy() if each.ndim == 2 else each for name, each in arrays.items()}
     )
 
