@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal
 
@@ -11,30 +11,51 @@ import pandas as pd
 
 from .._sklearn import StrOptions, validate_params
 from ._served_model import served_model
-from ._tree_formats import Upload
-from ._trees import nonnegative
+from ._tree_formats import (
+    Upload,
+    write_elastic,
+    write_lightgbm,
+    write_ranklib,
+    write_solr,
+    write_xgboost,
+    write_xgboost_raw,
+)
+from ._trees import nonnegative, trees_of
 
 __all__ = ["export_model"]
 
-#: What each format is written from, and by which function; the first that a model has counts.
-_FORMATS = {
-    "xgboost+json": {"trees": "write_xgboost"},
-    "xgboost+json+raw": {"trees": "write_xgboost_raw"},
-    "ranklib": {"trees": "write_ranklib"},
-    "elastic": {"trees": "write_elastic"},
-    "solr": {"trees": "write_solr", "linear": "write_solr_linear"},
-    "lightgbm": {"trees": "write_lightgbm"},
-    "linear": {"linear": "write_linear"},
-    "onnx": {"network": "write_onnx"},
+
+def _of(module, name):
+    """A function of a module that imports torch, which trees do not need."""
+    return lambda *given: getattr(import_module(f".{module}", __package__), name)(*given)
+
+
+#: What a format can be written from, and the function that writes it.
+_FORMATS: dict[str, dict[str, Callable[..., str | bytes]]] = {
+    "xgboost+json": {"trees": write_xgboost},
+    "xgboost+json+raw": {"trees": write_xgboost_raw},
+    "ranklib": {"trees": write_ranklib},
+    "solr": {"trees": write_solr, "linear scores": _of("_linear", "write_solr_linear")},
+    "linear": {"linear scores": _of("_linear", "write_linear")},
+    "lightgbm": {"trees": write_lightgbm},
+    "elastic": {"trees": write_elastic},
+    "onnx": {"network or coefficients": _of("_onnx", "write_onnx")},
 }
-#: Where these are found in a model, and where their writers are; imported when they are needed,
-#: because only networks need torch.
-_PARTS = {
-    "trees": ("_trees", "trees_of", "_tree_formats"),
-    "linear": ("_linear", "linear_of", "_linear"),
-    "network": ("_onnx", "network_of", "_onnx"),
+#: How each is found in a model; None if it has none.
+_PARTS: dict[str, Callable[..., Any]] = {
+    "trees": trees_of,
+    "linear scores": _of("_linear", "linear_of"),
+    "network or coefficients": _of("_linear", "network_of"),
 }
-#: The one format that reads an option.
+#: What to do where a ranker lacks one of them.
+_HINTS = {
+    "trees": "DistilledRanker around it has LightGBM's trees.",
+    "linear scores": "A network is linear with hidden_layer_sizes=() and scale_features=False, "
+    "behind OnFeatures(StandardScaler()): no engine's normalizer computes the signed logarithm of "
+    "scale_features=True.",
+    "network or coefficients": "Train a ranker that has a network.",
+}
+#: The one format, or the one kind of model, that reads an option.
 _OF_FORMAT = {"store": "solr", "queries": "elastic"}
 
 
@@ -82,15 +103,15 @@ def export_model(
                                                                               scores
         ``"lightgbm"``          Vespa: a file in ``models/``, used as         trees
                                 ``lightgbm("<file>.json")``
-        ``"onnx"``              Vespa and others: an ``onnx-model`` with      networks, linear
-                                input ``features``, output ``score``          scores
+        ``"onnx"``              Vespa: ``files/<name>.onnx``, or any ONNX     networks, linear
+                                runtime                                       scores
         ======================  ============================================  ==============
 
         Trees are those of :class:`~skultr.rankers.LambdaMARTRanker`, of a LightGBM ``estimator``
         of another ranker, and of a LightGBM ``student`` of
-        :class:`~skultr.rankers.DistilledRanker`, which makes them of any ranker. Linear scores are
-        those of networks without hidden layer or ``scale_features``, of linear estimators, and of
-        rankers with ``coef_``, without their intercept.
+        :class:`~skultr.rankers.DistilledRanker`, which makes them of any ranker. Linear scores
+        are those of linear regressors in these places, and of networks with
+        ``hidden_layer_sizes=()`` and ``scale_features=False``.
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
         the names of the training columns to the engine's. None takes the names of the columns.
@@ -111,7 +132,7 @@ def export_model(
     Returns
     -------
     model : str or bytes
-        JSON, ready to upload; bytes for ``"onnx"``.
+        JSON, ready to upload; ``"onnx"`` is bytes.
 
     Raises
     ------
@@ -123,6 +144,8 @@ def export_model(
         If the ranker cannot be written in this format, for example because its score depends on
         all candidates of a query, or a transformer makes a column of several. The message says
         why, and which formats it has. Also if names or options do not fit.
+    ImportError
+        If the format is ``"onnx"`` and onnx is missing: ``pip install skultr[serving]``.
 
     Notes
     -----
@@ -135,6 +158,15 @@ def export_model(
     A missing feature counts as 0 in trees, as engines log it, or as what an imputer in an
     ``OnFeatures`` puts there (not in ``"ranklib"`` and ``"solr"``, which see 0). ``predict`` of a
     ranker refuses NaN.
+
+    An ONNX model has the input ``features``, shape (batch, n_features), and the output ``score``,
+    shape (batch, 1), both float32. The scaling of features is inside. Scores equal ``predict``
+    within 1e-6, relative to scores above 1. A missing feature is for the engine to fill in: a row
+    with NaN has the score NaN. A ``module`` of the user may have the layers of the network, which
+    are Linear, LayerNorm, BatchNorm1d, Dropout and ELU, and ReLU, SiLU, Sigmoid and Tanh.
+
+    Linear models of engines have no intercept. ``"linear"`` and ``"solr"`` leave it out, and write
+    the logit of a score that is a probability: the order of documents is the same.
 
     Examples
     --------
@@ -153,22 +185,19 @@ def export_model(
     """
     served = served_model(ranker, feature_names)
     _check_options(format, {"store": store, "queries": queries}, served.names)
-    for part, writer in _FORMATS[format].items():
-        model = _find(part, served)
+    upload = Upload(name, served.names, store, queries)
+    for part, write in _FORMATS[format].items():
+        model = _PARTS[part](served)
         if model is None:
             continue
-        if shift is not None and part != "trees":
-            raise ValueError("shift is an option of trees, and this model has none. Leave it out.")
-        model = model if shift is None else nonnegative(model)
-        write = getattr(import_module(f".{_PARTS[part][2]}", __package__), writer)
-        return write(model, Upload(name, served.names, store, queries))
+        if shift is not None:
+            if part != "trees":
+                raise ValueError(
+                    f"shift adds a leaf to trees, and this model has {part}. Leave it out."
+                )
+            model = nonnegative(model)
+        return write(model, upload)
     raise _impossible(served, format)
-
-
-def _find(part, served):
-    """Trees, linear scores or network of a model; None if it has none."""
-    home, function, _ = _PARTS[part]
-    return getattr(import_module(f".{home}", __package__), function)(served)
 
 
 def _check_options(format, options, names):
@@ -190,12 +219,12 @@ def _impossible(served, format):
     return ValueError(
         f"This {type(served.ranker).__name__} has no {' or '.join(_FORMATS[format])}, from which "
         f"the format {format!r} is written. Its formats: {', '.join(formats) or 'none'}. "
-        "DistilledRanker around it has LightGBM's trees."
+        f"{' '.join(map(_HINTS.__getitem__, _FORMATS[format]))}"
     )
 
 
 def _has(served, part):
     try:
-        return _find(part, served) is not None
+        return _PARTS[part](served) is not None
     except ValueError:
         return False

@@ -575,7 +575,7 @@ def test_options_of_other_formats_and_unknown_formats():
 def test_a_shift_needs_trees():
     ranker = NaiveRanker(estimator=Ridge(alpha=1e6)).fit(*_world()[1:])
     assert export_model(ranker, "solr")
-    with pytest.raises(ValueError, match="shift is an option of trees"):
+    with pytest.raises(ValueError, match="shift adds a leaf to trees"):
         export_model(ranker, "solr", shift="nonnegative")
 
 
