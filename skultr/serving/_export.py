@@ -218,7 +218,7 @@ def _impossible(served, format):
     formats = [each for each, parts in _FORMATS.items() if any(_has(served, x) for x in parts)]
     return ValueError(
         f"This {type(served.ranker).__name__} has no {' or '.join(_FORMATS[format])}, from which "
-        f"the format {format!r} is written. Its formats: {', '.join(formats) or 'none'}. "
+        f"the format {format!r} is written. Its formats: {formats or 'none'}. "
         f"{' '.join(map(_HINTS.__getitem__, _FORMATS[format]))}"
     )
 

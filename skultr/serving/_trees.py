@@ -75,8 +75,8 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
         _refuse(f"have the objective {objective!r}, a function of the sum", "objective=None")
     part = len(dump["tree_info"]) if dump["average_output"] else 1
     trees = [_read_tree(each["tree_structure"], part) for each in dump["tree_info"]]
-    for transformer in (*served.transformers, *inner):
-        _check_transformer(transformer)
+    for place, transformer in enumerate((*served.transformers, *inner)):
+        _check_transformer(transformer, place)
     return _on_raw_features(trees, served, inner)
 
 
@@ -125,16 +125,16 @@ def _refuse(found, instead):
     raise ValueError(f"The trees {found}, which engines lack. Fit them with {instead}.")
 
 
-def _check_transformer(transformer):
-    given = transformer.get_params(deep=False)
-    good = isinstance(transformer, _INCREASING)
+def _check_transformer(transformer, place):
+    good = type(transformer) in _INCREASING
     if isinstance(transformer, FunctionTransformer):
-        good = given["func"] in _INCREASING_FUNCTIONS and not given["kw_args"]
+        good = transformer.func in _INCREASING_FUNCTIONS and not transformer.kw_args
     elif isinstance(transformer, PowerTransformer):
-        good = given["method"] == "yeo-johnson"
-    elif isinstance(transformer, SimpleImputer):
-        of_nan = isinstance(given["missing_values"], float) and np.isnan(given["missing_values"])
-        good = of_nan and len(transformer.get_feature_names_out()) == transformer.n_features_in_
+        good = transformer.method == "yeo-johnson"
+    elif isinstance(transformer, SimpleImputer) and place == 0:  # a logarithm makes NaN, too
+        missing, n_out = transformer.missing_values, len(transformer.get_feature_names_out())
+        of_nan = isinstance(missing, float) and np.isnan(missing)
+        good = of_nan and n_out == transformer.n_features_in_
     if not good:
         raise ValueError(
             f"{transformer!r} cannot be written into the thresholds of trees: a column of its "

@@ -74,6 +74,13 @@ LAMBDAMART = LambdaMARTRanker(
 )
 
 
+class _Squares(StandardScaler):
+    """Scaler of the user that is not increasing."""
+
+    def transform(self, X, copy=None):
+        return super().transform(X, copy) ** 2
+
+
 def _after(*transformers, ranker=LAMBDAMART):
     return make_pipeline(OnFeatures(make_pipeline(*transformers)), ranker)
 
@@ -500,7 +507,7 @@ REFUSED = [
         "all candidates of the query",
     ),
     (VectorizationRanker(max_epochs=1), "student='only'"),
-    (DLARanker(max_epochs=1), "has no trees.* Its formats: onnx. Dist"),
+    (DLARanker(max_epochs=1), r"has no trees.* Its formats: \['onnx'\]. Dist"),
     (NaiveRanker(estimator=DecisionTreeRegressor()), "Its formats: none"),
     (NaiveRanker(estimator=LGBMRegressor(**TREES, objective="poisson")), "objective 'poisson'"),
     (NaiveRanker(estimator=LGBMRegressor(**TREES, reg_sqrt=True)), "'regression sqrt'"),
@@ -520,6 +527,8 @@ REFUSED = [
     (_after(FunctionTransformer(np.abs, feature_names_out="one-to-one")), "cannot be written"),
     (_after(PowerTransformer("box-cox")), "'box-cox'"),
     (_after(SimpleImputer(missing_values=0.0)), "SimpleImputer.* cannot be written"),
+    (_after(StandardScaler(), SimpleImputer()), "SimpleImputer.* cannot be written"),
+    (_after(SimpleImputer(), _Squares()), "_Squares.* cannot be written"),
     (make_pipeline(OnFeatures(StandardScaler(), passthrough=["x"]), LAMBDAMART), "passes the col"),
 ]
 
@@ -564,7 +573,7 @@ def test_options_of_other_formats_and_unknown_formats():
         _export("lambdamart", "ranklib", store="shop")
     with pytest.raises(ValueError, match="queries is an option of the format 'elastic'"):
         _export("lambdamart", "ranklib", queries={})
-    with pytest.raises(ValueError, match="formats: xgboost"):
+    with pytest.raises(ValueError, match=r"formats: \['xgboost"):
         _export("lambdamart", "onnx")
     with pytest.raises(ValueError, match="'x', which is no feature"):
         _export("lambdamart", "elastic", queries={"x": {}})
