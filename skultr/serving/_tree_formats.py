@@ -70,8 +70,7 @@ def write_xgboost(trees: list[Tree], upload: Upload) -> str:
                 "children": [left, right],  # no further keys: the parser refuses them
             }
 
-        bound, value = _digits(_above(tree.threshold)), _digits(tree.value)
-        return _nested(tree, bound, value, split, lambda at, leaf: {"nodeid": at, "leaf": leaf})
+        return _nested(tree, _above, split, lambda at, leaf: {"nodeid": at, "leaf": leaf})
 
     return _plugin_body(upload, "xgboost+json", _text([nested(tree) for tree in trees]))
 
@@ -113,8 +112,7 @@ def write_ranklib(trees: list[Tree], upload: Upload) -> str:
         def leaf(_, value):
             return [f"<output> {value} </output>", "</split>"]
 
-        bound, value = _digits(_floor(tree.threshold)), _digits(tree.value)
-        root = _nested(tree, bound, value, split, leaf)
+        root = _nested(tree, _floor, split, leaf)
         lines += [f'<tree id="{number}" weight="1.0">', "<split>", *root, "</tree>"]
     return _plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
 
@@ -128,8 +126,7 @@ def write_solr(trees: list[Tree], upload: Upload) -> str:
             return {"feature": name, "threshold": str(bound), "left": left, "right": right}
 
         # Texts, because some versions refuse numbers.
-        bound, value = _digits(_solr_threshold(tree.threshold)), _digits(tree.value)
-        return _nested(tree, bound, value, split, lambda _, leaf: {"value": str(leaf)})
+        return _nested(tree, _solr_threshold, split, lambda _, leaf: {"value": str(leaf)})
 
     body = {
         "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
@@ -156,9 +153,7 @@ def write_lightgbm(trees: list[Tree], upload: Upload) -> str:
                 "right_child": right,
             }
 
-        bound, value = np.nextafter(tree.threshold, np.inf).tolist(), tree.value.tolist()
-        root = _nested(tree, bound, value, split, lambda _, leaf: {"leaf_value": leaf})
-        return {"tree_structure": root}
+        return _nested(tree, _above_exactly, split, lambda _, leaf: {"leaf_value": leaf})
 
     body = {
         "name": "tree",
@@ -170,7 +165,10 @@ def write_lightgbm(trees: list[Tree], upload: Upload) -> str:
         "average_output": False,
         "feature_names": upload.names,
         "feature_infos": {},
-        "tree_info": [{"tree_index": at, **nested(tree)} for at, tree in enumerate(trees)],
+        "tree_info": [
+            {"tree_index": number, "tree_structure": nested(tree)}
+            for number, tree in enumerate(trees)
+        ],
         "pandas_categorical": None,
     }
     return _text(body)
@@ -216,11 +214,12 @@ def _raw_tree(tree, number, n_features):
     parents = np.full(n_nodes, _NO_PARENT)
     for children in (tree.left, tree.right):
         parents[children[~leaf]] = np.flatnonzero(~leaf)
+    value = _digits(tree.value.astype(_F32))
     no_statistic, numeric = [0.0] * n_nodes, [0] * n_nodes
     empty = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
     size = {"num_nodes": str(n_nodes), "size_leaf_vector": "1"}
     return {
-        "base_weights": _digits(tree.value),  # where the plugins look for the scores of leaves
+        "base_weights": value,  # where the plugins look for the scores of leaves
         **{key: [] for key in empty},
         "default_left": tree.missing_left.astype(int).tolist(),
         "id": number,
@@ -228,7 +227,7 @@ def _raw_tree(tree, number, n_features):
         "loss_changes": no_statistic,
         "parents": parents.tolist(),
         "right_children": tree.right.tolist(),
-        "split_conditions": _digits(np.where(leaf, tree.value, _above(tree.threshold))),
+        "split_conditions": np.where(leaf, value, _digits(_above(tree.threshold))).tolist(),
         "split_indices": np.where(leaf, 0, tree.feature).tolist(),
         "split_type": numeric,
         "sum_hessian": no_statistic,
@@ -238,12 +237,16 @@ def _raw_tree(tree, number, n_features):
 
 def _nested(
     tree: Tree,
-    bound: list[float],
-    value: list[float],
+    rule: Callable[[Floats], NDArray[Any]],
     split: Callable[..., Any],
     leaf: Callable[[int, float], Any],
 ) -> Any:
-    """The root with its children inside, made from the last node to the first."""
+    """The root with its children inside, made from the last node to the first.
+
+    ``rule`` gives the thresholds that the engine reads, in the precision of all its numbers.
+    """
+    bound = rule(tree.threshold)
+    bound, value = _digits(bound), _digits(tree.value.astype(bound.dtype))
     built: list[Any] = [None] * len(bound)
     left, right = tree.left.tolist(), tree.right.tolist()
     for node in reversed(range(len(built))):
@@ -265,6 +268,10 @@ def _above(threshold: Floats) -> NDArray[np.float32]:
     return np.nextafter(_floor(threshold), _UP)
 
 
+def _above_exactly(threshold: Floats) -> Floats:
+    return np.nextafter(threshold, np.inf)
+
+
 def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
     """Numbers that become the largest float32 not above each threshold when Solr adds its 1e-6.
 
@@ -279,8 +286,10 @@ def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
 
 
 def _digits(values):
-    """Nine digits of float32 numbers, which identify them."""
-    return [float(f"{value:.9g}") for value in np.asarray(values, dtype=_F32).tolist()]
+    """Numbers as they are written: of float32 the nine digits that identify them."""
+    if values.dtype != _F32:
+        return values.tolist()
+    return [float(f"{value:.9g}") for value in values.tolist()]
 
 
 def _plugin_body(upload, kind, definition):
