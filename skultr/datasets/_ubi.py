@@ -243,7 +243,7 @@ def _take(records, source, kind, fields, n_jobs):
             continue
         path = fspath(each)
         if path.lower().endswith((".parquet", ".pq")):
-            records.extend(parquet_parts(path, kind, fields), path)
+            records.extend(parquet_parts(path, kind, fields, n_jobs), path)
         else:
             records.extend(line_parts(path, kind, fields, n_jobs), path)
 
@@ -280,6 +280,7 @@ _MUCH = 0.1
 _LEAST_CONFIRMED = 0.5
 #: Fates of events that were not asked for, or say again what is known.
 _HARMLESS = (
+    "no action_name",
     "action that was not asked for",
     "the same document again on its page",
     "the same record again",

@@ -145,6 +145,7 @@ class _Reader:
         known = self.pages.text[self.page] >= 0
         self.fates.give(self.event[~known], "no query record and no user_query")
         self.keep_rows(known)
+        self.note_users()
         self.place = self.hits.place_of(self.page, self.doc)
         self.application = self.pages.application  # -1 is the last entry of tables by it
 
@@ -159,6 +160,17 @@ class _Reader:
         best = best.drop_duplicates("page")
         values[best["page"]] = best["value"]
         return len(best)
+
+    def note_users(self):
+        """Events of other users than their page: is a page stored and served to several?"""
+        user = self.events["user"][self.event]
+        differ = (user >= 0) & (user != self.pages.user[self.page])
+        if differ.any():
+            self.notes.append(
+                f"{_n(int(differ.sum()), 'event')} have another user than the query record of "
+                "their page, which was taken. If result pages are stored and served again, their "
+                "query_id is not one page."
+            )
 
     def choose_source(self):
         """Which applications show what events say, and which show the hit lists."""
