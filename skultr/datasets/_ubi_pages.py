@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from ._ubi_fates import USED, Fates
+from ._ubi_log import category, normal_texts, query_table
 from ._ubi_positions import Shown, bases_of, indices_of, new, separated
-from ._ubi_queries import close_queries, normalized, pages_of
+from ._ubi_queries import close_queries, pages_of
 from ._ubi_records import NO_ORDINAL, Records
 
 __all__ = ["Reading", "Rules", "read_pages"]
@@ -63,9 +64,9 @@ class _Reader:
         self.query_fates = Fates(len(self.queries["key"]))
         self.notes: list[str] = []
         self.n_docs = len(self.texts["doc"])
-        self.normal, self.normal_of = _normal_texts(self.texts["text"])
+        self.normal = normal_texts(self.texts["text"])
         for columns in (self.events, self.queries):  # a text of blanks is none
-            columns["text"][self.normal_of[columns["text"]] < 0] = -1
+            columns["text"][self.normal[1][columns["text"]] < 0] = -1
 
     def read(self) -> Reading:
         self.leave_out()
@@ -243,6 +244,10 @@ class _Reader:
 
     def note_disagreement(self, rows):
         """Ordinals that hit lists do not confirm."""
+        listed = np.zeros(len(self.pages.start), dtype=bool)
+        listed[self.hits.page] = True
+        if n := int((listed[self.page[rows]] & (self.place[rows] < 0)).sum()):
+            self.notes.append(f"{_n(n, 'impression')} of documents that are in no hit list.")
         known = (self.index[rows] >= 0) & (self.place[rows] >= 0)
         n = int((self.index[rows] != self.place[rows])[known].sum())
         if n:
@@ -385,42 +390,42 @@ class _Reader:
         page = self.shown.page[order]
         in_log = np.zeros(len(self.pages.start), dtype=bool)
         in_log[page] = True
-        close_queries(self.queries, self.query_fates, self.pages, in_log, self.normal_of[:-1])
-        qid_of, names, queries = self.query_ids(np.flatnonzero(in_log))
+        close_queries(self.queries, self.query_fates, self.pages, in_log, self.normal[1])
+        qid_of, queries = query_table(self.pages, np.flatnonzero(in_log), self.texts, self.normal)
         log = {
-            "session": _category(page, self.texts["query_id"]),
-            "qid": pd.Categorical.from_codes(qid_of[page], names),
-            "doc": _category(self.shown.doc[order], self.texts["doc"]),
+            "session": category(page, self.texts["query_id"]),
+            "qid": pd.Categorical.from_codes(qid_of[page], queries["qid"]),
+            "doc": category(self.shown.doc[order], self.texts["doc"]),
             "position": (self.shown.at[order] + 1).astype(np.int32),
         }
         if (user := self.pages.user[page]).max(initial=-1) >= 0:
-            log["user"] = _category(user, self.texts["user"])
+            log["user"] = category(user, self.texts["user"])
         for name, values in zip(("click", *self.rules.outcomes), self.columns, strict=True):
             log[name] = values[order]
-        used = np.unique(self.application[np.flatnonzero(in_log)])
-        self.notes[:0] = [self.base_note(code) for code in used]
+        used, confirmed = np.unique(self.application[in_log]), self.confirmed(in_log)
+        self.notes[:0] = [self.base_note(code, confirmed.get(code)) for code in used]
         return Reading(
             pd.DataFrame(log),
             self.counts(),
             queries,
             {self.name_of(code): int(self.base[code]) for code in used},
-            {self.name_of(code): k / n for code, (k, n) in self.confirmed().items()},
+            {self.name_of(code): k / n for code, (k, n) in confirmed.items()},
             [self.name_of(code) for code in used if self.by_hits[code]],
             self.notes,
         )
 
-    def confirmed(self):
-        """Support of each base that was found, not given."""
+    def confirmed(self, in_log):
+        """Support of each base that was found, not given, by code of the application."""
         given = self.rules.ordinal_base
         if given is not None and not isinstance(given, Mapping):
             return {}
-        names = given or {}
-        return {c: s for c, s in self.support.items() if self.name_of(c) not in names}
+        found = {code: self.support.get(code) for code in np.unique(self.application[in_log])}
+        return {c: s for c, s in found.items() if s and self.name_of(c) not in (given or {})}
 
-    def base_note(self, code):
+    def base_note(self, code, found):
         name, by_hits = self.name_of(code), self.by_hits[code]
         note = f"Ordinals{name and f' of {name}'} count from {self.base[code]}"
-        if found := self.confirmed().get(int(code)):
+        if found:
             of = "clicks and outcomes" if by_hits else "pages"
             what = "stand at their place of the hit list" if by_hits else "begin there"
             note += f": {found[0]:,} of {found[1]:,} {of} {what}"
@@ -428,46 +433,6 @@ class _Reader:
 
     def name_of(self, code):
         return self.texts["application"][code] if code >= 0 else ""
-
-    def query_ids(self, pages):
-        """Code of the qid of each page, the qids, and the table of queries."""
-        several = len(np.unique(self.application[pages])) > 1
-        text = self.pages.text[pages]
-        keys = pd.DataFrame(
-            {
-                "text": self.normal_of[text],
-                "filters": self.pages.filters[pages],
-                "application": self.application[pages],
-            }
-        )
-        groups = keys if several else keys.drop(columns="application")
-        code = groups.groupby(list(groups.columns), sort=False).ngroup().to_numpy()
-        first = keys.loc[np.unique(code, return_index=True)[1]]
-        of_group, names = pd.factorize(
-            np.array([self.qid(*row, several) for row in first.to_numpy()], dtype=object)
-        )
-        code = of_group[code]
-        first = keys.loc[np.unique(code, return_index=True)[1]]
-        typed = pd.DataFrame({"code": code, "text": text}).value_counts().reset_index()
-        typed = typed.sort_values(["code", "count", "text"], ascending=[True, False, True])
-        spelling = typed.drop_duplicates("code")["text"]
-        queries = pd.DataFrame(
-            {
-                "qid": names,
-                "user_query": [self.texts["text"][i] for i in spelling],
-                "application": [self.name_of(i) for i in first["application"]],
-                "pages": np.bincount(code, minlength=len(names)),
-            }
-        )
-        qid_of = np.full(len(self.pages.start), -1)
-        qid_of[pages] = code
-        return qid_of, names, queries
-
-    def qid(self, text, filters, application, several):
-        name = self.normal[text]
-        if filters >= 0:
-            name += f" [{self.texts['filters'][filters]}]"
-        return f"{self.name_of(application)}: {name}" if several else name
 
     def counts(self):
         actions = ["", *self.texts["action"]]
@@ -481,19 +446,11 @@ class _Reader:
 
 
 _AGAIN = "the same document again on its page"
-_UNKNOWN = "unknown"
 _TAKEN = "its position is taken by another document"
 
 
 def _n(n, what):
     return f"{n:,} {what if n == 1 else what + 's'}"
-
-
-def _normal_texts(texts):
-    """Normalized texts, and the code of each text's; -1 for blanks, and for no text (last)."""
-    table = {"": -1}
-    codes = [table.setdefault(normalized(text), len(table) - 1) for text in texts]
-    return list(table)[1:], np.array([*codes, -1])
 
 
 def _plain(action):
@@ -506,16 +463,3 @@ def _lookup(keys, values, wanted):
         return np.full(len(wanted), -1)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[at] == wanted, values[at], -1)
-
-
-def _category(codes, texts):
-    """A categorical of the texts that occur; code -1 is "unknown"."""
-    if codes.min(initial=0) < 0:
-        texts = texts if _UNKNOWN in texts else [*texts, _UNKNOWN]
-        codes = np.where(codes < 0, texts.index(_UNKNOWN), codes)
-    used = np.zeros(len(texts), dtype=bool)
-    used[codes] = True
-    new = np.cumsum(used) - 1
-    return pd.Categorical.from_codes(
-        new[codes], [text for text, there in zip(texts, used, strict=True) if there]
-    )

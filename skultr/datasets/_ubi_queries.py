@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,7 @@ from numpy.typing import NDArray
 
 from ._ubi_fates import USED, Fates
 
-__all__ = ["Hits", "Pages", "close_queries", "normalized", "pages_of"]
-
-
-def normalized(text: str) -> str:
-    """A query as equal queries are written: Unicode NFKC, lower case, single spaces."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+__all__ = ["Hits", "Pages", "close_queries", "pages_of"]
 
 
 @dataclass
@@ -147,14 +141,13 @@ def close_queries(
     ----------
     in_log : ndarray of shape (n_ids,)
         Whether the page of an id is in the log.
-    same_text : ndarray of shape (n_texts,)
-        Code of the normalized text.
+    same_text : ndarray of shape (n_texts + 1,)
+        Code of the normalized text; -1 (last) for no text.
     """
     is_open = np.flatnonzero(fates.open)
     ids = queries["query_id"][is_open]
     chosen = pages.record[ids] == is_open
-    text = np.append(same_text, -1)
-    unlike = text[queries["text"][is_open]] != text[pages.text[ids]]
+    unlike = same_text[queries["text"][is_open]] != same_text[pages.text[ids]]
     further = (queries["n_hits"][is_open] > 0) & _new_start(queries, is_open, pages)
     fates.give(is_open[queries["text"][is_open] < 0], "no user_query")
     fates.give(is_open[~in_log[ids]], "nothing shown on its page")

@@ -317,7 +317,7 @@ class Records:
 
     def _recode(self, domain, new):
         table = self._tables.setdefault(domain, {})
-        codes = [table.setdefault(text, len(table)) for text in new]
+        codes = [_ABSENT if text.isspace() else table.setdefault(text, len(table)) for text in new]
         return np.array([*codes, _ABSENT], dtype=np.int32)  # so that -1 stays -1
 
     @property
