@@ -40,7 +40,7 @@ def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) 
         Number of worker processes for a large file; None uses all cores.
     """
     compressed = path.lower().endswith((".gz", ".zip"))
-    if not compressed and os.path.getsize(path) < _LARGE:
+    if os.path.getsize(path) < (_LARGE // 8 if compressed else _LARGE):
         n_jobs = 1
     n_jobs = -1 if n_jobs is None else n_jobs
     pieces = _unpacked_pieces(path) if compressed else _places(path)

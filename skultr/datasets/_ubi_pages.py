@@ -126,9 +126,14 @@ class _Reader:
 
     # Pages ----------------------------------------------------------------------------
     def make_pages(self):
-        self.pages, self.hits, unknown = pages_of(
+        self.pages, self.hits, unknown, unlike = pages_of(
             self.queries, self.texts, self.query_fates, self.rules.page_size
         )
+        if unlike:
+            self.notes.append(
+                f"{_n(unlike, 'hit list')} of query records differ from that of an earlier record of "
+                "their query_id, which was taken."
+            )
         if unknown:
             self.notes.append(
                 f"{unknown:,} query records are of a later page and do not say how many results "
@@ -263,6 +268,12 @@ class _Reader:
         if size is not None:
             rows &= hits.place - hits.start < size
         page, doc, place = hits.page[rows], hits.doc[rows], hits.place[rows]
+        if size is None and len(page):
+            deepest = self.place[self.by_hits[self.application[self.page]]].max(initial=-1)
+            self.notes.append(
+                f"Hit lists hold up to {place.max() + 1:,} documents, the deepest click or outcome "
+                f"stands at {deepest + 1:,}: if pages show fewer, pass page_size."
+            )
         return Shown(page, doc, place, place, np.full(len(page), -1))
 
     def separate(self, shown):

@@ -63,8 +63,12 @@ def pages_of(
     texts: dict[str, list[str]],
     fates: Fates,
     page_size: int | None,
-) -> tuple[Pages, Hits, int]:
-    """Pages and hit lists of the open query records, and the number of pages without a place."""
+) -> tuple[Pages, Hits, int, int]:
+    """Pages and hit lists of the open query records.
+
+    Also the number of records of a later page that do not say how many results came before, and
+    of those whose hit list is not that of an earlier record.
+    """
     n_ids, n_docs = len(texts.get("query_id", [])), len(texts.get("doc", []))
     is_open = np.flatnonzero(fates.open)
     start, unknown = _starts(queries, page_size)
@@ -84,7 +88,9 @@ def pages_of(
     np.minimum.at(page_start, queries["query_id"][is_open], start[is_open])
     page_start[record < 0] = 0
     pages = Pages(**columns, start=page_start, record=record)
-    return pages, _hits(queries, start, is_open, n_docs), int(unknown[is_open].sum())
+    order, unlike = _first_lists(queries, start, is_open)
+    hits = _hits(queries, start, order, n_docs)
+    return pages, hits, int(unknown[is_open].sum()), unlike
 
 
 def _starts(queries, page_size):
@@ -100,13 +106,27 @@ def _starts(queries, page_size):
     return start, later & (size < 0)
 
 
-def _hits(queries, start, is_open, n_docs):
-    """The first list that is not empty of each query_id and start."""
-    n_hits, offset = queries["n_hits"], np.cumsum(queries["n_hits"]) - queries["n_hits"]
-    order = is_open[n_hits[is_open] > 0]
+def _first_lists(queries, start, is_open):
+    """Records with the first list that is not empty of each query_id and start.
+
+    Also the number of records whose list is another one.
+    """
+    order = is_open[queries["n_hits"][is_open] > 0]
     order = order[np.argsort(queries["time"][order], kind="stable")]
     lists = pd.DataFrame({"id": queries["query_id"][order], "start": start[order]})
-    order = order[~lists.duplicated().to_numpy()]
+    several = lists[lists.duplicated(keep=False)].copy()
+    ends = np.cumsum(queries["n_hits"])
+    several["hits"] = [
+        queries["hits"][ends[row] - queries["n_hits"][row] : ends[row]].tobytes()
+        for row in order[several.index]
+    ]
+    first = several.groupby(["id", "start"])["hits"].transform("first")
+    return order[~lists.duplicated().to_numpy()], int((several["hits"] != first).sum())
+
+
+def _hits(queries, start, order, n_docs):
+    """The lists of some records, each document where it stood first."""
+    n_hits, offset = queries["n_hits"], np.cumsum(queries["n_hits"]) - queries["n_hits"]
     index = _ranges(n_hits[order])
     page = np.repeat(queries["query_id"][order], n_hits[order])
     doc = queries["hits"][np.repeat(offset[order], n_hits[order]) + index]

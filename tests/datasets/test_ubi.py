@@ -179,8 +179,9 @@ def test_colliding_ordinals(tmp_path):
 
 def test_impressions_outside_the_hit_list_keep_their_ordinal(tmp_path):
     records = [search("q0", "x", query_response_hit_ids=["a"]), *page("a", "b"), *other_pages()]
-    log, _ = read(records, tmp_path)
+    log, report = read(records, tmp_path)
     assert rows_of(log) == {"a": 1, "b": 2}
+    assert "1 impression of documents that are in no hit list" in report.summary()
 
 
 def test_ordinals_against_the_hit_list_are_told(tmp_path):
@@ -217,6 +218,7 @@ def test_impressions_from_hit_lists(tmp_path):
         log, report = read(records, tmp_path)
     assert report.from_hits == ["shop"]
     assert report.ordinal_base == {"shop": 1}
+    assert "up to 3 documents, the deepest click or outcome stands at 2" in report.summary()
     assert rows_of(log) == {"a": 1, "b": 2, "c": 3, "z": 7}
     assert rows_of(log, "q1") == {"b": 1, "a": 2}
     assert clicked(log) == ["b", "z"]
@@ -261,6 +263,7 @@ def test_several_records_of_one_query_id(tmp_path):
     ]
     log, report = read(records, tmp_path)
     assert set(log["qid"]) == {"lamp"}
+    assert "1 hit list of query records differ" in report.summary()
     assert fates(report, "query") == {
         "query of a page": 1,
         "another record of its query_id": 1,
