@@ -84,7 +84,7 @@ class _Reader:
         """Records that are there twice, of clients to leave out, or without a query_id."""
         for columns, fates in ((self.events, self.fates), (self.queries, self.query_fates)):
             # As in an index, the last record of an id stands.
-            again = pd.Series(columns["key"]).duplicated(keep="last").to_numpy()
+            again = pd.Series(columns.pop("key")).duplicated(keep="last").to_numpy()
             fates.give(again, "the same record again")
         if self.rules.keep is not None:
             self.leave_out_clients()
@@ -112,7 +112,7 @@ class _Reader:
         self.fates.give(role == 0, "action that was not asked for")
         self.fates.give(self.events["query_id"] < 0, "no query_id")
         self.fates.give(self.events["doc"] < 0, "no object_id")
-        self.event = np.flatnonzero(self.fates.open)
+        self.event = np.flatnonzero(self.fates.open).astype(np.int32)
         self.role = role[self.event]
         self.page, self.doc, self.ordinal = (
             self.events[name][self.event] for name in ("query_id", "doc", "ordinal")
@@ -131,8 +131,8 @@ class _Reader:
         )
         if unlike:
             self.notes.append(
-                f"{_n(unlike, 'hit list')} of query records differ from that of an earlier record of "
-                "their query_id, which was taken."
+                f"{_n(unlike, 'hit list')} of query records differ from that of an earlier record "
+                "of their query_id, which was taken."
             )
         if unknown:
             self.notes.append(
@@ -152,6 +152,7 @@ class _Reader:
         self.fates.give(self.event[~known], "no query record and no user_query")
         self.keep_rows(known)
         self.note_users()
+        self.events = {"action": self.events["action"]}  # the rows hold all else
         self.place = self.hits.place_of(self.page, self.doc)
         self.application = self.pages.application  # -1 is the last entry of tables by it
 
@@ -271,17 +272,18 @@ class _Reader:
         if size is None and len(page):
             deepest = self.place[self.by_hits[self.application[self.page]]].max(initial=-1)
             self.notes.append(
-                f"Hit lists hold up to {place.max() + 1:,} documents, the deepest click or outcome "
-                f"stands at {deepest + 1:,}: if pages show fewer, pass page_size."
+                f"Hit lists hold up to {place.max() + 1:,} documents, the deepest click or "
+                f"outcome stands at {deepest + 1:,}: if pages show fewer, pass page_size."
             )
-        return Shown(page, doc, place, place, np.full(len(page), -1))
+        return Shown(page, doc, place, place, np.full(len(page), -1, dtype=np.int32))
 
     def separate(self, shown):
         """One document per position."""
         self.shown, collided, self.by_place, lost = separated(shown, len(self.pages.start))
         for reason, rows in lost.items():
             self.fates.give(rows.event[rows.event >= 0], reason)
-        self.lost = np.concatenate([self.key(rows.page, rows.doc) for rows in lost.values()])
+        lost_keys = [self.key(rows.page, rows.doc) for rows in lost.values()]
+        self.lost = np.concatenate([np.zeros(0, dtype=np.int64), *lost_keys])
         self.fates.give(self.shown.event[self.shown.event >= 0], USED["impression"])
         if collided.any():
             self.notes.append(
@@ -306,8 +308,8 @@ class _Reader:
         )
         raise ValueError(
             "No document was shown on any page, and clicks without impressions say nothing. Found "
-            f"{_n(len(self.events['key']), 'event')} ({found or 'none'}; impressions left out: "
-            f"{reasons or 'none'}), {_n(len(self.queries['key']), 'query record')} and "
+            f"{_n(len(self.events['action']), 'event')} ({found or 'none'}; impressions left out: "
+            f"{reasons or 'none'}), {_n(len(self.queries['n_hits']), 'query record')} and "
             f"{_n(int((self.queries['n_hits'] > 0).sum()), 'hit list')}. Expected events with "
             "action_name 'impression', a query_id, event_attributes.object.object_id and "
             "event_attributes.position.ordinal, or query records with a query_id, user_query and "
@@ -451,7 +453,7 @@ class _Reader:
             ("event", actions[label], fate, n)
             for (label, fate), n in self.fates.count(self.events["action"] + 1).items()
         ]
-        found = self.query_fates.count(np.zeros(len(self.queries["key"]), dtype=int))
+        found = self.query_fates.count(np.zeros(len(self.queries["n_hits"]), dtype=int))
         rows += [("query", "", fate, n) for (_, fate), n in found.items()]
         return rows
 

@@ -51,10 +51,10 @@ class Hits:
 
     def place_of(self, page: NDArray[Any], doc: NDArray[Any]) -> NDArray[Any]:
         """Place of documents on pages; -1 where the list of the page does not hold it."""
-        wanted = page.astype(np.int64) * self.n_docs + doc
-        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         if not len(self.keys):
-            return np.full(len(wanted), -1)
+            return np.full(len(page), -1, dtype=np.int32)
+        wanted = page.astype(np.int64) * self.n_docs + doc
+        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.where(self.keys[at] == wanted, self.place[at], -1)
 
 
@@ -131,7 +131,7 @@ def _hits(queries, start, order, n_docs):
     page = np.repeat(queries["query_id"][order], n_hits[order])
     doc = queries["hits"][np.repeat(offset[order], n_hits[order]) + index]
     begin = np.repeat(start[order], n_hits[order])
-    place = begin + index
+    place = (begin + index).astype(np.int32)
     key = page.astype(np.int64) * n_docs + doc
     # A document stands where it stood first.
     sort = np.lexsort((place, key))

@@ -334,7 +334,8 @@ class Records:
 
     @property
     def texts(self) -> dict[str, list[str]]:
-        return {domain: list(table) for domain, table in self._tables.items()}
+        """The dictionaries, which are let go."""
+        return {domain: list(self._tables.pop(domain)) for domain in [*self._tables]}
 
     def _whole(self, kind):
         """The columns of all parts, which are let go."""

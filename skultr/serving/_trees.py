@@ -28,22 +28,12 @@ __all__ = ["Tree", "nonnegative", "trees_of"]
 
 #: Objectives whose predictions are the sum of the trees; without one it is a ranker's own.
 _AS_IS = frozenset(
-    [
-        "lambdarank",
-        "rank_xendcg",
-        "regression",
-        "regression_l1",
-        "huber",
-        "fair",
-        "quantile",
-        "mape",
-        "custom",
-    ]
+    "lambdarank rank_xendcg regression regression_l1 huber fair quantile mape custom".split()
 )
 #: Transformers whose output columns are each an increasing function of one input column.
 _INCREASING = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, QuantileTransformer)
 _INCREASING_FUNCTIONS = frozenset(
-    ["log", "log1p", "log2", "log10", "sqrt", "cbrt", "arcsinh", "arctan", "tanh", "exp", "expm1"]
+    "log log1p log2 log10 sqrt cbrt arcsinh arctan tanh exp expm1".split()
 )
 #: Largest float32; features of engines lie between it and its negative.
 _LARGEST = float(np.finfo(np.float32).max)
