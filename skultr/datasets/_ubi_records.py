@@ -226,7 +226,7 @@ def _number(value):
 
 
 def _times(values):
-    """Nanoseconds since 1970 of ISO 8601 texts, times and numbers of milliseconds."""
+    """Microseconds since 1970 of ISO 8601 texts, times and numbers of milliseconds."""
     numbers = [_milliseconds(value) for value in values]
     texts = [
         value if number is None and isinstance(value, str | date) else None
@@ -235,10 +235,10 @@ def _times(values):
     times = pd.to_datetime(
         pd.Series(texts, dtype=object), format="ISO8601", utc=True, errors="coerce"
     )
-    found = times.dt.as_unit("ns").astype("int64").to_numpy()
+    found = times.dt.as_unit("us").astype("int64").to_numpy()
     found = np.where(times.isna(), _NO_TIME, found)
     known = [number is not None for number in numbers]
-    found[known] = [int(number * 1e6) for number in numbers if number is not None]
+    found[known] = [int(number * 1e3) for number in numbers if number is not None]
     return found
 
 

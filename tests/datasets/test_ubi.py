@@ -271,6 +271,17 @@ def test_several_records_of_one_query_id(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    "time", [None, "", "soon", "9999-12-31T00:00:00Z", "2024-12-10", -1, 1e30, True, {}, "1"]
+)
+def test_times_of_all_kinds(tmp_path, time):
+    records = [search("q0", "lamp", timestamp=time, query_response_hit_ids=["a"]), *page("a")]
+    records += [search("q0", "lam"), search("q0", "la", timestamp="2024-12-10T00:26:04Z")]
+    log, report = read(records, tmp_path)
+    assert set(log["qid"]) == {"lamp"}  # the only record with hits
+    assert fates(report, "query")["query of a page"] == 1
+
+
 def test_query_of_the_record_wins(tmp_path):
     log, _ = read([search("q0", "lamp"), *page("a", user_query="other")], tmp_path)
     assert set(log["qid"]) == {"lamp"}
