@@ -101,7 +101,8 @@ def read_ubi(
         has some: add the document where it was clicked, or drop the click.
     keep : callable, default=None
         Called with each ``client_id``; records of clients for which it returns False are left out,
-        for example crawlers: ``keep=lambda client: "bot" not in client``.
+        for example crawlers: ``keep=lambda client: "bot" not in client``. Records without an id
+        are kept, but for events of a search that was left out.
     n_jobs : int, default=None
         Number of processes that read large files; None uses all cores.
 
