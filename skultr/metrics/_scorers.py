@@ -15,7 +15,7 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 
 from .._log._reader import read
 from .._log._roles import ROLES, is_frame, read_features, role_columns
-from .._log._segments import encode
+from .._log._segments import as_array, encode
 from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
     average_precision_score,
@@ -221,14 +221,14 @@ class AnnotatedDocuments:
             Name in messages.
         """
         is_model = hasattr(ranker, "predict")
-        given = self._predict(ranker) if is_model else ranker
-        scores = as_numbers(given, f"The scores of {name}")
-        if scores.shape != (self._roles.n_rows,):
+        given = as_array(self._predict(ranker) if is_model else ranker)
+        if given.shape != (self._roles.n_rows,):
             raise ValueError(
-                f"The scores of {name} have the shape {scores.shape}; expected one for each row "
+                f"The scores of {name} have the shape {given.shape}; expected one for each row "
                 f"of X, ({self._roles.n_rows},), or a fitted ranker. Got a "
                 f"{type(ranker).__name__}."
             )
+        scores = as_numbers(given, f"The scores of {name}")
         missing = np.isnan(scores[self.rows])
         if missing.any():
             raise ValueError(
