@@ -11,15 +11,7 @@ import pandas as pd
 
 from .._sklearn import StrOptions, validate_params
 from ._served_model import served_model
-from ._tree_formats import (
-    Upload,
-    write_elastic,
-    write_lightgbm,
-    write_ranklib,
-    write_solr,
-    write_xgboost,
-    write_xgboost_raw,
-)
+from ._tree_formats import TREE_FORMATS, Upload
 from ._trees import nonnegative, trees_of
 
 __all__ = ["export_model"]
@@ -32,15 +24,11 @@ def _of(module, name):
 
 #: What a format can be written from, and the function that writes it.
 _FORMATS: dict[str, dict[str, Callable[..., str | bytes]]] = {
-    "xgboost+json": {"trees": write_xgboost},
-    "xgboost+json+raw": {"trees": write_xgboost_raw},
-    "ranklib": {"trees": write_ranklib},
-    "solr": {"trees": write_solr, "linear scores": _of("_linear", "write_solr_linear")},
+    **{format: {"trees": write} for format, write in TREE_FORMATS.items()},
     "linear": {"linear scores": _of("_linear", "write_linear")},
-    "lightgbm": {"trees": write_lightgbm},
-    "elastic": {"trees": write_elastic},
     "onnx": {"network or coefficients": _of("_onnx", "write_onnx")},
 }
+_FORMATS["solr"]["linear scores"] = _of("_linear", "write_solr_linear")
 #: How each is found in a model; None if it has none.
 _PARTS: dict[str, Callable[..., Any]] = {
     "trees": trees_of,
@@ -125,9 +113,9 @@ def export_model(
     store : str, default=None
         Solr's feature store; None is its default store.
     queries : dict of str to dict, default=None
-        Query of each feature for ``"elastic"``, by the engine's name, such as
-        ``{"title_bm25": {"match": {"title": "{{query}}"}}}``. Without them the
-        ``feature_extractors`` of the text are empty: add yours before the upload.
+        For ``"elastic"``: the query whose score a feature is, by the engine's name, such as
+        ``{"title_bm25": {"match": {"title": "{{query}}"}}}``. A feature without a query is the
+        numeric field of this name in the document.
 
     Returns
     -------
@@ -136,14 +124,12 @@ def export_model(
 
     Raises
     ------
-    NotFittedError
-        If the ranker is not fitted.
-    TypeError
-        If there is no ranker of skultr in it.
+    NotFittedError, TypeError
+        If the ranker is not fitted, or is no ranker of skultr.
     ValueError
         If the ranker cannot be written in this format, for example because its score depends on
         all candidates of a query, or a transformer makes a column of several. The message says
-        why, and which formats it has. Also if names or options do not fit.
+        why. Also if names or options do not fit.
     ImportError
         If the format is ``"onnx"`` and onnx is missing: ``pip install skultr[serving]``.
 
@@ -184,6 +170,8 @@ def export_model(
     [{'name': 'title_bm25'}, {'name': 'feature_001'}]
     """
     served = served_model(ranker, feature_names)
+    if not name.strip():
+        raise ValueError(f"name is {name!r}; expected a text that is not empty.")
     _check_options(format, {"store": store, "queries": queries}, served.names)
     upload = Upload(name, served.names, store, queries)
     for part, write in _FORMATS[format].items():

@@ -22,15 +22,7 @@ from numpy.typing import NDArray
 from .._typing import Floats
 from ._trees import Tree
 
-__all__ = [
-    "Upload",
-    "write_elastic",
-    "write_lightgbm",
-    "write_ranklib",
-    "write_solr",
-    "write_xgboost",
-    "write_xgboost_raw",
-]
+__all__ = ["TREE_FORMATS", "Upload", "plugin_body", "solr_body"]
 
 _F32 = np.float32
 _UP, _DOWN = _F32(np.inf), _F32(-np.inf)
@@ -50,7 +42,7 @@ class Upload(NamedTuple):
     queries: Mapping[str, Any] | None = None
 
 
-def write_xgboost(trees: list[Tree], upload: Upload) -> str:
+def _xgboost(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/xgboost+json`` for the plugins of Elasticsearch and OpenSearch."""
 
     def nested(tree):
@@ -72,10 +64,10 @@ def write_xgboost(trees: list[Tree], upload: Upload) -> str:
 
         return _nested(tree, _above, split, lambda at, leaf: {"nodeid": at, "leaf": leaf})
 
-    return _plugin_body(upload, "xgboost+json", _text([nested(tree) for tree in trees]))
+    return plugin_body(upload, "xgboost+json", _text([nested(tree) for tree in trees]))
 
 
-def write_xgboost_raw(trees: list[Tree], upload: Upload) -> str:
+def _xgboost_raw(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/xgboost+json+raw``; XGBoost loads its definition, too."""
     n_features = str(len(upload.names))
     model = {
@@ -83,20 +75,20 @@ def write_xgboost_raw(trees: list[Tree], upload: Upload) -> str:
         "tree_info": [0] * len(trees),
         "trees": [_raw_tree(tree, number, n_features) for number, tree in enumerate(trees)],
     }
-    sizes = {"num_class": "0", "num_feature": n_features, "num_target": "1"}
+    none = {"base_score": "0E0", "boost_from_average": "0", "num_class": "0", "num_target": "1"}
     learner = {
         "attributes": {},
         "feature_names": upload.names,
         "feature_types": ["float"] * len(upload.names),
         "gradient_booster": {"model": model, "name": "gbtree"},
-        "learner_model_param": {"base_score": "0E0", "boost_from_average": "0", **sizes},
+        "learner_model_param": {"num_feature": n_features, **none},
         "objective": {"name": "rank:pairwise", "lambdarank_param": {}},
     }
     definition = _text({"learner": learner, "version": [3, 0, 0]})
-    return _plugin_body(upload, "xgboost+json+raw", definition)
+    return plugin_body(upload, "xgboost+json+raw", definition)
 
 
-def write_ranklib(trees: list[Tree], upload: Upload) -> str:
+def _ranklib(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/ranklib``, which numbers the features in the order of their set."""
     lines = ["## LambdaMART", f"## No. of trees = {len(trees)}"]
     lines += [f"## Feature {at}: {json.dumps(each)}" for at, each in enumerate(upload.names, 1)]
@@ -114,10 +106,10 @@ def write_ranklib(trees: list[Tree], upload: Upload) -> str:
 
         root = _nested(tree, _floor, split, leaf)
         lines += [f'<tree id="{number}" weight="1.0">', "<split>", *root, "</tree>"]
-    return _plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
+    return plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
 
 
-def write_solr(trees: list[Tree], upload: Upload) -> str:
+def _solr(trees: list[Tree], upload: Upload) -> str:
     """A ``MultipleAdditiveTreesModel`` for Solr's model store."""
 
     def nested(tree):
@@ -128,17 +120,12 @@ def write_solr(trees: list[Tree], upload: Upload) -> str:
         # Texts, because some versions refuse numbers.
         return _nested(tree, _solr_threshold, split, lambda _, leaf: {"value": str(leaf)})
 
-    body = {
-        "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
-        "name": upload.name,
-        "store": upload.store,
-        "features": [{"name": name} for name in upload.names],
-        "params": {"trees": [{"weight": "1", "root": nested(tree)} for tree in trees]},
-    }
-    return _text({key: value for key, value in body.items() if value is not None})
+    features = [{"name": name} for name in upload.names]
+    params = {"trees": [{"weight": "1", "root": nested(tree)} for tree in trees]}
+    return solr_body(upload, "MultipleAdditiveTreesModel", features, params)
 
 
-def write_lightgbm(trees: list[Tree], upload: Upload) -> str:
+def _lightgbm(trees: list[Tree], upload: Upload) -> str:
     """LightGBM's dump, for the rank feature ``lightgbm`` of Vespa."""
 
     def nested(tree):
@@ -153,28 +140,22 @@ def write_lightgbm(trees: list[Tree], upload: Upload) -> str:
                 "right_child": right,
             }
 
-        return _nested(tree, _above_exactly, split, lambda _, leaf: {"leaf_value": leaf})
+        return _nested(
+            tree, lambda t: np.nextafter(t, np.inf), split, lambda _, leaf: {"leaf_value": leaf}
+        )
 
     body = {
-        "name": "tree",
         "version": "v4",
-        "num_class": 1,
-        "num_tree_per_iteration": 1,
-        "max_feature_idx": len(upload.names) - 1,
         "objective": "lambdarank",  # the score is the sum
-        "average_output": False,
         "feature_names": upload.names,
         "feature_infos": {},
-        "tree_info": [
-            {"tree_index": number, "tree_structure": nested(tree)}
-            for number, tree in enumerate(trees)
-        ],
+        "tree_info": [{"tree_structure": nested(tree)} for tree in trees],
         "pandas_categorical": None,
     }
     return _text(body)
 
 
-def write_elastic(trees: list[Tree], upload: Upload) -> str:
+def _elastic(trees: list[Tree], upload: Upload) -> str:
     """Body of ``PUT _ml/trained_models`` for Elasticsearch's own learning to rank."""
     common = {"feature_names": upload.names, "target_type": "regression"}
     extractors = [
@@ -217,7 +198,7 @@ def _raw_tree(tree, number, n_features):
     value = _digits(tree.value.astype(_F32))
     no_statistic, numeric = [0.0] * n_nodes, [0] * n_nodes
     empty = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
-    size = {"num_nodes": str(n_nodes), "size_leaf_vector": "1"}
+    size = {"num_nodes": str(n_nodes), "size_leaf_vector": "1", "num_feature": n_features}
     return {
         "base_weights": value,  # where the plugins look for the scores of leaves
         **{key: [] for key in empty},
@@ -231,7 +212,7 @@ def _raw_tree(tree, number, n_features):
         "split_indices": np.where(leaf, 0, tree.feature).tolist(),
         "split_type": numeric,
         "sum_hessian": no_statistic,
-        "tree_param": {"num_deleted": "0", "num_feature": n_features, **size},
+        "tree_param": {"num_deleted": "0", **size},
     }
 
 
@@ -268,10 +249,6 @@ def _above(threshold: Floats) -> NDArray[np.float32]:
     return np.nextafter(_floor(threshold), _UP)
 
 
-def _above_exactly(threshold: Floats) -> Floats:
-    return np.nextafter(threshold, np.inf)
-
-
 def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
     """Numbers that become the largest float32 not above each threshold when Solr adds its 1e-6.
 
@@ -292,11 +269,29 @@ def _digits(values):
     return [float(f"{value:.9g}") for value in values.tolist()]
 
 
-def _plugin_body(upload, kind, definition):
+def plugin_body(upload: Upload, kind: str, definition: str, **more: Any) -> str:
     """What ``POST _ltr/_featureset/<set>/_createmodel`` takes; the definition is a text in it."""
-    model = {"type": f"model/{kind}", "definition": definition}
+    model = {"type": f"model/{kind}", "definition": definition, **more}
     return _text({"model": {"name": upload.name, "model": model}})
+
+
+def solr_body(upload: Upload, kind: str, features: list[Any], params: dict[str, Any]) -> str:
+    """What Solr's model store takes."""
+    store = {} if upload.store is None else {"store": upload.store}
+    of_class = {"class": f"org.apache.solr.ltr.model.{kind}", "name": upload.name, **store}
+    return _text({**of_class, "features": features, "params": params})
 
 
 def _text(body):
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+#: The function that writes trees in each format.
+TREE_FORMATS: dict[str, Callable[[list[Tree], Upload], str]] = {
+    "xgboost+json": _xgboost,
+    "xgboost+json+raw": _xgboost_raw,
+    "ranklib": _ranklib,
+    "solr": _solr,
+    "lightgbm": _lightgbm,
+    "elastic": _elastic,
+}
