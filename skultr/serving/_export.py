@@ -43,8 +43,6 @@ _HINTS = {
     "scale_features=True.",
     "network or coefficients": "Train a ranker that has a network.",
 }
-#: The one format, or the one kind of model, that reads an option.
-_OF_FORMAT = {"store": "solr", "queries": "elastic"}
 
 
 @validate_params(
@@ -145,11 +143,16 @@ def export_model(
     ``OnFeatures`` puts there (not in ``"ranklib"`` and ``"solr"``, which see 0). ``predict`` of a
     ranker refuses NaN.
 
+    The default student of ``DistilledRanker`` makes files of 10 MB and more. SolrCloud keeps
+    models in ZooKeeper, which takes 1 MB unless it is set up for more: give it a student of fewer
+    leaves, or name the file in a ``DefaultWrapperModel``.
+
     An ONNX model has the input ``features``, shape (batch, n_features), and the output ``score``,
     shape (batch, 1), both float32. The scaling of features is inside. Scores equal ``predict``
-    within 1e-6, relative to scores above 1. A missing feature is for the engine to fill in: a row
-    with NaN has the score NaN. A ``module`` of the user may have the layers of the network, which
-    are Linear, LayerNorm, BatchNorm1d, Dropout and ELU, and ReLU, SiLU, Sigmoid and Tanh.
+    within 1e-6, relative to scores above 1; 1e-5 with ``scale_features=False`` far outside the
+    features of training, where ``predict``, in float32, rounds more. A row with NaN has the score
+    NaN: the engine must fill in missing features. A ``module`` of the user may have the layers
+    Linear, LayerNorm, BatchNorm1d, Dropout, ELU, ReLU, SiLU, Sigmoid and Tanh.
 
     Linear models of engines have no intercept. ``"linear"`` and ``"solr"`` leave it out, and write
     the logit of a score that is a probability: the order of documents is the same.
@@ -170,36 +173,34 @@ def export_model(
     [{'name': 'title_bm25'}, {'name': 'feature_001'}]
     """
     served = served_model(ranker, feature_names)
-    if not name.strip():
-        raise ValueError(f"name is {name!r}; expected a text that is not empty.")
-    _check_options(format, {"store": store, "queries": queries}, served.names)
     upload = Upload(name, served.names, store, queries)
+    _check_options(upload, format)
     for part, write in _FORMATS[format].items():
         model = _PARTS[part](served)
         if model is None:
             continue
-        if shift is not None:
-            if part != "trees":
-                raise ValueError(
-                    f"shift adds a leaf to trees, and this model has {part}. Leave it out."
-                )
-            model = nonnegative(model)
-        return write(model, upload)
+        if shift is not None and part != "trees":
+            raise ValueError(
+                f"shift adds a leaf to trees, and this model has {part}. Leave it out."
+            )
+        return write(model if shift is None else nonnegative(model), upload)
     raise _impossible(served, format)
 
 
-def _check_options(format, options, names):
-    for option, value in options.items():
-        if value is not None and format != _OF_FORMAT[option]:
+def _check_options(upload, format):
+    if not upload.name.strip():
+        raise ValueError(f"name is {upload.name!r}; expected a text that is not empty.")
+    for option, of_format in (("store", "solr"), ("queries", "elastic")):
+        if getattr(upload, option) is not None and format != of_format:
             raise ValueError(
-                f"{option} is an option of the format {_OF_FORMAT[option]!r}, and format is "
-                f"{format!r}. Leave it out."
+                f"{option} is an option of the format {of_format!r}, and format is {format!r}. "
+                "Leave it out."
             )
-    unknown = sorted(set(options["queries"] or {}) - set(names))
-    if unknown:
-        raise ValueError(
-            f"queries has {unknown[0]!r}, which is no feature; expected keys among {list(names)}."
-        )
+    for name in upload.queries or ():
+        if name not in upload.names:
+            raise ValueError(
+                f"queries has {name!r}, which is no feature; expected keys among {upload.names}."
+            )
 
 
 def _impossible(served, format):

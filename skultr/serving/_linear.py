@@ -82,13 +82,7 @@ def write_solr_linear(scores: NetworkScores, upload: Upload) -> str:
 
 
 def columns_scaled(served: ServedModel, formula: ScoreFormula) -> tuple[Floats, Floats]:
-    """What is taken off each feature before the network, and what it is then divided by.
-
-    Raises
-    ------
-    ValueError
-        If a transformer does anything else.
-    """
+    """What is taken off each feature before the network, and what it is then divided by."""
     offsets = np.zeros(len(served.names))
     offsets[served.offsets.columns] = served.offsets.values
     steps = [*map(_scaler, served.transformers), (offsets, 1)]

@@ -45,26 +45,20 @@ class Upload(NamedTuple):
 def _xgboost(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/xgboost+json`` for the plugins of Elasticsearch and OpenSearch."""
 
-    def nested(tree):
-        depth = [0] * len(tree.feature)
-        for node in np.flatnonzero(tree.feature >= 0):
-            depth[tree.left[node]] = depth[tree.right[node]] = depth[node] + 1
+    def split(tree, node, bound, left, right):
+        return {
+            "nodeid": node,
+            "depth": int(tree.depth[node]),
+            "split": upload.names[tree.feature[node]],
+            "split_condition": bound,
+            "yes": left["nodeid"],
+            "no": right["nodeid"],
+            "missing": (left if tree.missing_left[node] else right)["nodeid"],
+            "children": [left, right],  # no further keys: the parser refuses them
+        }
 
-        def split(node, bound, left, right):
-            return {
-                "nodeid": node,
-                "depth": depth[node],
-                "split": upload.names[tree.feature[node]],
-                "split_condition": bound,
-                "yes": left["nodeid"],
-                "no": right["nodeid"],
-                "missing": (left if tree.missing_left[node] else right)["nodeid"],
-                "children": [left, right],  # no further keys: the parser refuses them
-            }
-
-        return _nested(tree, _above, split, lambda at, leaf: {"nodeid": at, "leaf": leaf})
-
-    return plugin_body(upload, "xgboost+json", _text([nested(tree) for tree in trees]))
+    roots = _roots(trees, _above, split, lambda node, value: {"nodeid": node, "leaf": value})
+    return plugin_body(upload, "xgboost+json", _text(roots))
 
 
 def _xgboost_raw(trees: list[Tree], upload: Upload) -> str:
@@ -90,66 +84,56 @@ def _xgboost_raw(trees: list[Tree], upload: Upload) -> str:
 
 def _ranklib(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/ranklib``, which numbers the features in the order of their set."""
+
+    def split(tree, node, bound, left, right):
+        feature = f"<feature> {tree.feature[node] + 1} </feature>"
+        threshold = f"<threshold> {bound} </threshold>"
+        left, right = ['<split pos="left">', *left], ['<split pos="right">', *right]
+        return [feature, threshold, *left, *right, "</split>"]
+
     lines = ["## LambdaMART", f"## No. of trees = {len(trees)}"]
     lines += [f"## Feature {at}: {json.dumps(each)}" for at, each in enumerate(upload.names, 1)]
     lines += ["", "<ensemble>"]  # one element a line: the parser counts what stands between
-    for number, tree in enumerate(trees, 1):
-
-        def split(node, bound, left, right, tree=tree):
-            feature = f"<feature> {tree.feature[node] + 1} </feature>"
-            threshold = f"<threshold> {bound} </threshold>"
-            left, right = ['<split pos="left">', *left], ['<split pos="right">', *right]
-            return [feature, threshold, *left, *right, "</split>"]
-
-        def leaf(_, value):
-            return [f"<output> {value} </output>", "</split>"]
-
-        root = _nested(tree, _floor, split, leaf)
+    roots = _roots(trees, _floor, split, lambda _, x: [f"<output> {x} </output>", "</split>"])
+    for number, root in enumerate(roots, 1):
         lines += [f'<tree id="{number}" weight="1.0">', "<split>", *root, "</tree>"]
     return plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
 
 
 def _solr(trees: list[Tree], upload: Upload) -> str:
-    """A ``MultipleAdditiveTreesModel`` for Solr's model store."""
+    """A ``MultipleAdditiveTreesModel`` for Solr's model store; some versions refuse numbers."""
 
-    def nested(tree):
-        def split(node, bound, left, right):
-            name = upload.names[tree.feature[node]]
-            return {"feature": name, "threshold": str(bound), "left": left, "right": right}
+    def split(tree, node, bound, left, right):
+        name = upload.names[tree.feature[node]]
+        return {"feature": name, "threshold": str(bound), "left": left, "right": right}
 
-        # Texts, because some versions refuse numbers.
-        return _nested(tree, _solr_threshold, split, lambda _, leaf: {"value": str(leaf)})
-
+    roots = _roots(trees, _solr_threshold, split, lambda _, value: {"value": str(value)})
     features = [{"name": name} for name in upload.names]
-    params = {"trees": [{"weight": "1", "root": nested(tree)} for tree in trees]}
+    params = {"trees": [{"weight": "1", "root": root} for root in roots]}
     return solr_body(upload, "MultipleAdditiveTreesModel", features, params)
 
 
 def _lightgbm(trees: list[Tree], upload: Upload) -> str:
     """LightGBM's dump, for the rank feature ``lightgbm`` of Vespa."""
 
-    def nested(tree):
-        def split(node, bound, left, right):
-            return {
-                "split_feature": int(tree.feature[node]),
-                "threshold": bound,
-                "decision_type": "<=",
-                "default_left": bool(tree.missing_left[node]),
-                "missing_type": "NaN",
-                "left_child": left,
-                "right_child": right,
-            }
+    def split(tree, node, bound, left, right):
+        return {
+            "split_feature": int(tree.feature[node]),
+            "threshold": bound,
+            "decision_type": "<=",
+            "default_left": bool(tree.missing_left[node]),
+            "missing_type": "NaN",
+            "left_child": left,
+            "right_child": right,
+        }
 
-        return _nested(
-            tree, lambda t: np.nextafter(t, np.inf), split, lambda _, leaf: {"leaf_value": leaf}
-        )
-
+    roots = _roots(trees, _above_exactly, split, lambda _, value: {"leaf_value": value})
     body = {
         "version": "v4",
         "objective": "lambdarank",  # the score is the sum
         "feature_names": upload.names,
         "feature_infos": {},
-        "tree_info": [{"tree_structure": nested(tree)} for tree in trees],
+        "tree_info": [{"tree_structure": root} for root in roots],
         "pandas_categorical": None,
     }
     return _text(body)
@@ -176,7 +160,7 @@ def _elastic(trees: list[Tree], upload: Upload) -> str:
 def _elastic_nodes(tree):
     nodes = []
     for number, node in enumerate(zip(*(column.tolist() for column in tree), strict=True)):
-        feature, threshold, missing_left, left, right, value = node
+        feature, threshold, missing_left, left, right, value, _ = node
         split = {
             "decision_type": "lte",
             "split_feature": feature,
@@ -216,26 +200,25 @@ def _raw_tree(tree, number, n_features):
     }
 
 
-def _nested(
-    tree: Tree,
+def _roots(
+    trees: list[Tree],
     rule: Callable[[Floats], NDArray[Any]],
     split: Callable[..., Any],
     leaf: Callable[[int, float], Any],
-) -> Any:
-    """The root with its children inside, made from the last node to the first.
+) -> list[Any]:
+    """Root of each tree with its children inside, made from the last node to the first.
 
     ``rule`` gives the thresholds that the engine reads, in the precision of all its numbers.
     """
-    bound = rule(tree.threshold)
-    bound, value = _digits(bound), _digits(tree.value.astype(bound.dtype))
-    built: list[Any] = [None] * len(bound)
-    left, right = tree.left.tolist(), tree.right.tolist()
-    for node in reversed(range(len(built))):
-        if left[node] < 0:
-            built[node] = leaf(node, value[node])
-        else:
-            built[node] = split(node, bound[node], built[left[node]], built[right[node]])
-    return built[0]
+    roots = []
+    for tree in trees:
+        bound = rule(tree.threshold)
+        bound, value = _digits(bound), _digits(tree.value.astype(bound.dtype))
+        built = [None if inner else leaf(at, value[at]) for at, inner in enumerate(tree.left >= 0)]
+        for at in np.flatnonzero(tree.left >= 0)[::-1].tolist():
+            built[at] = split(tree, at, bound[at], built[tree.left[at]], built[tree.right[at]])
+        roots.append(built[0])
+    return roots
 
 
 def _floor(threshold: Floats) -> NDArray[np.float32]:
@@ -247,6 +230,10 @@ def _floor(threshold: Floats) -> NDArray[np.float32]:
 def _above(threshold: Floats) -> NDArray[np.float32]:
     """The smallest float32 above each threshold."""
     return np.nextafter(_floor(threshold), _UP)
+
+
+def _above_exactly(threshold: Floats) -> Floats:
+    return np.nextafter(threshold, np.inf)
 
 
 def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
