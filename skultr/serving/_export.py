@@ -101,8 +101,8 @@ def export_model(
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
         the names of the training columns to the engine's. None takes the names of the columns.
-        ``"ranklib"`` holds no names: the feature set must have the features in this order. In
-        Vespa they are rank features, such as ``bm25(title)`` or ``attribute(price)``.
+        ``"ranklib"`` and ``"onnx"`` bind by order: the engine must hold the features in this one.
+        For ``"lightgbm"`` they must be rank features, such as ``bm25(title)``, or functions.
     name : str, default="skultr"
         Name of the model in the engine.
     shift : "nonnegative" or None, default=None

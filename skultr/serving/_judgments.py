@@ -54,19 +54,21 @@ def export_judgments(
         or CSV ``query,docid,rating``, which OpenSearch Dashboards reads too.
     grades : sequence of numbers, mapping or None, default=None
         Rising grades, with the same limits in all queries. A mapping holds the lowest label of
-        each: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. For a sequence the gain :math:`2^g - 1` that
-        nDCG gives to grade number g is proportional to the label, and the last grade is that of
-        the best documents (95 % quantile over queries of the highest label). None: for OpenSearch
-        the same from 0 to 3, not rounded to grades, else (0, 1, 2, 3).
+        each grade: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. A sequence such as (0, 1, 2, 3) finds the
+        limits: the last grade is that of the best documents (95 % quantile over queries of the
+        highest label), and the gain in nDCG, :math:`2^g - 1` of grade number g counted from 0, is
+        proportional to the label. None is (0, 1, 2, 3), for OpenSearch with decimals in between
+        (without them if ``interval="within"``).
     interval : {"lower", "within", "ignore"}, default="lower"
-        ``"lower"`` writes the grade of the lower end of the 95 % interval; ``"within"`` only pairs
-        whose interval lies within one grade, and warns how many it leaves out (most tools take
-        these for irrelevant); ``"ignore"`` the grade of the label.
+        ``"lower"`` writes the grade of the lower end of the 95 % interval, so that a document with
+        few clicks is not rated highly by chance. ``"within"`` writes only pairs whose interval
+        lies within one grade, and warns how many it leaves out, which most tools take for
+        irrelevant. ``"ignore"`` writes the grade of the label.
     queries : mapping or DataFrame, default=None
         What is written for a ``qid``, by default ``qid`` itself: a mapping, or a frame with the
         columns ``qid`` and ``user_query`` (``report.queries`` of
-        :func:`~skultr.datasets.read_ubi`). Engines look up the text of the query as typed; number
-        the topics of TREC. A document of several ``qid`` with one text has its highest grade.
+        :func:`~skultr.datasets.read_ubi`). Engines look up queries by their text as typed; TREC
+        expects numbers. A document of several ``qid`` with one text has its highest grade.
     name : str, default="skultr"
         Name of the judgments in OpenSearch.
 

@@ -13,6 +13,7 @@ split. A document goes left
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ __all__ = ["TREE_FORMATS", "Upload", "plugin_body", "solr_body"]
 
 _F32 = np.float32
 _UP, _DOWN = _F32(np.inf), _F32(-np.inf)
+#: Rank features and functions of Vespa, which computes a - b and takes # for a comment.
+_RANK_FEATURE = re.compile(r"[A-Za-z_@$][\w@$]*(\(.+\))?(\.[\w@$.]+)?", re.ASCII)
 #: XGBoost's parent of a root.
 _NO_PARENT = 2147483647
 
@@ -127,6 +130,12 @@ def _lightgbm(trees: list[Tree], upload: Upload) -> str:
             "right_child": right,
         }
 
+    for name in upload.names:
+        if not _RANK_FEATURE.fullmatch(name):
+            raise ValueError(
+                f"Vespa cannot read the feature name {name!r}; expected that of a rank feature or "
+                "function, such as bm25(title) or my_function. Pass it in feature_names."
+            )
     roots = _roots(trees, _above_exactly, split, lambda _, value: {"leaf_value": value})
     body = {
         "version": "v4",
