@@ -196,10 +196,11 @@ def _check_options(upload, format):
                 f"{option} is an option of the format {of_format!r}, and format is {format!r}. "
                 "Leave it out."
             )
-    for name in upload.queries or ():
-        if name not in upload.names:
+    for name, query in (upload.queries or {}).items():
+        if name not in upload.names or not isinstance(query, Mapping):
             raise ValueError(
-                f"queries has {name!r}, which is no feature; expected keys among {upload.names}."
+                f"queries has {name!r}: {query!r}; expected a dict, the query of one of the "
+                f"features {upload.names}."
             )
 
 

@@ -167,18 +167,11 @@ def _elastic(trees: list[Tree], upload: Upload) -> str:
 
 
 def _elastic_nodes(tree):
+    keys = ("split_feature", "threshold", "default_left", "left_child", "right_child")
     nodes = []
-    for number, node in enumerate(zip(*(column.tolist() for column in tree), strict=True)):
-        feature, threshold, missing_left, left, right, value, _ = node
-        split = {
-            "decision_type": "lte",
-            "split_feature": feature,
-            "threshold": threshold,
-            "default_left": missing_left,
-            "left_child": left,
-            "right_child": right,
-        }
-        nodes.append({"node_index": number, **({"leaf_value": value} if feature < 0 else split)})
+    for number, (*split, value, _) in enumerate(zip(*(x.tolist() for x in tree), strict=True)):
+        node = {"decision_type": "lte", **dict(zip(keys, split, strict=True))}
+        nodes.append({"node_index": number, **({"leaf_value": value} if split[0] < 0 else node)})
     return nodes
 
 

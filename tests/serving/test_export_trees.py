@@ -591,8 +591,9 @@ def test_options_of_other_formats_and_unknown_formats():
         _export("lambdamart", "ranklib", queries={})
     with pytest.raises(ValueError, match=r"formats: \['xgboost"):
         _export("lambdamart", "onnx")
-    with pytest.raises(ValueError, match="'x', which is no feature"):
-        _export("lambdamart", "elastic", queries={"x": {}})
+    for wrong in ({"x": {}}, {NAMES[0]: "title"}):
+        with pytest.raises(ValueError, match=r"queries has .*; expected a dict, the query of one"):
+            _export("lambdamart", "elastic", queries=wrong)
     with pytest.raises(ValueError, match="'shift' parameter"):
         _export("lambdamart", "elastic", shift=1.0)
 
