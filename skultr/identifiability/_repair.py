@@ -117,8 +117,8 @@ class IdentifiabilityRepair(
     Attributes
     ----------
     graph_ : IdentifiabilityGraph
-        The graph of the log before any repair; None if X has no bias factors. It holds the log's
-        documents, and pickles of the repair leave it out.
+        The graph of the log before any repair; None if X has no bias factors. It, `interventions_`
+        and `intervened_lists_` hold the log's documents, and pickles of the repair leave them out.
     is_identifiable_ : bool
         True if the log determines relevance without a repair; None if X has no bias factors.
     factors_ : DataFrame
@@ -210,6 +210,8 @@ class IdentifiabilityRepair(
     """
 
     graph_ = NotPickled("the documents of the log with their impressions and clicks")
+    interventions_ = NotPickled("documents of the log", when=len)
+    intervened_lists_ = NotPickled("documents of the log", when=len)
 
     _parameter_constraints = {
         "bias": [str, list, tuple, None],

@@ -8,6 +8,7 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -102,8 +103,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         "model": encoder.encode(model),
     }
     parts = {_HEAD: json.dumps(head).encode(), **encoder.parts()}
-    _refuse_other(path)
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside = path.with_name(f"{path.name}.{uuid4().hex}")  # readers see the old or the new model
     try:
         with zipfile.ZipFile(beside, "w") as file:
             for name, content in parts.items():
@@ -112,12 +112,10 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
-    dropped = ", ".join(sorted({*encoder.dropped}))
-    if dropped:
+    if encoder.dropped:
         warn_user(
-            f"Not saved, because they are code, ids or fitted: {dropped}. "
-            "Predictions need none of them. The loaded model has their defaults, with which its "
-            "clones are trained.",
+            f"Not saved, because they are code, ids or fitted: {', '.join(sorted(encoder.dropped))}. "
+            "Predictions need none of them. Clones of the loaded model have their defaults.",
             UserWarning,
         )
 
@@ -171,19 +169,6 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         raise ValueError(
             f"The model in {path} is damaged or was changed ({type(error).__name__}: {error}). "
             "Copy the file again, or save the model again."
-        ) from error
-
-
-def _refuse_other(path):
-    """Refuse to write over what is no saved model."""
-    try:
-        _read(path)
-    except FileNotFoundError:
-        return
-    except Exception as error:
-        raise FileExistsError(
-            f"{path} exists and is no model that save_model wrote. Choose another path, or remove "
-            "it first."
         ) from error
 
 
