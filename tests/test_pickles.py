@@ -264,9 +264,7 @@ def test_what_pickles_leave_out(estimator, name):
     log, clicks = _log(60)
     fitted = clone(estimator).fit(log.drop(columns="arm"), clicks)
     value, loaded = getattr(fitted, name), _loaded(fitted)
-    with pytest.raises(
-        AttributeError, match=rf"loaded from a file.* none of these holds {name}: "
-    ):
+    with pytest.raises(AttributeError, match=rf"loaded from a file.*, without {name} \("):
         getattr(loaded, name)
     text = pickle.dumps(fitted)
     assert not any(part.encode() in text for part in _IDS.values())
@@ -290,7 +288,7 @@ def test_partial_fit_needs_the_curves_of_users():
     ranker = IPSRanker(propensity=by_user, max_epochs=2, random_state=0).fit(X, clicks)
     loaded = _loaded(ranker)
     np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))
-    with pytest.raises(AttributeError, match="none of these holds propensity_"):
+    with pytest.raises(AttributeError, match="without propensity_"):
         loaded.partial_fit(X, clicks)
     loaded.propensity_ = ranker.propensity_
     loaded.partial_fit(X, clicks)
@@ -298,7 +296,7 @@ def test_partial_fit_needs_the_curves_of_users():
 
 
 def test_the_display_of_labels_says_what_is_missing():
-    with pytest.raises(AttributeError, match="none of these holds labels_"):
+    with pytest.raises(AttributeError, match="without labels_"):
         RelevanceDisplay.from_estimator(_loaded(_fitted("IPSRanker")), {})
 
 

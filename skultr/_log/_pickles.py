@@ -41,9 +41,9 @@ class NotPickled:
             raise AttributeError(f"{cls!r} object has no attribute {name!r}")
         raise AttributeError(
             f"This {cls} was loaded from a file, or came from a worker (n_jobs) or a cache "
-            f"(Pipeline's memory), and none of these holds {name}: {self.what}. Fit it here, with "
-            f"n_jobs=None and no cache; or pickle both, as in joblib.dump((model, model.{name}), "
-            f"file), and set model.{name} again once loaded."
+            f"(Pipeline's memory), without {name} ({self.what}). Fit it here, with n_jobs=None "
+            f"and no cache; or pickle both, as in joblib.dump((model, model.{name}), file), and "
+            f"set model.{name} again once loaded."
         )
 
     def leaves_out(self, value: Any) -> bool:

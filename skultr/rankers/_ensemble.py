@@ -221,7 +221,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
     n_jobs: int | None = None
     random_state: RandomState = None
 
-    propensity_ = NotPickled("examination curves of users", when=has_users)
+    propensity_ = NotPickled("which may hold curves of users", when=has_users)
 
     _parameter_constraints = {
         "estimators": [list, None],

@@ -37,7 +37,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     model : ranker of :mod:`skultr.rankers`, or Pipeline or search of one
         Fitted. A search is saved as its ``best_estimator_``.
     path : str or path-like
-        The file, a zip archive. A model that was saved there is replaced.
+        The file, a zip archive. What is there is replaced, at once.
 
     Raises
     ------
@@ -47,42 +47,35 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     ValueError
         If it predicts by ids: ``relevance="embedding"``, or a repair whose bias factors are
         values of ``qid``, ``session``, ``doc`` or ``user``.
-    FileExistsError
-        If there is something else at the path.
     ImportError
         If safetensors or skops is missing: ``pip install skultr[serving]``.
 
     Warns
     -----
     UserWarning
-        If parameters are code or ids (callbacks in ``net_params``, a fitted propensity, a
-        generator as ``random_state``): the loaded model has their defaults.
+        If parameters are code or of the log (callbacks in ``net_params``, given or fitted
+        propensities, a generator as ``random_state``): the loaded model has their defaults.
 
     Notes
     -----
-    The archive holds ``model.json`` (parameters, names of features, versions of packages),
+    The archive holds ``model.json`` (parameters, tables, versions of packages),
     ``weights.safetensors`` (all arrays), the text of each LightGBM booster, and a ``.skops`` file
-    for each part of scikit-learn. It keeps what ``predict``, ``rank``, ``score``, ``transform``
-    and ``predict_click`` read, and ``examination_``. It leaves out labels of documents, the graph
-    and plans of a repair, fitted propensities, learning curves, and the teacher of a
-    :class:`~skultr.rankers.DistilledRanker`. Bias factors are kept: if a column ``bias`` held ids
-    of users, they are in the file.
+    for each part of scikit-learn. It leaves out what pickles leave out (labels of documents, the
+    graph and plans of a repair, a teacher), fitted propensities, and what ``partial_fit`` of a
+    network continues. Bias factors are kept: if a column ``bias`` held ids of users, they are in
+    the file. So are rows that are the model, as the support vectors of an ``SVR``.
 
     Examples
     --------
     >>> import tempfile
-    >>> from skultr import DLARanker
+    >>> from skultr import NaiveRanker
     >>> from skultr.datasets import make_ltr
     >>> from skultr.serving import load_model, save_model
-    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
     >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
-    >>> log, clicks, _ = simulate_clicks(
-    ...     documents, n_sessions=500, policy=PlackettLucePolicy(), random_state=0
-    ... )
-    >>> ranker = DLARanker(max_epochs=2, random_state=0).fit(log, clicks)
+    >>> ranker = NaiveRanker(max_epochs=2).fit(documents, documents["relevance"] > 2)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_model(ranker, f"{folder}/dla.zip")
-    ...     loaded = load_model(f"{folder}/dla.zip")
+    ...     save_model(ranker, f"{folder}/naive.zip")
+    ...     loaded = load_model(f"{folder}/naive.zip")
     >>> bool((loaded.predict(documents) == ranker.predict(documents)).all())
     True
     """
@@ -114,8 +107,9 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         beside.unlink(missing_ok=True)
     if encoder.dropped:
         warn_user(
-            f"Not saved, because they are code, ids or fitted: {', '.join(sorted(encoder.dropped))}. "
-            "Predictions need none of them. Clones of the loaded model have their defaults.",
+            "Not saved, because they are code, of the log or fitted: "
+            f"{', '.join(sorted(encoder.dropped))}. Predictions need none of them. The loaded "
+            "model has their defaults, with which its clones are trained.",
             UserWarning,
         )
 
@@ -124,8 +118,8 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
 def load_model(path: str | os.PathLike[str]) -> Any:
     """The model that :func:`save_model` wrote; its predictions are equal to the last bit.
 
-    It is on the CPU, with ``device="cpu"``, wherever it was trained. It can be pickled, cloned and
-    exported; a network has no ``partial_fit`` any more.
+    It is on the CPU, with ``device="cpu"``, wherever it was trained. It can be pickled, cloned,
+    fitted again and exported; a network has no ``partial_fit`` any more.
 
     Parameters
     ----------

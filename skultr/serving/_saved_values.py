@@ -122,25 +122,28 @@ class Encoder:
             )
         if self._fitted:
             _refuse_ids_and_code(value)
-        state = {name: self.encode(part) for name, part in _state(value).items()}
-        return {"object": [cls.__name__, {**state, **self._params(value)}]}
+        params = value.get_params(deep=False) if isinstance(value, BaseEstimator) else {}
+        state = {
+            name: self._param(value, name, part) if name in params else self.encode(part)
+            for name, part in _state(value).items()
+        }
+        return {"object": [cls.__name__, state]}
 
-    def _params(self, value):
-        """Parameters, with defaults for those that cannot be saved."""
-        found, defaults = {}, inspect.signature(type(value)).parameters
-        before, self._fitted = self._fitted, self._fitted and isinstance(value, Pipeline)
-        for name, each in _params_of(value).items():
-            try:
-                if name in _OF_LOGS and not isinstance(each, str | BaseEstimator | None):
-                    raise TypeError(f"{name} is of documents or rows of the log")
-                found[name] = self.encode("cpu" if name == "device" else each)
-            except TypeError:
-                if defaults[name].default is inspect.Parameter.empty:
-                    raise
-                found[name] = self.encode(defaults[name].default)
-                self.dropped.add(f"{type(value).__name__}.{name}")
-        self._fitted = before
-        return found
+    def _param(self, estimator, name, value):
+        """A parameter, or its default if it cannot be saved."""
+        before, self._fitted = self._fitted, self._fitted and isinstance(estimator, Pipeline)
+        try:
+            if name in _OF_LOGS and not isinstance(value, str | BaseEstimator | None):
+                raise TypeError(f"{name} is of documents or rows of the log")
+            return self.encode("cpu" if name == "device" else value)
+        except TypeError:
+            default = inspect.signature(type(estimator)).parameters[name].default
+            if default is inspect.Parameter.empty:
+                raise
+            self.dropped.add(f"{type(estimator).__name__}.{name}")
+            return self.encode(default)
+        finally:
+            self._fitted = before
 
     def _skops(self, value):
         io = _optional("skops.io")
@@ -241,12 +244,8 @@ def _class_of(name, homes):
     return found if isinstance(found, type) else None
 
 
-def _params_of(value):
-    return value.get_params(deep=False) if isinstance(value, BaseEstimator) else {}
-
-
 def _state(value):
-    """Attributes that are saved, beside parameters of estimators."""
+    """Attributes that are saved, parameters among them."""
     if isinstance(value, tuple):
         return value._asdict()
     if hasattr(value, "named_parameters"):  # a module of torch
@@ -259,8 +258,7 @@ def _state(value):
     state = SlimPickles.__getstate__(value) if is_slim else vars(value)
     if "propensity_" in state:
         state["_left_out"] = sorted({*state.get("_left_out", ()), "propensity_"})
-    params = _params_of(value)
-    return {name: state[name] for name in state if name not in _NOT_SAVED | {*params}}
+    return {name: each for name, each in state.items() if name not in _NOT_SAVED}
 
 
 def _refuse_ids_and_code(value):
