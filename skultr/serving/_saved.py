@@ -24,10 +24,6 @@ _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
 _PACKAGES = ("skultr", "numpy", "scikit-learn", "torch", "lightgbm")
 
 
-class _OtherFileError(ValueError):
-    """The file is no saved model, or one of another layout."""
-
-
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a file that holds no pickle, and no rows or ids of the log.
@@ -68,14 +64,18 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> from skultr import NaiveRanker
+    >>> from skultr import DLARanker
     >>> from skultr.datasets import make_ltr
     >>> from skultr.serving import load_model, save_model
+    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
     >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
-    >>> ranker = NaiveRanker(max_epochs=2).fit(documents, documents["relevance"] > 2)
+    >>> log, clicks, _ = simulate_clicks(
+    ...     documents, n_sessions=500, policy=PlackettLucePolicy(), random_state=0
+    ... )
+    >>> ranker = DLARanker(max_epochs=2, random_state=0).fit(log, clicks)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_model(ranker, f"{folder}/naive.zip")
-    ...     loaded = load_model(f"{folder}/naive.zip")
+    ...     save_model(ranker, f"{folder}/dla.zip")
+    ...     loaded = load_model(f"{folder}/dla.zip")
     >>> bool((loaded.predict(documents) == ranker.predict(documents)).all())
     True
     """
@@ -152,45 +152,26 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     LightGBM and scikit-learn do not check the trees that they read: a file made to harm can crash
     the process, or have it read memory that is not part of the trees.
     """
-    path = Path(path)
     try:
-        head, parts = _read(path)
-        _check_versions(path, head)
+        with zipfile.ZipFile(path) as file:  # nothing is unpacked to disk
+            parts = {name: file.read(name) for name in file.namelist()}
+        head = json.loads(parts[_HEAD])
+        own, other = metadata.version("skultr"), head["versions"]["skultr"]
+        if (head["format"], head["layout"]) != (_FORMAT, _LAYOUT):
+            raise ValueError(
+                f"skultr {other} wrote layout {head['layout']}, and skultr {own} reads {_LAYOUT}"
+            )
+        if own != other:
+            warn_user(
+                f"{path} was written by skultr {other}, and this is skultr {own}: predictions may "
+                "differ. Compare them, and save the model again.",
+                UserWarning,
+            )
         return Decoder(parts).decode(head["model"])
-    except (OSError, ImportError, _OtherFileError):
+    except (OSError, ImportError, Warning):
         raise
     except Exception as error:  # of JSON, zip, safetensors, skops, LightGBM or torch
         raise ValueError(
-            f"The model in {path} is damaged or was changed ({type(error).__name__}: {error}). "
-            "Copy the file again, or save the model again."
+            f"{path} is no model that save_model of this version wrote, or was damaged or changed "
+            f"({type(error).__name__}: {error}). Copy the file again, or save the model again."
         ) from error
-
-
-def _read(path):
-    """The head of a saved model, and the contents of its parts; nothing is unpacked to disk."""
-    with path.open("rb") as opened:
-        if not zipfile.is_zipfile(opened):
-            raise _OtherFileError(
-                f"{path} is no file that save_model wrote, or is cut off: it is no zip archive."
-            )
-        with zipfile.ZipFile(opened) as file:
-            parts = {name: file.read(name) for name in file.namelist()}
-    head = json.loads(parts.get(_HEAD, b"null"))
-    if not isinstance(head, dict) or head.get("format") != _FORMAT:
-        raise _OtherFileError(f"{path} is an archive without a model of save_model ({_HEAD}).")
-    return head, parts
-
-
-def _check_versions(path, head):
-    own, other = metadata.version("skultr"), head["versions"]["skultr"]
-    if head["layout"] != _LAYOUT:
-        raise _OtherFileError(
-            f"{path} was written by skultr {other} in layout {head['layout']}; skultr {own} reads "
-            f"layout {_LAYOUT}. Load it with skultr {other}, or save the model again."
-        )
-    if own != other:
-        warn_user(
-            f"{path} was written by skultr {other}, and this is skultr {own}: predictions may "
-            "differ. Compare them, and save the model again.",
-            UserWarning,
-        )

@@ -35,36 +35,34 @@ _OTHERS = {
 }
 #: What is not saved, beside all that pickles leave out: what only fits read, what is computed when
 #: asked for, and the estimator of propensities, which may be of any class.
-_NOT_SAVED = {"_callback_fit_ctx", "_categories", "_correction", "_factors", "_log_examination"}
-_NOT_SAVED |= {"_metadata_request", "_module", "_parent_callback_ctx", "_skl_callbacks"}
-_NOT_SAVED |= {"propensity_"}
+_NOT_SAVED = {"_categories", "_correction", "_factors", "_log_examination", "_module"}
+_NOT_SAVED |= {"_metadata_request", "_skl_callbacks", "propensity_"}
 #: Parameters that may hold values of documents or rows of the log.
 _OF_LOGS = ("relevance", "examination", "propensity")
 #: Types that skops does not trust by itself, and that are built from numbers and text alone.
-_TRUSTED = {
-    "numpy": "dtype",
-    "sklearn._loss.link": "IdentityLink Interval LogLink",
-    "sklearn._loss.loss": "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError "
-    "HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss",
-    "sklearn.compose._column_transformer": "make_column_selector",
-    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
-    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
-    "sklearn.feature_selection._univariate_selection": "f_regression",
-    "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
-    "sklearn.tree._tree": "Tree",
-}
+_TRUSTED = [
+    f"{home}.{name}"
+    for home, names in {
+        "numpy": "dtype",
+        "sklearn._loss.link": "IdentityLink Interval LogLink",
+        "sklearn._loss.loss": "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError "
+        "HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss",
+        "sklearn.compose._column_transformer": "make_column_selector",
+        "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
+        "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+        "sklearn.feature_selection._univariate_selection": "f_regression",
+        "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+        "sklearn.tree._tree": "Tree",
+    }.items()
+    for name in names.split()
+]
 
 
 class Encoder:
-    """Values as JSON, and files for arrays, boosters and parts of scikit-learn.
-
-    Attributes
-    ----------
-    dropped : set of str
-        Parameters whose defaults are saved in their place.
-    """
+    """Values as JSON, and files for arrays, boosters and parts of scikit-learn."""
 
     def __init__(self) -> None:
+        #: Parameters whose defaults are saved in their place.
         self.dropped: set[str] = set()
         self._arrays: dict[str, np.ndarray] = {}
         self._files: dict[str, bytes] = {}
@@ -149,7 +147,7 @@ class Encoder:
         io = _optional("skops.io")
         try:
             content = io.dumps(value)
-            foreign = sorted({*io.get_untrusted_types(data=content)} - {*_trusted()})
+            foreign = sorted({*io.get_untrusted_types(data=content)} - {*_TRUSTED})
         except Exception as error:  # of the object's own code
             foreign = [f"{type(error).__name__}: {error}"]
         if foreign:
@@ -166,13 +164,7 @@ class Encoder:
 
 
 class Decoder:
-    """Values of JSON and files.
-
-    Parameters
-    ----------
-    parts : mapping of str to bytes
-        Contents of the files, by name.
-    """
+    """Values of JSON and files (their contents, by name)."""
 
     def __init__(self, parts: Mapping[str, bytes]) -> None:
         self._parts = parts
@@ -185,7 +177,7 @@ class Decoder:
             "frame": self._frame,
             "booster": self._booster,
             "tensor": self._tensor,
-            "parameter": lambda found: _torch().nn.Parameter(self._tensor(found)),
+            "parameter": lambda found: import_module("torch").nn.Parameter(self._tensor(found)),
             "sklearn": self._skops,
             "object": self._object,
         }
@@ -216,10 +208,12 @@ class Decoder:
         return booster
 
     def _tensor(self, found):
-        return _torch().tensor(self.decode(found))  # aligned as torch does it, for equal sums
+        return import_module("torch").tensor(
+            self.decode(found)
+        )  # aligned as torch does it, for equal sums
 
     def _skops(self, file):
-        return _optional("skops.io").loads(self._parts[file], trusted=_trusted())
+        return _optional("skops.io").loads(self._parts[file], trusted=_TRUSTED)
 
     def _object(self, found):
         name, state = found
@@ -231,7 +225,7 @@ class Decoder:
             return cls(**state)
         value = cls.__new__(cls)
         if hasattr(cls, "named_parameters"):
-            _torch().nn.Module.__init__(value)
+            import_module("torch").nn.Module.__init__(value)
         vars(value).update(state)
         return value
 
@@ -264,21 +258,10 @@ def _state(value):
 def _refuse_ids_and_code(value):
     """Refuse estimators that need ids or code to predict."""
     name = type(value).__name__
-    if getattr(value, "module", None) is not None:
-        raise TypeError(
-            f"The network of {name} is a module of your own, and a saved model holds no code. "
-            "Describe the network by hidden_layer_sizes, or pickle the model."
-        )
     if not getattr(value, "_needs_features", True):
         raise ValueError(
             f"{name}(relevance='embedding') is a table of ids of documents, and a saved model "
-            "holds none. Save a DistilledRanker with it as teacher, which scores documents by "
-            "their features, or pickle the model."
-        )
-    if callable(getattr(value, "bias_features", None)):
-        raise TypeError(
-            f"bias_features of this {name} is a function, and a saved model holds no code. Give "
-            "vectors by bias factor instead, or save the steps after it."
+            "holds none. Pickle the model, or save a DistilledRanker with it as teacher."
         )
     ids = [column for column in getattr(value, "_columns", ()) if column in IDS]
     if ids:
@@ -286,14 +269,12 @@ def _refuse_ids_and_code(value):
             f"The bias factors of {name} are made of the ids in {ids}, and a saved model holds "
             "none. Candidates to be scored need no repair: save the steps after it."
         )
-
-
-def _trusted():
-    return [f"{home}.{name}" for home, names in _TRUSTED.items() for name in names.split()]
-
-
-def _torch():
-    return import_module("torch")
+    for param in ("module", "bias_features"):
+        if callable(getattr(value, param, None)):
+            raise TypeError(
+                f"{param} of this {name} is code of your own, and a saved model holds none. "
+                "Pickle the model."
+            )
 
 
 def _optional(name):

@@ -392,7 +392,7 @@ def test_a_repair_transforms_logs_after_it_was_loaded(settings, tmp_path):
 def test_a_repair_with_a_function_is_refused(tmp_path):
     repair = IdentifiabilityRepair(bias_features=lambda factors: factors["position"] * 2.0)
     pipeline = make_pipeline(repair, NaiveRanker(estimator=Ridge())).fit(DISCONNECTED, "click")
-    with pytest.raises(TypeError, match="bias_features of this IdentifiabilityRepair is a func"):
+    with pytest.raises(TypeError, match="bias_features of this IdentifiabilityRepair is code"):
         save_model(pipeline, tmp_path / "model.zip")
 
 
@@ -428,7 +428,11 @@ def _square(X):
 @pytest.mark.parametrize(
     ("model", "error", "words"),
     [
-        (DLARanker(module=lambda n: nn.Linear(n, 1), **SHORT), TypeError, "module of your own"),
+        (
+            DLARanker(module=lambda n: nn.Linear(n, 1), **SHORT),
+            TypeError,
+            "module of this DLARanker is code of your own",
+        ),
         (_Mine(estimator=Ridge()), TypeError, "_Mine cannot be saved"),
         (DLARanker(relevance="embedding"), ValueError, "DistilledRanker"),
         (RegressionEMRanker(relevance="embedding"), ValueError, "table of ids"),
@@ -535,11 +539,11 @@ def test_no_file_or_another_one(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_model(tmp_path / "model.zip")
     (tmp_path / "model.zip").write_bytes(pickle.dumps(Ridge()))
-    with pytest.raises(ValueError, match="no file that save_model wrote"):
+    with pytest.raises(ValueError, match="no model that save_model of this version wrote"):
         load_model(tmp_path / "model.zip")
     with zipfile.ZipFile(tmp_path / "model.zip", "w") as file:
         file.writestr("../../model.json", "{}")
-    with pytest.raises(ValueError, match="without a model of save_model"):
+    with pytest.raises(ValueError, match=r"or was damaged or changed \(KeyError"):
         load_model(tmp_path / "model.zip")
 
 
@@ -547,13 +551,13 @@ def test_damaged_files(saved):
     content = saved.read_bytes()
     for end in (0, 10, len(content) // 2, len(content) - 1):
         saved.write_bytes(content[:end])
-        with pytest.raises(ValueError, match="cut off"):
+        with pytest.raises(ValueError, match="BadZipFile"):
             load_model(saved)
     for place in range(60, len(content) - 300, len(content) // 40):
         changed = bytearray(content)
         changed[place] ^= 0xFF
         saved.write_bytes(changed)
-        with pytest.raises(ValueError, match=r"damaged|archive"):
+        with pytest.raises(ValueError, match="damaged or changed"):
             load_model(saved)
 
 
@@ -570,7 +574,7 @@ def test_versions(saved):
         head["model"] = {"something new": 3}
 
     _rewrite(saved, newer)
-    with pytest.raises(ValueError, match=r"in layout 2; skultr .* reads layout 1"):
+    with pytest.raises(ValueError, match=r"wrote layout 2, and skultr .* reads 1"):
         load_model(saved)
 
 
@@ -614,7 +618,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_changed_files_are_errors(name, saved):
     _rewrite(saved, HOSTILE[name])
-    with pytest.raises(ValueError, match=r"is damaged or was changed"):
+    with pytest.raises(ValueError, match="was damaged or changed"):
         load_model(saved)
 
 
