@@ -20,7 +20,7 @@ __all__ = ["Decoder", "Encoder"]
 
 _WEIGHTS = "weights.safetensors"
 #: Folders whose public classes may occur: fitted, and as parameters of others.
-_FITTED = ("skultr.rankers", "skultr.preprocessing", "skultr.identifiability")
+_FITTED = ("skultr.rankers", "skultr.preprocessing")
 _PUBLIC = (*_FITTED, "skultr.propensity", "skultr.click_models")
 #: Other classes that may occur, by module.
 _OTHERS = {
@@ -29,6 +29,7 @@ _OTHERS = {
     "skultr._log._offsets": "FeatureOffsets",
     "skultr._torch._networks": "ScaleFeatures SideBySide",
     "skultr._torch._stream": "Dropout Linear",
+    "skultr.identifiability": "IdentifiabilityRepair",
     "skultr.identifiability._bias_features": "FactorVectors",
     "skultr.rankers._hull": "Hull",
     "torch.nn": "BatchNorm1d ELU Identity LayerNorm ModuleList Sequential Softplus",
@@ -208,9 +209,8 @@ class Decoder:
         return booster
 
     def _tensor(self, found):
-        return import_module("torch").tensor(
-            self.decode(found)
-        )  # aligned as torch does it, for equal sums
+        array = self.decode(found)
+        return import_module("torch").tensor(array)  # aligned as torch does it, for equal sums
 
     def _skops(self, file):
         return _optional("skops.io").loads(self._parts[file], trusted=_TRUSTED)
@@ -244,15 +244,14 @@ def _state(value):
         return value._asdict()
     if hasattr(value, "named_parameters"):  # a module of torch
         inside = ("_parameters", "_buffers", "_modules")
-        own = {
-            name: each for name, each in vars(value).items() if name[0] != "_" or name in inside
-        }
+        own = {name: vars(value)[name] for name in vars(value) if name in inside or name[0] != "_"}
         return {**own, "training": False}
     is_slim = isinstance(value, SlimPickles)
     state = SlimPickles.__getstate__(value) if is_slim else vars(value)
+    kept = {name: each for name, each in state.items() if name not in _NOT_SAVED}
     if "propensity_" in state:
-        state["_left_out"] = sorted({*state.get("_left_out", ()), "propensity_"})
-    return {name: each for name, each in state.items() if name not in _NOT_SAVED}
+        kept["_left_out"] = sorted({*kept.get("_left_out", ()), "propensity_"})
+    return kept
 
 
 def _refuse_ids_and_code(value):
