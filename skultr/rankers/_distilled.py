@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from lightgbm import LGBMRegressor
+from lightgbm import LGBMModel, LGBMRegressor
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -15,7 +15,7 @@ from sklearn.utils.validation import has_fit_parameter
 from .._sklearn import HasMethods, seeded_clone
 from .._typing import Estimator, Floats, Ints, RandomState
 from ._dual_learning import DLARanker
-from ._learners import its_own_threads
+from ._learners import booster_names, its_own_threads, scores_of_learner
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
@@ -102,8 +102,11 @@ class DistilledRanker(BaseRanker):
         relevance = self.teacher_.predict(features, **self._roles_of_documents(log, shown))
         impressions = np.bincount(log.doc, log.weight * log.shown, minlength=len(log.features))
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
+        named = {}
+        if isinstance(self.student_, LGBMModel):
+            named["feature_name"] = booster_names(self)
         with its_own_threads(self.student_):
-            self.student_.fit(features, relevance, sample_weight=impressions[shown])
+            self.student_.fit(features, relevance, sample_weight=impressions[shown], **named)
 
     def _roles_of_documents(self, log: ClickLog, shown: Ints) -> dict[str, Ints]:
         """Roles that the teacher's predict needs beside the features of the documents."""
@@ -113,7 +116,7 @@ class DistilledRanker(BaseRanker):
         return {name: roles[name] for name in taken}
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
-        return np.asarray(self.student_.predict(features), dtype=float)
+        return scores_of_learner(self.student_, features)
 
 
 def _default_student():

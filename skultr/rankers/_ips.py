@@ -19,7 +19,7 @@ from ..propensity._weights import (
 )
 from ._corrections import NAIVE, Correction, corrections, that_differ
 from ._learner_ranker import LearnerRanker
-from ._learners import fit_learner
+from ._learners import booster_names, fit_learner
 from ._propensity_ranker import PropensityRanker
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class _WeightedRanker(LearnerRanker):
             labels.weight,
             labels.query,
             random_state=seed,
+            names=booster_names(self),
         )
 
 

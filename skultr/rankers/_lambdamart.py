@@ -19,7 +19,7 @@ from .._threads import threads_of
 from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels
-from ._learners import order_by_query
+from ._learners import booster_names, order_by_query
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import LambdaObjective, SoftmaxObjective
 
@@ -108,7 +108,8 @@ class LambdaMARTRanker(PropensityRanker):
     num_leaves_ : int
         Maximum number of leaves per tree that was used.
     booster_ : lightgbm.Booster
-        The trees; after early stopping, those up to the best round.
+        The trees; after early stopping, those up to the best round. Its features have the names of
+        the columns, with ``_`` for characters that LightGBM does not take.
     best_iteration_ : int
         Number of trees in ``booster_``.
     n_iter_ : int
@@ -263,7 +264,7 @@ class LambdaMARTRanker(PropensityRanker):
         callbacks = [_report_rounds(self, task)]
         if self.debiasing == "lightgbm":
             settings["num_leaves"] = self._leaves(document_labels(log, log.clicks).label)
-            data = _listed(log.tempered(self.traffic_exponent)[0])
+            data = _listed(log.tempered(self.traffic_exponent)[0], booster_names(self))
             self._remember(lgb.train(settings, data, self.n_estimators, callbacks=callbacks))
             return
         documents = self._documents(log)
@@ -357,6 +358,7 @@ class LambdaMARTRanker(PropensityRanker):
             labels.query[order],
             labels.label[order],
             labels.weight[order],
+            booster_names(self),
         )
 
     def _held_out(self, documents, random):
@@ -389,6 +391,7 @@ class _Documents:
     query: Ints
     label: Floats
     weight: Floats
+    names: list[str] | Literal["auto"]
 
     def take(self, rows, reference=None):
         """Some rows as a dataset of LightGBM, with the bins of the ``reference``."""
@@ -398,6 +401,7 @@ class _Documents:
             weight=self.weight[rows],
             group=np.unique(self.query[rows], return_counts=True)[1],
             reference=reference,
+            feature_name=self.names,
         )
 
 
@@ -409,7 +413,7 @@ def _held_out_loss(scores, data):
     return "softmax", _derivatives(SoftmaxObjective().loss, scores, data), False
 
 
-def _listed(log):
+def _listed(log, names):
     """The distinct lists with their click rates, as a dataset for LightGBM's debiasing."""
     rows = np.flatnonzero(log.shown)
     sizes = np.unique(log.list_[rows], return_counts=True)[1]
@@ -424,6 +428,7 @@ def _listed(log):
         weight=log.weight[rows],
         group=sizes,
         position=log.bias[rows],
+        feature_name=names,
     )
 
 

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from .._sklearn import HasMethods
 from .._torch._net import NeuralEstimator
 from .._typing import Estimator, Floats
+from ._learners import scores_of_learner
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -53,4 +54,4 @@ class LearnerRanker(NeuralEstimator, BaseRanker):
     def _score(self, features: NDArray[np.float32]) -> Floats:
         if not hasattr(self, "estimator_"):
             return super()._score(features)
-        return np.asarray(self.estimator_.predict(features), dtype=float)
+        return scores_of_learner(self.estimator_, features)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from lightgbm import LGBMModel, LGBMRanker
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
@@ -19,7 +21,13 @@ from .._threads import ALL, few_threads, share_of_worker
 from .._typing import Floats, Ints
 from ._tree_objectives import LambdaObjective, PairObjective, SoftmaxObjective
 
-__all__ = ["fit_learner", "its_own_threads", "order_by_query"]
+__all__ = [
+    "booster_names",
+    "fit_learner",
+    "its_own_threads",
+    "order_by_query",
+    "scores_of_learner",
+]
 
 #: LightGBM's names of its listwise objective.
 _LISTWISE = frozenset({"rank_xendcg", "xendcg", "xe_ndcg", "xe_ndcg_mart", "xendcg_mart"})
@@ -33,6 +41,7 @@ def fit_learner(
     query: Ints,
     *,
     random_state: int,
+    names: list[str] | Literal["auto"] = "auto",
     objective: Callable[..., Any] | None = None,
 ) -> Any:
     """Fit a clone of an estimator to one (debiased) label per (query, document).
@@ -51,6 +60,9 @@ def fit_learner(
         Codes, in any order.
     random_state : int
         Seed of the estimator, or of the steps of the Pipeline, unless they have one of their own.
+    names : list of str or "auto", default="auto"
+        What :func:`booster_names` gives: names of the features for a LightGBM estimator that is
+        no step of a Pipeline.
     objective : callable, default=None
         Objective of a LightGBM ranker that replaces its own, such as a :class:`PairObjective`
         whose rows are those of ``features``.
@@ -72,12 +84,43 @@ def fit_learner(
     with its_own_threads(last):
         if last is not estimator:
             features = _fit_transformers(estimator, features, labels)
+        named = {"feature_name": names} if isinstance(estimator, LGBMModel) else {}
         if isinstance(last, LGBMRanker):
-            _fit_ranker(last, features, labels, weight, query, objective or _objective_of(last))
+            objective = objective or _objective_of(last)
+            _fit_ranker(last, features, labels, weight, query, objective, named)
         else:
             _check_regressor(last, objective)
-            last.fit(features, labels, sample_weight=weight)
+            last.fit(features, labels, sample_weight=weight, **named)
     return estimator
+
+
+def scores_of_learner(estimator: Any, features: NDArray[np.float32]) -> Floats:
+    """Predictions of a fitted estimator; those of LightGBM read the names of the features."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None and isinstance(estimator, LGBMModel):
+        features = pd.DataFrame(features, columns=names, copy=False)
+    return np.asarray(estimator.predict(features), dtype=float)
+
+
+def booster_names(ranker: Any) -> list[str] | Literal["auto"]:
+    """Names of the features of a ranker that LightGBM takes; "auto" if it has none.
+
+    LightGBM turns blanks into ``_`` silently, refuses characters with a meaning in JSON, and names
+    that occur twice.
+    """
+    given = getattr(ranker, "feature_names_in_", None)
+    if given is None:
+        return "auto"
+    names: dict[str, None] = {}
+    taken = set(given)
+    for name in given:
+        safe = plain = re.sub(r"[^\w.()/+%-]", "_", name) or "_"
+        number = 1
+        while safe in names or (safe != name and safe in taken):
+            number += 1
+            safe = f"{plain}_{number}"
+        names[safe] = None
+    return list(names)
 
 
 @contextmanager
@@ -124,7 +167,7 @@ def _fit_transformers(pipeline, features, labels):
     return features
 
 
-def _fit_ranker(ranker, features, labels, weight, query, objective):
+def _fit_ranker(ranker, features, labels, weight, query, objective, named):
     order, group = order_by_query(features, query)
     if isinstance(objective, PairObjective):
         objective = objective.reordered(order)
@@ -132,7 +175,8 @@ def _fit_ranker(ranker, features, labels, weight, query, objective):
     # By default LightGBM prepares its nDCG, which does not allow fractional labels. And a custom
     # objective fails if the filter removes all features, as with few rows.
     ranker.set_params(objective=objective, metric="None", feature_pre_filter=False)
-    ranker.fit(features[order], labels[order], sample_weight=weight[order], group=group)
+    weight = weight[order]
+    ranker.fit(features[order], labels[order], sample_weight=weight, group=group, **named)
     # Restore the user's parameter; the fitted trees no longer need the objective.
     return ranker.set_params(objective=own)
 

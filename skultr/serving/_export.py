@@ -1,0 +1,180 @@
+"""Models in the formats of search engines: one table, format -> what it is written from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from .._sklearn import StrOptions, validate_params
+from ._served_model import served_model
+from ._tree_formats import (
+    Upload,
+    write_elastic,
+    write_lightgbm,
+    write_ranklib,
+    write_solr,
+    write_xgboost,
+    write_xgboost_raw,
+)
+from ._trees import nonnegative, trees_of
+
+__all__ = ["export_model"]
+
+#: What a format can be written from, and the function that writes it.
+_FORMATS: dict[str, dict[str, Callable[..., str | bytes]]] = {
+    "xgboost+json": {"trees": write_xgboost},
+    "xgboost+json+raw": {"trees": write_xgboost_raw},
+    "ranklib": {"trees": write_ranklib},
+    "solr": {"trees": write_solr},
+    "lightgbm": {"trees": write_lightgbm},
+    "elastic": {"trees": write_elastic},
+}
+#: How each is found in a model; None if it has none.
+_PARTS: dict[str, Callable[..., Any]] = {"trees": trees_of}
+#: The one format, or the one kind of model, that reads an option.
+_OF_FORMAT = {"store": "solr", "queries": "elastic"}
+
+
+@validate_params(
+    {
+        "format": [StrOptions(set(_FORMATS))],
+        "name": [str],
+        "shift": [StrOptions({"nonnegative"}), None],
+        "store": [str, None],
+        "queries": [Mapping, None],
+    },
+    prefer_skip_nested_validation=True,
+)
+def export_model(
+    ranker: Any,
+    format: str,
+    feature_names: Sequence[str] | Mapping[str, str] | None = None,
+    *,
+    name: str = "skultr",
+    shift: Literal["nonnegative"] | None = None,
+    store: str | None = None,
+    queries: Mapping[str, Any] | None = None,
+) -> str | bytes:
+    """A fitted ranker as the text, or bytes, that a search engine loads.
+
+    Parameters
+    ----------
+    ranker : ranker, Pipeline or search
+        Fitted: a ranker whose score depends on the features of one document, a Pipeline of
+        :class:`~skultr.preprocessing.OnFeatures`, :class:`~skultr.IdentifiabilityRepair` and such
+        a ranker, or a search over these. Scalers are written into the model.
+    format : str
+        =====================  ===========================================  ===================
+        format                 engine, and where the text goes              written from
+        =====================  ===========================================  ===================
+        ``"xgboost+json"``     Elasticsearch and OpenSearch, LTR plugin:    trees
+                               ``POST _ltr/_featureset/<set>/_createmodel``
+        ``"xgboost+json+raw"`` the same; its ``definition`` is a model of   trees
+                               XGBoost, too
+        ``"ranklib"``          the same                                     trees
+        ``"elastic"``          Elasticsearch 8.12 or later, without plugin: trees
+                               ``PUT _ml/trained_models/<name>``
+        ``"solr"``             Solr: ``PUT .../schema/model-store``         trees
+        ``"lightgbm"``         Vespa: ``models/<name>.json`` of the         trees
+                               application, ``lightgbm("<name>.json")``
+        =====================  ===========================================  ===================
+
+        Trees are those of :class:`~skultr.rankers.LambdaMARTRanker`, of a LightGBM ``estimator``
+        of another ranker, and of a LightGBM ``student`` of
+        :class:`~skultr.rankers.DistilledRanker`, which makes them of any ranker.
+    feature_names : list of str or dict, default=None
+        The engine's names of the features: a list in the order of the columns, or a dict from
+        the names of the training columns to the engine's. None takes the names of the columns.
+        ``"ranklib"`` holds no names: the feature set must have the features in this order.
+    name : str, default="skultr"
+        Name of the model in the engine.
+    shift : "nonnegative" or None, default=None
+        Trees get one more leaf, which raises all scores alike so that none is negative. Lucene
+        refuses negative scores where a model is the query itself, and not in a rescorer.
+    store : str, default=None
+        Solr's feature store; None is its default store.
+    queries : dict of str to dict, default=None
+        Query of each feature for ``"elastic"``, by the engine's name, such as
+        ``{"title_bm25": {"match": {"title": "{{query}}"}}}``. Without them the
+        ``feature_extractors`` of the text are empty: add yours before the upload.
+
+    Returns
+    -------
+    model : str or bytes
+        JSON, ready to upload.
+
+    Raises
+    ------
+    NotFittedError
+        If the ranker is not fitted.
+    TypeError
+        If there is no ranker of skultr in it.
+    ValueError
+        If the ranker cannot be written in this format, for example because its score depends on
+        all candidates of a query, or a transformer makes a column of several. The message says
+        why, and which formats it has. Also if names or options do not fit.
+
+    Notes
+    -----
+    Engines hold features in float32, and decide at a split by another rule than LightGBM: x < T,
+    or T plus a constant. Thresholds are written so that each document reaches the same leaf of
+    each tree, also on a threshold and beside it. Scores then differ from ``predict`` only as sums
+    in float32 do, by about 1e-7. ``predict`` is that of the same numbers in float64. In Solr,
+    which adds 1e-6 to a threshold, the rule is exact for thresholds from 0.01 on; nearer to 0, a
+    few of them are off by at most 2e-10.
+
+    A missing feature counts as 0, as engines log it, or as what an imputer in an ``OnFeatures``
+    puts there (not in ``"ranklib"`` and ``"solr"``, which put 0 before they ask the model).
+    ``predict`` of a ranker refuses NaN.
+
+    Examples
+    --------
+    >>> import json
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.rankers import LambdaMARTRanker
+    >>> from skultr.serving import export_model
+    >>> from skultr.simulation import EYE_TRACKING, simulate_clicks
+    >>> documents = make_ltr(n_queries=100, n_features=5, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(documents, n_sessions=5_000, random_state=0)
+    >>> ranker = LambdaMARTRanker(propensity=EYE_TRACKING, n_estimators=20, random_state=0)
+    >>> ranker = ranker.fit(log, clicks)
+    >>> body = export_model(ranker, "solr", {"feature_000": "title_bm25"}, store="shop")
+    >>> json.loads(body)["features"][:2]
+    [{'name': 'title_bm25'}, {'name': 'feature_001'}]
+    """
+    served = served_model(ranker, feature_names)
+    options = {"store": store, "queries": queries}
+    _check_options(format, options, served.names)
+    upload = Upload(name, served.names, store, queries or {})
+    for part, write in _FORMATS[format].items():
+        model = _PARTS[part](served)
+        if model is None:
+            continue
+        if shift is not None:
+            model = nonnegative(model)
+        return write(model, upload)
+    raise _impossible(served, format)
+
+
+def _check_options(format, options, names):
+    for option, value in options.items():
+        if value is not None and format != _OF_FORMAT[option]:
+            raise ValueError(
+                f"{option} is an option of the format {_OF_FORMAT[option]!r}, and format is "
+                f"{format!r}. Leave it out."
+            )
+    unknown = sorted(set(options["queries"] or {}) - set(names))
+    if unknown:
+        raise ValueError(
+            f"queries has {unknown[0]!r}, which is no feature; expected keys among {list(names)}."
+        )
+
+
+def _impossible(served, format):
+    has = {part for part, find in _PARTS.items() if find(served) is not None}
+    formats = [each for each, parts in _FORMATS.items() if has & set(parts)]
+    name = type(served.ranker).__name__
+    return ValueError(
+        f"This {name} has no {' or '.join(_FORMATS[format])}, from which the format {format!r} is "
+        f"written. Its formats are {formats}. DistilledRanker around it has LightGBM's trees."
+    )

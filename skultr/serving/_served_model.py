@@ -1,0 +1,215 @@
+"""What computes the scores of a fitted ranker or pipeline, with the engine's names of features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import check_is_fitted
+
+from .._log._offsets import FeatureOffsets
+from .._typing import Floats
+from ..identifiability._repair import IdentifiabilityRepair
+from ..preprocessing import OnFeatures
+from ..rankers._ranker import BaseRanker
+
+__all__ = ["ServedModel", "parts_of", "served_model", "steps_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """The parts that turn the features of a request into scores.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The engine's name of each feature that a request holds, in the order of the columns.
+    transformers : tuple of transformers
+        Fitted transformers of the features, in order; a Pipeline of them is taken apart.
+    offsets : FeatureOffsets
+        What the ranker takes off its features before it rounds them to float32.
+    ranker : ranker
+        Fitted.
+    """
+
+    names: tuple[str, ...]
+    transformers: tuple[Any, ...]
+    offsets: FeatureOffsets
+    ranker: BaseRanker
+
+    def features(self, raw: Floats) -> NDArray[np.float32]:
+        """What the ranker scores, shape (n_rows, n_features), for the raw features of requests."""
+        values: Any = np.array(raw, dtype=float)
+        for transformer in self.transformers:
+            names = getattr(transformer, "feature_names_in_", None)
+            values = np.asarray(values, dtype=float)
+            if names is not None:
+                values = pd.DataFrame(values, columns=names, copy=False)
+            values = transformer.transform(values)
+        values = np.array(values, dtype=float)
+        values[:, self.offsets.columns] -= self.offsets.values
+        return values.astype(np.float32)
+
+
+def served_model(
+    ranker: Any, feature_names: Sequence[str] | Mapping[str, str] | None = None
+) -> ServedModel:
+    """The parts of a fitted ranker, pipeline or search that compute its scores.
+
+    Parameters
+    ----------
+    ranker : ranker, Pipeline that ends in one, or a search over these
+        Fitted.
+    feature_names : list of str or dict, default=None
+        The engine's names: a list in the order of the columns, or a dict from fitted names to
+        the engine's, which leaves other names as they are. None takes the fitted names.
+
+    Returns
+    -------
+    served : ServedModel
+
+    Raises
+    ------
+    NotFittedError
+        If something in it is not fitted.
+    TypeError
+        If there is no ranker of skultr in it, or a step that is no transformer of features.
+    ValueError
+        If the scores are no function of a document's features, or the names are wrong.
+    """
+    steps = steps_of(ranker)
+    final = steps.pop()
+    if not isinstance(final, BaseRanker):
+        raise TypeError(
+            f"ranker is, or ends in, {final!r}; expected a fitted ranker of skultr.rankers, a "
+            "Pipeline that ends in one, or a search over these."
+        )
+    check_is_fitted(final)
+    _refuse_what_is_no_function(final)
+    steps = [step for step in steps if not isinstance(step, IdentifiabilityRepair)]
+    for step in steps:
+        check_is_fitted(step)
+        _check_step(step)
+    names = _engine_names(steps[0] if steps else final, feature_names)
+    transformers = tuple(part for step in steps for part in parts_of(step.transformer_))
+    offsets: FeatureOffsets = final._offsets
+    return ServedModel(names, transformers, offsets, final)
+
+
+def steps_of(model: Any) -> list[Any]:
+    """Steps of nested pipelines and searches, in order."""
+    if isinstance(model, Pipeline):
+        steps = [step for _, step in model.steps if step is not None and step != "passthrough"]
+        return [part for step in steps for part in steps_of(step)]
+    if hasattr(model, "best_estimator_"):
+        return steps_of(model.best_estimator_)
+    if hasattr(model, "scoring") and hasattr(model, "estimator"):
+        raise NotFittedError(
+            f"{type(model).__name__} has no best_estimator_. Fit it, with refit on, before the "
+            "export."
+        )
+    return [model]
+
+
+def _check_step(step):
+    if not isinstance(step, OnFeatures):
+        raise TypeError(
+            f"{type(step).__name__} is a step of the pipeline; expected OnFeatures, which "
+            "transforms features alone, or IdentifiabilityRepair. Wrap the step in OnFeatures "
+            "and fit again."
+        )
+    if step.passthrough:
+        raise ValueError(
+            f"OnFeatures passes the columns {list(step.passthrough)} to the ranker beside the "
+            "transformed ones, so that a request would need them. Fit the ranker without."
+        )
+
+
+def parts_of(transformer: Any) -> list[Any]:
+    """A transformer of features taken apart, without steps that leave them as they are."""
+    if isinstance(transformer, Pipeline):
+        return [part for step in steps_of(transformer) for part in parts_of(step)]
+    identity = isinstance(transformer, FunctionTransformer) and transformer.func is None
+    return [] if identity else [transformer]
+
+
+def _refuse_what_is_no_function(ranker):
+    """Refuse a ranker whose score is no function of the features of one document."""
+    name = type(ranker).__name__
+    if not ranker._needs_features:
+        raise ValueError(
+            f"This {name} scores documents by their ids, and an engine has to score by features. "
+            "Export DistilledRanker around it, or fit it with relevance='network'."
+        )
+    whole_list = type(ranker)._scores_within is not BaseRanker._scores_within
+    student = getattr(ranker, "student", None)
+    if whole_list and student != "only":
+        instead = "student='only'" if hasattr(ranker, "student") else "DistilledRanker around it"
+        raise ValueError(
+            f"A score of this {name} depends on all candidates of the query, and an engine scores "
+            f"one document at a time. Fit and export {instead}."
+        )
+
+
+def _engine_names(first, given):
+    """The engine's names of the columns that the first step reads."""
+    n_features = first.n_features_in_
+    fitted = getattr(first, "feature_names_in_", None)
+    fitted = None if fitted is None else [str(name) for name in fitted]
+    if fitted is None and (given is None or isinstance(given, Mapping)):
+        raise ValueError(
+            f"The ranker was fitted to {n_features} columns without names. Pass feature_names, "
+            "a list of the engine's names in the order of the columns."
+        )
+    if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in fitted]
+        if unknown:
+            raise ValueError(
+                f"feature_names has {unknown[0]!r}, which is no fitted feature; expected keys "
+                f"among {fitted}."
+            )
+        given = [given.get(name, name) for name in fitted]
+    elif given is not None:
+        given = _listed(given, n_features)
+        if fitted is not None:
+            _refuse_another_order(given, fitted)
+    return _checked(fitted if given is None else given)
+
+
+def _listed(given, n_features):
+    if isinstance(given, str):
+        raise TypeError(f"feature_names is {given!r}; expected a list or a dict of names.")
+    given = list(given)
+    if len(given) != n_features:
+        raise ValueError(
+            f"feature_names has {len(given)} names, but the ranker was fitted to {n_features} "
+            "features. Pass one name per column, in their order, or a dict for some of them."
+        )
+    return given
+
+
+def _refuse_another_order(given, fitted):
+    for place, name in enumerate(given):
+        if name != fitted[place] and name in fitted:
+            raise ValueError(
+                f"feature_names has {name!r} in place {place}, where the fitted feature is "
+                f"{fitted[place]!r}: a list renames columns in the order {fitted}. Pass it in "
+                "this order, or a dict if a column shall have the name of another."
+            )
+
+
+def _checked(names):
+    wrong = [name for name in names if not (isinstance(name, str) and name.strip())]
+    if wrong:
+        raise TypeError(f"feature_names has {wrong[0]!r}; expected texts that are not empty.")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"feature_names has {twice[0]!r} twice; expected different names.")
+    return tuple(str(name) for name in names)
