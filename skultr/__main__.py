@@ -335,7 +335,7 @@ def _compare(ranker, X, propensity):
         )
         for by in ("model", "served")
     )
-    gain = (model - served).iloc[:, 0] / served.to_numpy().mean()
+    gain = (model - served)["dcg@10"] / served["dcg@10"].mean()
     error = 1.96 * gain.std() / np.sqrt(len(gain))
     text = (
         f"DCG@10 of the model on {len(gain)} held-out queries, by clicks corrected for position: "

@@ -45,7 +45,7 @@ class Visits:
         return len(self.impressions) + int(self.impressions["click"].sum())
 
 
-def open_shop(n_queries=400, n_products=20, *, production=0.02, random_state=0):
+def open_shop(n_queries=400, n_products=20, *, production=0.01, random_state=0):
     """Products by query: ``qid`` (words), ``doc``, ``relevance``, features, ``production``.
 
     ``production`` is the share of the queries whose annotation trained the ranker that serves.
@@ -68,7 +68,7 @@ def open_shop(n_queries=400, n_products=20, *, production=0.02, random_state=0):
     return shop.assign(production=scores)
 
 
-def serve(shop, n_pages=10_000, *, user=None, temperature=0.5, n_positions=10, random_state=0):
+def serve(shop, n_pages=10_000, *, user=None, temperature=0.1, n_positions=10, random_state=0):
     """Users search ``n_pages`` times; production ranks, with noise of this temperature."""
     X, clicks, truth = simulate_clicks(
         shop.drop(columns="production"),
