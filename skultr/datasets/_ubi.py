@@ -1,0 +1,317 @@
+"""Reader of click logs that search engines write: OpenSearch's User Behavior Insights (UBI)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from os import PathLike, fspath
+from typing import Literal, TypeAlias
+
+import pandas as pd
+
+from .._sklearn import Interval, StrOptions, validate_params
+from .._typing import AnyFrame
+from ..exceptions import ClickDataWarning, warn_user
+from ._ubi_fates import counted
+from ._ubi_frames import frame_parts, parquet_parts
+from ._ubi_lines import line_parts
+from ._ubi_pages import Rules, read_pages
+from ._ubi_records import Fields, Records
+from ._ubi_report import UBIReport
+
+__all__ = ["read_ubi"]
+
+#: What read_ubi reads: files, or a frame.
+Source: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | AnyFrame"
+
+
+@validate_params(
+    {
+        "queries": "no_validation",
+        "events": "no_validation",
+        "clicks": [str, list, tuple],
+        "outcomes": [str, list, tuple],
+        "impressions": [StrOptions({"auto", "events", "hits"})],
+        "page_size": [Interval(Integral, 1, None, closed="left"), None],
+        "ordinal_base": [Interval(Integral, 0, None, closed="left"), Mapping, None],
+        "user": [StrOptions({"client_id", "user_id", "session_id"}), None],
+        "filters": [str, list, tuple],
+        "not_shown": [StrOptions({"add", "drop"})],
+        "keep": [callable, None],
+        "n_jobs": [Integral, None],
+    },
+    prefer_skip_nested_validation=True,
+)
+def read_ubi(
+    queries: Source,
+    events: Source | None = None,
+    *,
+    clicks: str | Sequence[str] = ("click", "click_through", "item_click"),
+    outcomes: str | Sequence[str] = (),
+    impressions: Literal["auto", "events", "hits"] = "auto",
+    page_size: int | None = None,
+    ordinal_base: int | Mapping[str, int] | None = None,
+    user: Literal["client_id", "user_id", "session_id"] | None = "client_id",
+    filters: str | Sequence[str] = (),
+    not_shown: Literal["add", "drop"] = "add",
+    keep: Callable[[str], bool] | None = None,
+    n_jobs: int | None = None,
+) -> tuple[pd.DataFrame, UBIReport]:
+    """Read the click log of a search engine: User Behavior Insights (UBI) of OpenSearch.
+
+    UBI writes two indices. A record of ``ubi_queries`` is a search: its ``query_id``, what was
+    typed (``user_query``) and the documents found (``query_response_hit_ids``). A record of
+    ``ubi_events`` says what a user did with a result: ``action_name`` (``impression``, ``click``,
+    ...), ``query_id``, and in ``event_attributes`` the document (``object.object_id``) and where
+    it stood (``position.ordinal``). Version 1.3.0 is read, and older names of fields.
+
+    Parameters
+    ----------
+    queries : str, path-like, list of these, or DataFrame
+        The query records, or both indices if ``events`` is None. Files are bulk ndjson (a line
+        ``{"index": {...}}`` before each document), plain ndjson, or lines with the name of the
+        index and a tab before the document, also as ``.gz`` or ``.zip``; or Parquet
+        (``.parquet``, ``.pq``, with PyArrow). Frames of any engine that Narwhals reads hold one
+        record per row. In Parquet and frames, attributes may be structs, objects, JSON text, or
+        columns such as ``event_attributes.object.object_id``.
+    events : str, path-like, list of these, or DataFrame, default=None
+        The events.
+    clicks : str or list of str, default=("click", "click_through", "item_click")
+        Values of ``action_name`` that are clicks, in any case.
+    outcomes : str or list of str, default=()
+        Further values of ``action_name``, such as ``"add_to_cart"``: each becomes a column of the
+        log.
+    impressions : {"auto", "events", "hits"}, default="auto"
+        What was shown: the documents of ``impression`` events, or those of the hit lists. "auto"
+        takes the events of each application that has any, and the hit lists of the others.
+    page_size : int, default=None
+        Number of results of a page, where hit lists are longer than what was shown, or where
+        ``query_attributes`` name a page by its number only.
+    ordinal_base : int or dict of str to int, default=None
+        The ordinal of the first position, for all applications or by application. None finds it
+        for each application: 0 if at least 5 % of its pages begin at 0, else 1; where hit lists
+        say what was shown, by the ordinals of clicks on them.
+    user : {"client_id", "user_id", "session_id"} or None, default="client_id"
+        The field that becomes the role ``user``; None leaves it out.
+    filters : str or list of str, default=()
+        Keys of ``query_attributes`` that change what is found, such as ``"brand"``: searches with
+        other values are other queries.
+    not_shown : {"add", "drop"}, default="add"
+        What happens to clicks (and outcomes) of documents that have no impression on a page that
+        has some: add the document where it was clicked, or drop the click.
+    keep : callable, default=None
+        Called with each ``client_id``; records of clients for which it returns False are left out,
+        for example crawlers: ``keep=lambda client: "bot" not in client``.
+    n_jobs : int, default=None
+        Number of processes that read large files; None uses all cores.
+
+    Returns
+    -------
+    log : pandas.DataFrame
+        One row per document shown on a result page: ``session`` (the ``query_id``), ``qid`` (the
+        query in lower case with single spaces, Unicode NFKC; then the filters, and the
+        application in front if there are several), ``doc`` (the ``object_id``), ``position``
+        (from 1), ``user`` (if known; "unknown" where it is not), ``click`` and the ``outcomes``
+        (0 or 1). Ids are categoricals. Pages are in the order in which they occur first.
+    report : UBIReport
+        What was read, what was left out and why; print ``report.summary()``.
+
+    Raises
+    ------
+    ValueError
+        If there is no record of UBI, or no document was shown on any page.
+    FileNotFoundError
+        If a file is missing.
+
+    Warns
+    -----
+    ClickDataWarning
+        If more than a tenth of the impressions, clicks and outcomes could not be used, if nothing
+        was clicked, or if lines could not be read.
+
+    See Also
+    --------
+    skultr.propensity.relevance_labels : Judgments from the log.
+    skultr.identifiability.IdentifiabilityGraph : Whether the log determines relevance.
+
+    Notes
+    -----
+    A page is a ``query_id``, never a ``session_id``, which is a visit. Its text is that of its
+    first query record with hits; without a record, that of its events. Repeated impressions and
+    clicks of a document count once per page. Positions go on over the pages of a search if
+    ``query_attributes`` has ``from``, ``start`` or ``offset``, or ``page`` and a size. Where two
+    documents of a page have one ordinal, the places in its hit list are taken instead.
+
+    References
+    ----------
+    User Behavior Insights 1.3.0: https://o19s.github.io/ubi/
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> from skultr.datasets import read_ubi
+    >>> search = {"query_id": "q-1", "client_id": "c-9", "user_query": "Portable  charger"}
+    >>> def event(action, doc, ordinal):
+    ...     at = {"object": {"object_id": doc}, "position": {"ordinal": ordinal}}
+    ...     return {"action_name": action, "query_id": "q-1", "event_attributes": at}
+    >>> records = [search, event("impression", "B01", 0), event("impression", "B02", 1)]
+    >>> records += [event("click", "B02", 1)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "ubi.ndjson")
+    ...     _ = path.write_text("\\n".join(map(json.dumps, records)))
+    ...     log, report = read_ubi(path)
+    >>> log
+      session               qid  doc  position user  click
+    0     q-1  portable charger  B01         1  c-9      0
+    1     q-1  portable charger  B02         2  c-9      1
+    >>> report.ordinal_base
+    {'': 0}
+    >>> report
+    UBIReport(n_pages=1, n_rows=2, n_clicks=1, events_left_out=0)
+    """
+    fields = Fields(user, _names(filters, "filters"))
+    rules = Rules(
+        _names(clicks, "clicks"),
+        _names(outcomes, "outcomes"),
+        impressions,
+        page_size,
+        ordinal_base,
+        not_shown,
+        keep,
+    )
+    _check_actions(rules)
+    _check_base(ordinal_base)
+    records = Records()
+    _take(records, queries, None if events is None else "query", fields, n_jobs)
+    if events is not None:
+        _take(records, events, "event", fields, n_jobs)
+    return _read(records, rules)
+
+
+# --------------------------------------------------------------------------------------
+# Parameters
+# --------------------------------------------------------------------------------------
+_RESERVED = {"session", "qid", "doc", "position", "user", "click"}
+
+
+def _names(value, parameter):
+    names = (value,) if isinstance(value, str) else tuple(value)
+    if not all(isinstance(name, str) and name.strip() for name in names):
+        raise ValueError(f"{parameter}={value!r}; expected names.")
+    return names
+
+
+def _check_actions(rules):
+    if not rules.clicks:
+        raise ValueError("clicks is empty; expected at least one action_name.")
+    plain = [name.casefold().strip() for name in rules.clicks + rules.outcomes]
+    twice = {name for name in plain if plain.count(name) > 1} | {"impression"} & {*plain}
+    if twice:
+        raise ValueError(
+            f"The actions {sorted(twice)} have several meanings; expected each in one place of "
+            "clicks= and outcomes=, and 'impression' in none."
+        )
+    if reserved := _RESERVED & {*rules.outcomes}:
+        raise ValueError(
+            f"The outcomes {sorted(reserved)} would be columns that the log has already. Name "
+            "such actions in clicks=, or rename them in the records."
+        )
+
+
+def _check_base(base):
+    if isinstance(base, Mapping) and not all(
+        isinstance(name, str) and isinstance(value, Integral) and value >= 0
+        for name, value in base.items()
+    ):
+        raise ValueError(
+            f"ordinal_base={dict(base)}; expected the names of applications and whole numbers "
+            "from 0."
+        )
+
+
+# --------------------------------------------------------------------------------------
+# Reading
+# --------------------------------------------------------------------------------------
+def _take(records, source, kind, fields, n_jobs):
+    """Read one source: files or frames."""
+    sources = source if isinstance(source, list | tuple) else [source]
+    if not sources:
+        raise ValueError("The list of files is empty; expected at least one.")
+    for each in sources:
+        if not isinstance(each, str | PathLike):
+            records.extend(frame_parts(each, kind, fields), "the frame")
+            continue
+        path = fspath(each)
+        if path.lower().endswith((".parquet", ".pq")):
+            records.extend(parquet_parts(path, kind, fields), path)
+        else:
+            records.extend(line_parts(path, kind, fields, n_jobs), path)
+
+
+def _read(records, rules):
+    faults = [("line", "", fault, len(places)) for fault, places in records.faults.items()]
+    where = [
+        f"{path}, line {line}: {fault}."
+        for fault, places in records.faults.items()
+        for path, line in places[:_SHOWN]
+    ]
+    if not records.n_records:
+        found = "; ".join(where) or "nothing"
+        raise ValueError(
+            f"There is no record of UBI: found {records.n_lines:,} lines ({found}). Expected "
+            'documents with "action_name" (events) or "user_query" (queries), one per line.'
+        )
+    reading = read_pages(records, rules)
+    size = (reading.log["session"].nunique(), len(reading.log), int(reading.log["click"].sum()))
+    report = UBIReport(
+        counted(reading.counts + faults),
+        reading.ordinal_base,
+        reading.from_hits,
+        reading.queries,
+        reading.notes,
+        where,
+        size,
+    )
+    _warn(report, rules)
+    return reading.log, report
+
+
+#: Faulty lines that the report names, of each kind.
+_SHOWN = 5
+#: From this share of unusable events on the user is warned.
+_MUCH = 0.1
+#: Fates of events that were not asked for, or say again what is known.
+_HARMLESS = (
+    "action that was not asked for",
+    "the same document again on its page",
+    "the same record again",
+    "left out by keep",
+    "impression of an application read by hit lists",
+)
+
+
+def _warn(report, rules):
+    events = report.counts[report.counts["record"] == "event"]
+    events = events[~events["fate"].isin(_HARMLESS)]
+    lost = events[~events["used"]]
+    if lost["n"].sum() > _MUCH * events["n"].sum():
+        worst = lost.groupby("fate")["n"].sum().sort_values(ascending=False)
+        reasons = ", ".join(f"{n:,} {fate}" for fate, n in worst.items())
+        warn_user(
+            f"{lost['n'].sum():,} of {events['n'].sum():,} impressions, clicks and outcomes could "
+            f"not be used: {reasons}. Read report.summary().",
+            ClickDataWarning,
+        )
+    if not report.n_clicks:
+        found = report.counts.loc[report.counts["record"] == "event", "action"].unique()
+        warn_user(
+            f"Nothing was clicked: no usable event has an action_name of {list(rules.clicks)}. "
+            f"The actions found are {[name for name in found if name]}; name those that are "
+            "clicks in clicks=.",
+            ClickDataWarning,
+        )
+    if n := report.n_records("line"):
+        warn_user(
+            f"{n:,} lines hold no record and were left out: {' '.join(report.faulty_lines)}",
+            ClickDataWarning,
+        )

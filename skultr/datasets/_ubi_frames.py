@@ -1,0 +1,147 @@
+"""Frames and Parquet files of records: nested structs, objects, JSON text, or names with dots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import pandas as pd
+
+from ._ubi_records import Fields, Part, coded_part, value_at
+
+__all__ = ["frame_parts", "parquet_parts"]
+
+#: Rows coded at a time.
+_BLOCK = 500_000
+#: Columns that say which record of an index a row is, and what equal records are equal in.
+_KEYS = ("_index", "_id", "timestamp")
+
+
+def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
+    """Parts of a frame of any engine that Narwhals reads.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per record.
+    kind : {"query", "event"} or None
+        What a row without ``action_name`` is.
+    fields : Fields
+    """
+    table = nw.from_native(frame)
+    wanted = [name for name in table.collect_schema().names() if _is_read(name, fields)]
+    if not wanted:
+        raise ValueError(
+            f"The frame has the columns {list(table.columns)[:20]}; expected those of UBI: "
+            "query_id, user_query, action_name, event_attributes, ..."
+        )
+    table = table.select(wanted)
+    table = table.collect() if isinstance(table, nw.LazyFrame) else table
+    for start in range(0, len(table), _BLOCK):
+        yield _part(table[start : start + _BLOCK], kind, fields)
+
+
+def parquet_parts(path: str, kind: str | None, fields: Fields) -> Iterator[Part]:
+    """Parts of a Parquet file, of which only the fields that are needed are read."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {path} needs PyArrow: pip install pyarrow. Or read the file with another "
+            "package and pass the frame."
+        ) from error
+    with parquet.ParquetFile(path) as file:
+        schema = file.schema
+        leaves = [schema.column(i).path for i in range(len(schema.names))]
+        wanted = [leaf for leaf in leaves if _is_read(leaf, fields)]
+        if not wanted:
+            raise ValueError(
+                f"{path} has the columns {file.schema_arrow.names[:20]}; expected those of UBI: "
+                "query_id, user_query, action_name, event_attributes, ..."
+            )
+        for batch in file.iter_batches(_BLOCK, columns=wanted):
+            import pyarrow as pa
+
+            table = nw.from_native(pa.Table.from_batches([batch]), eager_only=True)
+            yield _part(table, kind, fields)
+
+
+def _is_read(name, fields):
+    """Whether a column, or a leaf of one, holds or lies within a field."""
+    paths = [path for group in (fields.events, fields.queries) for path in group.values()]
+    needed = [".".join(path) for places in paths for path in places] + list(_KEYS)
+    return any(
+        f"{name}.".startswith(f"{each}.") or f"{each}.".startswith(f"{name}.") for each in needed
+    )
+
+
+def _part(table, kind, fields):
+    action = _texts_at(table, ("action_name",))
+    is_event = [value is not None and value == value for value in action]
+    if kind == "event":
+        is_event = [True] * len(table)
+    rows = {True: [], False: []}
+    for row, event in enumerate(is_event):
+        rows[event].append(row)
+    columns = []
+    for event, places in ((True, fields.events), (False, fields.queries)):
+        part = table if len(rows[event]) == len(table) else table[rows[event]]
+        values = {name: _values(part, paths, name) for name, paths in places.items()}
+        columns.append(values | {"key": _keys(part)})
+    return coded_part(*columns, fields.filters)
+
+
+def _values(table, paths, name):
+    """The value of each row at the first path where it has one."""
+    if not len(table) or not paths:
+        return [None] * len(table)
+    if name == "attributes":
+        return _attributes(table, paths[0][0])
+    values = _texts_at(table, paths[0])
+    for path in paths[1:]:
+        values = [
+            other if value is None or value == "" or value is pd.NA else value
+            for value, other in zip(values, _texts_at(table, path), strict=True)
+        ]
+    return values
+
+
+def _attributes(table, name):
+    """Objects of attributes, also from columns whose names begin with theirs and a dot."""
+    if name in table.columns:
+        return table[name].to_list()
+    parts = [column for column in table.columns if column.startswith(f"{name}.")]
+    keys = [column.removeprefix(f"{name}.") for column in parts]
+    values = [table[column].to_list() for column in parts]
+    if not parts:
+        return [None] * len(table)
+    return [dict(zip(keys, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def _texts_at(table, path):
+    """Values at a path, by the longest name of a column that begins it."""
+    for end in range(len(path), 0, -1):
+        name = ".".join(path[:end])
+        if name in table.columns:
+            return _within(table[name], path[end:])
+    return [None] * len(table)
+
+
+def _within(series, path):
+    while path and series.dtype == nw.Struct:
+        names = [each.name for each in series.dtype.fields]
+        if path[0] not in names:
+            return [None] * len(series)
+        series, path = series.struct.field(path[0]), path[1:]
+    values = series.to_list()
+    return [value_at(value, path) for value in values] if path else values
+
+
+def _keys(table):
+    """A text per row that equal records share: the id that the index gave, else the content."""
+    if "_id" in table.columns:
+        ids = table["_id"].to_list()
+        index = table["_index"].to_list() if "_index" in table.columns else [""] * len(ids)
+        return [f"{name}/{key}" for name, key in zip(index, ids, strict=True)]
+    return list(map(repr, zip(*(table[name].to_list() for name in table.columns), strict=True)))

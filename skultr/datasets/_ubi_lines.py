@@ -1,0 +1,191 @@
+"""Files of JSON lines: bulk ndjson, plain ndjson, and lines that begin with an index and a tab.
+
+Large files are read in pieces by worker processes, since parsing JSON costs more than all else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zipfile
+from collections.abc import Iterator
+from io import BufferedReader
+from typing import Any
+
+from joblib import Parallel, delayed
+
+from ._ubi_records import Fields, Part, coded_part, parsed, value_at
+
+__all__ = ["line_parts", "part_of_records"]
+
+#: Bytes of a piece, and the size from which worker processes pay for their start.
+_PIECE = 1 << 24
+_LARGE = 1 << 27
+_ACTIONS = {"index", "create", "update", "delete"}
+
+
+def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) -> Iterator[Part]:
+    """Parts of a file of JSON lines, in order.
+
+    Parameters
+    ----------
+    path : str
+        A text file, or one compressed as ``.gz`` or in a ``.zip``.
+    kind : {"query", "event"} or None
+        What a document is that does not say so.
+    fields : Fields
+    n_jobs : int or None
+        Number of worker processes for a large file; None is as joblib decides.
+    """
+    compressed = path.lower().endswith((".gz", ".zip"))
+    if not compressed and os.path.getsize(path) < _LARGE:
+        n_jobs = 1
+    pieces = _unpacked_pieces(path) if compressed else _places(path)
+    return Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")(
+        delayed(_read_piece)(piece, kind, fields) for piece in pieces
+    )
+
+
+# --------------------------------------------------------------------------------------
+# Pieces: whole lines, and never an action without its document
+# --------------------------------------------------------------------------------------
+def _places(path):
+    """Path, start and end of each piece of a file, so that workers read it themselves."""
+    with open(path, "rb") as file:
+        start, size = 0, os.fstat(file.fileno()).st_size
+        while start < size:
+            file.seek(start + _PIECE)
+            file.readline()
+            _whole_record(file)
+            end = min(file.tell(), size)
+            yield path, start, end
+            start = end
+
+
+def _unpacked_pieces(path):
+    """The bytes of each piece of a compressed file."""
+    for file in _members(path):
+        while piece := file.read(_PIECE):
+            yield piece + file.readline() + _whole_record(file)
+
+
+def _members(path):
+    if path.lower().endswith(".gz"):
+        with gzip.open(path) as file:
+            yield file
+        return
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if not name.endswith("/") and not name.startswith("__MACOSX"):
+                with archive.open(name) as file:
+                    yield BufferedReader(file)
+
+
+def _whole_record(file):
+    """Lines up to the next one that is no action: a piece that ends there ends a record."""
+    lines = [file.readline()]
+    while _is_action(parsed(lines[-1])):
+        lines.append(file.readline())
+    return b"".join(lines)
+
+
+def _is_action(document):
+    return (
+        type(document) is dict
+        and len(document) == 1
+        and not _ACTIONS.isdisjoint(document)
+        and type(next(iter(document.values()))) is dict
+    )
+
+
+# --------------------------------------------------------------------------------------
+# Lines to records
+# --------------------------------------------------------------------------------------
+def _read_piece(piece, kind, fields):
+    if isinstance(piece, tuple):
+        path, start, end = piece
+        with open(path, "rb") as file:
+            file.seek(start)
+            piece = file.read(end - start)
+    lines = piece.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    records = {"event": ([], []), "query": ([], [])}
+    faults: dict[str, list[int]] = {}
+    action: dict[str, Any] = {}
+    for number, line in enumerate(lines, start=1):
+        document, index = _document(line)
+        if document is None:
+            if line.strip():
+                faults.setdefault("no JSON object", []).append(number)
+            continue
+        if index is None and _is_action(document):
+            action = next(iter(document.values()))
+            continue
+        found, document, key = _classified(document, index, action, kind)
+        action = {}
+        if found is None:
+            faults.setdefault("neither a query nor an event", []).append(number)
+            continue
+        records[found][0].append(document)
+        records[found][1].append(key or line.decode("utf-8", "backslashreplace"))
+    part = part_of_records(records["event"], records["query"], fields)
+    part.n_lines, part.faults = len(lines), faults
+    return part
+
+
+def _document(line):
+    """The object of a line and the name of the index before a tab; None if it is no object."""
+    name, tab, rest = line.partition(b"\t") if not line.startswith(b"{") else (b"", b"", b"")
+    document = parsed(rest if tab and name.strip() else line)
+    index = name.strip().decode("utf-8", "replace") if tab and name.strip() else None
+    return (document if type(document) is dict else None), index
+
+
+def _classified(document, index, action, kind):
+    """Kind of a document, the document itself and the id that its index gave it, if any."""
+    if "_source" in document and type(document["_source"]) is dict:  # a hit of a search
+        action, document = document, document["_source"]
+    index = index or action.get("_index")
+    key = action.get("_id")
+    key = None if key in (None, "") else f"{index}/{key}"
+    return _kind_of(document, index, kind), document, key
+
+
+def _kind_of(document, index, kind):
+    if "action_name" in document:
+        return "event"
+    name = index.lower() if type(index) is str else ""
+    if "event" in name or "quer" in name:
+        return "event" if "event" in name else "query"
+    if kind is not None:
+        return kind
+    return "query" if "user_query" in document else None
+
+
+def part_of_records(events: tuple, queries: tuple, fields: Fields) -> Part:
+    """Code documents and their keys, (documents, keys) of each kind."""
+    columns = []
+    for places, (documents, keys) in ((fields.events, events), (fields.queries, queries)):
+        values = {name: _values(documents, paths) for name, paths in places.items()}
+        columns.append(values | {"key": keys})
+    return coded_part(*columns, fields.filters)
+
+
+def _values(documents, paths):
+    """The value of each document at the first path where it has one."""
+    if not paths:
+        return [None] * len(documents)
+    values = _at_path(documents, paths[0])
+    for path in paths[1:]:
+        values = [
+            value_at(document, path) if value in (None, "") else value
+            for value, document in zip(values, documents, strict=True)
+        ]
+    return values
+
+
+def _at_path(documents, path):
+    if len(path) == 1:
+        return [document.get(path[0]) for document in documents]
+    return [value_at(document, path) for document in documents]

@@ -1,0 +1,505 @@
+"""The rules: which events are impressions and clicks of which page, and where documents stood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ._ubi_fates import USED, Fates
+from ._ubi_queries import close_queries, normalized, pages_of
+from ._ubi_records import Records
+
+__all__ = ["Reading", "Rules", "read_pages"]
+
+#: An application counts from 0 if so many of its pages begin at 0: a stray 0 decides nothing.
+_LEAST_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The parameters of :func:`skultr.datasets.read_ubi` that decide."""
+
+    clicks: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    impressions: str
+    page_size: int | None
+    ordinal_base: int | Mapping[str, int] | None
+    not_shown: str
+    keep: Callable[[str], bool] | None
+
+
+@dataclass
+class Reading:
+    """The log, and all that the report says about it."""
+
+    log: pd.DataFrame
+    counts: list[tuple[str, str, str, int]]
+    queries: pd.DataFrame
+    ordinal_base: dict[str, int]
+    from_hits: list[str]
+    notes: list[str] = field(default_factory=list)
+
+
+def read_pages(records: Records, rules: Rules) -> Reading:
+    """Apply the rules to all records."""
+    return _Reader(records, rules).read()
+
+
+class _Reader:
+    """The steps in order; each gives fates, and leaves arrays that later steps read.
+
+    A page is the code of a query_id. Rows are the events that are impressions, clicks or outcomes
+    and have a page and a document.
+    """
+
+    def __init__(self, records: Records, rules: Rules) -> None:
+        self.rules = rules
+        self.texts = records.texts
+        self.events, self.queries = records.events, records.queries
+        self.fates = Fates(len(self.events["key"]))
+        self.query_fates = Fates(len(self.queries["key"]))
+        self.notes: list[str] = []
+        self.n_docs = len(self.texts["doc"])
+        self.normal, self.normal_of = _normal_texts(self.texts["text"])
+        for columns in (self.events, self.queries):  # a text of blanks is none
+            columns["text"][self.normal_of[columns["text"]] < 0] = -1
+
+    def read(self) -> Reading:
+        self.leave_out()
+        self.take_roles()
+        self.make_pages()
+        self.choose_source()
+        self.find_bases()
+        self.find_indices()
+        self.show()
+        self.separate()
+        self.click()
+        return self.reading()
+
+    # Records --------------------------------------------------------------------------
+    def leave_out(self):
+        """Records that are there twice, of clients to leave out, or without a query_id."""
+        for columns, fates in ((self.events, self.fates), (self.queries, self.query_fates)):
+            # As in an index, the last record of an id stands.
+            again = pd.Series(columns["key"]).duplicated(keep="last").to_numpy()
+            fates.give(again, "the same record again")
+        if self.rules.keep is not None:
+            self.leave_out_clients()
+        self.query_fates.give(self.queries["query_id"] < 0, "no query_id")
+
+    def leave_out_clients(self):
+        name = "left out by keep"
+        out = np.array([not self.rules.keep(client) for client in self.texts["client"]] + [False])
+        self.fates.give(out[self.events["client"]], name)
+        of_client = out[self.queries["client"]]
+        self.query_fates.give(of_client, name)
+        # Events that name no client are of the client of their query.
+        page_out = np.zeros(len(self.texts["query_id"]) + 1, dtype=bool)
+        page_out[self.queries["query_id"][of_client]] = True
+        page_out[-1] = False
+        self.fates.give((self.events["client"] < 0) & page_out[self.events["query_id"]], name)
+
+    def take_roles(self):
+        """Rows: role 1 is an impression, 2 a click, from 3 on the outcomes."""
+        roles = {"impression": 1} | dict.fromkeys(map(_plain, self.rules.clicks), 2)
+        roles |= {_plain(name): 3 + i for i, name in enumerate(self.rules.outcomes)}
+        actions = [roles.get(_plain(action), 0) for action in self.texts["action"]]
+        role = np.array([*actions, 0], dtype=np.int32)[self.events["action"]]
+        self.fates.give(self.events["action"] < 0, "no action_name")
+        self.fates.give(role == 0, "action that was not asked for")
+        self.n_wanted = int(self.fates.open.sum())
+        self.fates.give(self.events["query_id"] < 0, "no query_id")
+        self.fates.give(self.events["doc"] < 0, "no object_id")
+        self.event = np.flatnonzero(self.fates.open)
+        self.role = role[self.event]
+        self.page, self.doc, self.ordinal = (
+            self.events[name][self.event] for name in ("query_id", "doc", "ordinal")
+        )
+
+    def keep_rows(self, kept):
+        """Let go of rows that have a fate."""
+        for name in ("event", "role", "page", "doc", "ordinal", "place"):
+            if hasattr(self, name):
+                setattr(self, name, getattr(self, name)[kept])
+
+    # Pages ----------------------------------------------------------------------------
+    def make_pages(self):
+        self.pages, self.hits, unknown = pages_of(
+            self.queries, self.texts, self.query_fates, self.rules.page_size
+        )
+        if unknown:
+            self.notes.append(
+                f"{unknown:,} query records are of a later page and do not say how many results "
+                "came before: their positions begin at 1. Pass page_size."
+            )
+        n = [
+            self.complete(getattr(self.pages, name), name)
+            for name in ("text", "application", "user")
+        ]
+        if n[0]:
+            self.notes.append(
+                f"{n[0]:,} pages have no query record with a text: their user_query is that of "
+                "their events."
+            )
+        known = self.pages.text[self.page] >= 0
+        self.fates.give(self.event[~known], "no query record and no user_query")
+        self.keep_rows(known)
+        self.place = self.hits.place_of(self.page, self.doc)
+        self.application = self.pages.application  # -1 is the last entry of tables by it
+
+    def complete(self, values, name):
+        """Fill what no query record says with the most frequent value of the events."""
+        found = self.events[name][self.event]
+        rows = (values[self.page] < 0) & (found >= 0)
+        counts = pd.DataFrame({"page": self.page[rows], "value": found[rows]}).value_counts()
+        best = counts.reset_index().sort_values(
+            ["page", "count", "value"], ascending=[True, False, True]
+        )
+        best = best.drop_duplicates("page")
+        values[best["page"]] = best["value"]
+        return len(best)
+
+    def choose_source(self):
+        """Which applications show what events say, and which show the hit lists."""
+        n = len(self.texts["application"]) + 1
+        self.by_hits = np.full(n, self.rules.impressions == "hits")
+        if self.rules.impressions == "auto":
+            usable = (self.role == 1) & ((self.ordinal >= 0) | (self.place >= 0))
+            self.by_hits[:] = True
+            self.by_hits[self.application[self.page[usable]]] = False
+        of_hits = (self.role == 1) & self.by_hits[self.application[self.page]]
+        self.fates.give(self.event[of_hits], "impression of an application read by hit lists")
+        self.keep_rows(~of_hits)
+
+    # Positions ------------------------------------------------------------------------
+    def find_bases(self):
+        """The number of the first position, by application."""
+        names = [*self.texts["application"], ""]
+        given = self.rules.ordinal_base
+        base, share = self.bases_found()
+        if isinstance(given, Mapping):
+            for code, name in enumerate(names):
+                base[code] = given.get(name, base[code])
+        elif given is not None:
+            base = np.full(len(names), given)
+        self.base, self.base_share = base, share
+
+    def bases_found(self):
+        """Base 0 where enough pages begin at 0, or where most clicks stand at their place."""
+        n = len(self.texts["application"]) + 1
+        by_hits = self.by_hits[self.application[self.page]]
+        first_page = (self.pages.start[self.page] == 0) & (self.ordinal >= 0)
+        seen = first_page & ((self.role == 1) | by_hits)
+        lowest = pd.Series(self.ordinal[seen]).groupby(self.page[seen]).min()
+        begins = (lowest == 0).groupby(self.application[lowest.index]).agg(["mean", "size"])
+        base, share = np.ones(n, dtype=np.int64), {}
+        for code, row in begins.iterrows():
+            base[code] = int(row["mean"] < _LEAST_SHARE)
+            share[int(code)] = (float(row["mean"]), int(row["size"]))
+        placed = first_page & by_hits & (self.place >= 0)
+        shift = pd.Series(self.ordinal[placed] - self.place[placed])
+        for code, values in shift.groupby(self.application[self.page[placed]]):
+            base[code] = int((values == 0).sum() < (values == 1).sum())
+        return base, share
+
+    def find_indices(self):
+        """Index from 0 that each row's ordinal means, over all pages of a search; -1 if none."""
+        index = self.ordinal - self.base[self.application[self.page]]
+        index = np.where((self.ordinal >= 0) & (index >= 0), index, -1)
+        # Ordinals restart on a later page if they begin before its start.
+        start = self.pages.start[self.page]
+        later = (start > 0) & (index >= 0)
+        lowest = np.full(len(self.pages.start), np.iinfo(np.int64).max)
+        np.minimum.at(lowest, self.page[later], index[later])
+        restarts = later & (lowest[self.page] < start)
+        self.index = np.where(restarts, index + start, index)
+        if restarts.any():
+            self.notes.append(
+                f"Ordinals restart on {len(np.unique(self.page[restarts])):,} later pages: the "
+                "number of earlier results was added."
+            )
+
+    def show(self):
+        """Rows of the log: page, document, index from 0, and its event (-1 for a hit)."""
+        rows = np.flatnonzero(self.role == 1)
+        at = np.where(self.index[rows] >= 0, self.index[rows], self.place[rows])
+        self.fates.give(self.event[rows[at < 0]], "no position")
+        rows, at = rows[at >= 0], at[at >= 0]
+        key = self.key(self.page[rows], self.doc[rows])
+        order = np.lexsort((at, key))
+        first = order[_new(key[order])]
+        self.fates.give(self.event[np.delete(rows, first)], _AGAIN)
+        rows, at = rows[first], at[first]
+        n_by_place = int((self.index[rows] < 0).sum())
+        if n_by_place:
+            self.notes.append(
+                f"{n_by_place:,} impressions have no ordinal and stand where the hit list of "
+                "their page has them."
+            )
+        shown = _Shown(self.page[rows], self.doc[rows], at, self.place[rows], self.event[rows])
+        self.shown = shown.joined(self.hits_shown())
+
+    def hits_shown(self):
+        """The hit lists of applications without impression events."""
+        hits, size = self.hits, self.rules.page_size
+        rows = self.by_hits[self.application[hits.page]] & (self.pages.text[hits.page] >= 0)
+        if size is not None:
+            rows &= hits.place - hits.start < size
+        page, doc, place = hits.page[rows], hits.doc[rows], hits.place[rows]
+        return _Shown(page, doc, place, place, np.full(len(page), -1))
+
+    def separate(self):
+        """One document per position: by the hit list where ordinals collide."""
+        shown = self.shown
+        collided = np.zeros(len(self.pages.start), dtype=bool)
+        collided[shown.page[shown.shared()]] = True
+        known = np.zeros(len(collided), dtype=bool)
+        known[shown.page[shown.place >= 0]] = True
+        self.by_place = collided & known
+        lost = (collided & ~known)[shown.page]
+        self.fates.give(
+            shown.event[lost & (shown.event >= 0)], "two documents at one ordinal of its page"
+        )
+        placed = self.by_place[shown.page] & (shown.place >= 0)
+        shown.at = np.where(placed, shown.place, shown.at)
+        shown = shown.take(~lost)
+        taken = shown.shared() & (shown.place < 0)
+        self.fates.give(shown.event[taken], _TAKEN)
+        shown = shown.take(~taken)
+        twice = shown.shared(keep="first")
+        self.fates.give(shown.event[twice & (shown.event >= 0)], _TAKEN)
+        self.shown = shown.take(~twice)
+        self.fates.give(self.shown.event[self.shown.event >= 0], USED["impression"])
+        self.note_collisions(collided)
+
+    def note_collisions(self, collided):
+        if collided.any():
+            self.notes.append(
+                f"{int(collided.sum()):,} pages have two documents at one ordinal: on "
+                f"{int(self.by_place.sum()):,} of them the place in the hit list was taken, the "
+                "others were left out."
+            )
+
+    # Clicks ---------------------------------------------------------------------------
+    def click(self):
+        """Mark clicks and outcomes, once per page and document."""
+        self.columns = np.zeros((1 + len(self.rules.outcomes), len(self.shown.page)), np.int8)
+        rows = np.flatnonzero(self.role >= 2)
+        key = self.key(self.page[rows], self.doc[rows])
+        order = np.lexsort((self.role[rows], key))
+        new = _new(key[order]) | _new(self.role[rows][order])
+        self.fates.give(self.event[rows[order[~new]]], _AGAIN)
+        rows = rows[np.sort(order[new])]
+        added = self.add_rows(rows)
+        at = self.row_of(rows)
+        rows, at, added = rows[at >= 0], at[at >= 0], added[at >= 0]
+        self.columns[self.role[rows] - 2, at] = 1
+        self.fates.give(self.event[rows[added]], USED["added"])
+        self.fates.give(self.event[rows[self.role[rows] == 2]], USED["click"])
+        self.fates.give(self.event[rows], USED["outcome"])
+        self.note_moved(rows, at, added)
+
+    def row_of(self, rows):
+        """Row of the log of each event; -1 if there is none."""
+        keys = self.key(self.shown.page, self.shown.doc)
+        order = np.argsort(keys, kind="stable")
+        return _lookup(keys[order], order, self.key(self.page[rows], self.doc[rows]))
+
+    def add_rows(self, rows):
+        """Add documents that were clicked and have no impression; True where that was done."""
+        missing = rows[self.row_of(rows) < 0]
+        no_page = ~np.isin(self.page[missing], self.shown.page)
+        self.fates.give(self.event[missing[no_page]], "nothing shown on its page")
+        missing = missing[~no_page]
+        if self.rules.not_shown == "drop":
+            self.fates.give(self.event[missing], "its document was not shown")
+            return np.zeros(len(rows), dtype=bool)
+        page, index, place = self.page[missing], self.index[missing], self.place[missing]
+        by_place = self.by_place[page] | self.by_hits[self.application[page]]
+        index, place = np.where(by_place, place, index), np.where(by_place, index, place)
+        at = np.where(index >= 0, index, place)
+        # The interaction of a document that says where it stood.
+        key = self.key(page, self.doc[missing])
+        order = np.lexsort((at, at < 0, key))
+        first = order[_new(key[order])]
+        first = first[at[first] >= 0]
+        new = _Shown(page[first], self.doc[missing[first]], at[first], place[first], first * 0 - 1)
+        joined = self.shown.joined(new)
+        free = ~joined.shared(keep="first")
+        self.shown = joined.take(free)
+        n_new = int(free[len(free) - len(first) :].sum())
+        self.columns = np.pad(self.columns, ((0, 0), (0, n_new)))
+        found = np.isin(rows, missing) & (self.row_of(rows) >= 0)
+        lost = missing[self.row_of(missing) < 0]
+        no_place = ~np.isin(self.key(self.page[lost], self.doc[lost]), key[first])
+        self.fates.give(self.event[lost[no_place]], "no position")
+        self.fates.give(self.event[lost], _TAKEN)
+        if n_new:
+            self.notes.append(
+                f"{n_new:,} documents without an impression were added to their pages, because "
+                "they were clicked or had an outcome."
+            )
+        return found
+
+    def note_moved(self, rows, at, added):
+        """Say how many clicks stand elsewhere than the impression of their document."""
+        moved = (self.index[rows] >= 0) & (self.index[rows] != self.shown.at[at]) & ~added
+        moved &= ~self.by_place[self.page[rows]]
+        if moved.any():
+            self.notes.append(
+                f"{int(moved.sum()):,} clicks or outcomes have another ordinal than the "
+                "impression of their document, which was taken."
+            )
+
+    def key(self, page, doc):
+        return page.astype(np.int64) * self.n_docs + doc
+
+    # Results --------------------------------------------------------------------------
+    def reading(self) -> Reading:
+        order = np.lexsort((self.shown.at, self.shown.page))
+        page = self.shown.page[order]
+        in_log = np.zeros(len(self.pages.start), dtype=bool)
+        in_log[page] = True
+        close_queries(self.queries, self.query_fates, self.pages, in_log, self.normal_of[:-1])
+        qid_of, names, queries = self.query_ids(np.flatnonzero(in_log))
+        log = {
+            "session": _category(page, self.texts["query_id"]),
+            "qid": pd.Categorical.from_codes(qid_of[page], names),
+            "doc": _category(self.shown.doc[order], self.texts["doc"]),
+            "position": (self.shown.at[order] + 1).astype(np.int32),
+        }
+        if (user := self.pages.user[page]).max(initial=-1) >= 0:
+            log["user"] = _category(user, self.texts["user"])
+        for name, values in zip(("click", *self.rules.outcomes), self.columns, strict=True):
+            log[name] = values[order]
+        used = np.unique(self.application[np.flatnonzero(in_log)])
+        return Reading(
+            pd.DataFrame(log),
+            self.counts(),
+            queries,
+            {self.name_of(code): int(self.base[code]) for code in used},
+            [self.name_of(code) for code in used if self.by_hits[code]],
+            self.notes,
+        )
+
+    def name_of(self, code):
+        return self.texts["application"][code] if code >= 0 else ""
+
+    def query_ids(self, pages):
+        """Code of the qid of each page, the qids, and the table of queries."""
+        several = len(np.unique(self.application[pages])) > 1
+        text = self.pages.text[pages]
+        keys = pd.DataFrame(
+            {
+                "text": self.normal_of[text],
+                "filters": self.pages.filters[pages],
+                "application": self.application[pages],
+            }
+        )
+        groups = keys if several else keys.drop(columns="application")
+        code = groups.groupby(list(groups.columns), sort=False).ngroup().to_numpy()
+        first = keys.loc[np.unique(code, return_index=True)[1]]
+        of_group, names = pd.factorize(
+            np.array([self.qid(*row, several) for row in first.to_numpy()], dtype=object)
+        )
+        code = of_group[code]
+        first = keys.loc[np.unique(code, return_index=True)[1]]
+        typed = pd.DataFrame({"code": code, "text": text}).value_counts().reset_index()
+        typed = typed.sort_values(["code", "count", "text"], ascending=[True, False, True])
+        spelling = typed.drop_duplicates("code")["text"]
+        queries = pd.DataFrame(
+            {
+                "qid": names,
+                "user_query": [self.texts["text"][i] for i in spelling],
+                "application": [self.name_of(i) for i in first["application"]],
+                "pages": np.bincount(code, minlength=len(names)),
+            }
+        )
+        qid_of = np.full(len(self.pages.start), -1)
+        qid_of[pages] = code
+        return qid_of, names, queries
+
+    def qid(self, text, filters, application, several):
+        name = self.normal[text]
+        if filters >= 0:
+            name += f" [{self.texts['filters'][filters]}]"
+        return f"{self.name_of(application)}: {name}" if several else name
+
+    def counts(self):
+        actions = ["", *self.texts["action"]]
+        rows = [
+            ("event", actions[label], fate, n)
+            for (label, fate), n in self.fates.count(self.events["action"] + 1).items()
+        ]
+        found = self.query_fates.count(np.zeros(len(self.queries["key"]), dtype=int))
+        rows += [("query", "", fate, n) for (_, fate), n in found.items()]
+        return rows
+
+
+_AGAIN = "the same document again on its page"
+_UNKNOWN = "unknown"
+_TAKEN = "its position is taken by another document"
+
+
+@dataclass
+class _Shown:
+    """Documents on pages; ``place`` is -1 where no hit list holds them, ``event`` without one."""
+
+    page: NDArray[Any]
+    doc: NDArray[Any]
+    at: NDArray[Any]
+    place: NDArray[Any]
+    event: NDArray[Any]
+
+    def take(self, rows):
+        return _Shown(*(values[rows] for values in vars(self).values()))
+
+    def joined(self, other):
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return _Shown(*(np.concatenate(pair) for pair in pairs))
+
+    def shared(self, keep=False):
+        """True where another document stands at the position; ``keep`` spares one of them."""
+        return pd.DataFrame({"page": self.page, "at": self.at}).duplicated(keep=keep).to_numpy()
+
+
+def _normal_texts(texts):
+    """Normalized texts, and the code of each text's; -1 for blanks, and for no text (last)."""
+    table = {"": -1}
+    codes = [table.setdefault(normalized(text), len(table) - 1) for text in texts]
+    return list(table)[1:], np.array([*codes, -1])
+
+
+def _plain(action):
+    return action.casefold().strip()
+
+
+def _new(values):
+    """True where a sorted value is not that before it."""
+    return np.append(True, values[1:] != values[:-1])[: len(values)]
+
+
+def _lookup(keys, values, wanted):
+    """Value of each wanted key among sorted keys; -1 if it is not there."""
+    if not len(keys):
+        return np.full(len(wanted), -1)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], -1)
+
+
+def _category(codes, texts):
+    """A categorical of the texts that occur; code -1 is "unknown"."""
+    if codes.min(initial=0) < 0:
+        texts = texts if _UNKNOWN in texts else [*texts, _UNKNOWN]
+        codes = np.where(codes < 0, texts.index(_UNKNOWN), codes)
+    used = np.zeros(len(texts), dtype=bool)
+    used[codes] = True
+    new = np.cumsum(used) - 1
+    return pd.Categorical.from_codes(
+        new[codes], [text for text, there in zip(texts, used, strict=True) if there]
+    )

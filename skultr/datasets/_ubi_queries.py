@@ -1,0 +1,170 @@
+"""Query records to pages: the text, the application and the hit list of each `query_id`."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ._ubi_fates import USED, Fates
+
+__all__ = ["Hits", "Pages", "close_queries", "normalized", "pages_of"]
+
+
+def normalized(text: str) -> str:
+    """A query as equal queries are written: Unicode NFKC, lower case, single spaces."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+@dataclass
+class Pages:
+    """What is known of each `query_id`, by its code; -1 is unknown.
+
+    Parameters
+    ----------
+    text : ndarray of shape (n_ids,)
+        Code of the query as typed.
+    application, user, filters : ndarray of shape (n_ids,)
+        Codes.
+    start : ndarray of shape (n_ids,)
+        Number of results on earlier pages.
+    record : ndarray of shape (n_ids,)
+        The query record that the text comes from.
+    """
+
+    text: NDArray[Any]
+    application: NDArray[Any]
+    user: NDArray[Any]
+    filters: NDArray[Any]
+    start: NDArray[Any]
+    record: NDArray[Any]
+
+
+@dataclass
+class Hits:
+    """Documents in the order served: page, document, place from 0 over all pages of a search."""
+
+    page: NDArray[Any]
+    doc: NDArray[Any]
+    place: NDArray[Any]
+    start: NDArray[Any]
+    keys: NDArray[Any]
+    n_docs: int
+
+    def place_of(self, page: NDArray[Any], doc: NDArray[Any]) -> NDArray[Any]:
+        """Place of documents on pages; -1 where the list of the page does not hold it."""
+        wanted = page.astype(np.int64) * self.n_docs + doc
+        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
+        if not len(self.keys):
+            return np.full(len(wanted), -1)
+        return np.where(self.keys[at] == wanted, self.place[at], -1)
+
+
+def pages_of(
+    queries: dict[str, NDArray[Any]],
+    texts: dict[str, list[str]],
+    fates: Fates,
+    page_size: int | None,
+) -> tuple[Pages, Hits, int]:
+    """Pages and hit lists of the open query records, and the number of pages without a place."""
+    n_ids, n_docs = len(texts.get("query_id", [])), len(texts.get("doc", []))
+    is_open = np.flatnonzero(fates.open)
+    start, unknown = _starts(queries, page_size)
+    no_text = queries["text"] < 0
+    # The first record with a text and hits; then with a text.
+    order = is_open[
+        np.lexsort((queries["time"][is_open], queries["n_hits"][is_open] == 0, no_text[is_open]))
+    ]
+    ids, first = np.unique(queries["query_id"][order], return_index=True)
+    record = np.full(n_ids, -1)
+    record[ids] = order[first]
+    columns = {
+        name: np.where(record >= 0, queries[name][record], -1) if len(no_text) else record.copy()
+        for name in ("text", "application", "user", "filters")
+    }
+    page_start = np.where(record >= 0, start[record], 0) if len(start) else np.zeros(n_ids, int)
+    pages = Pages(**columns, start=page_start, record=record)
+    return pages, _hits(queries, start, is_open, n_docs), int(unknown[is_open].sum())
+
+
+def _starts(queries, page_size):
+    """Results before each record's page, and whether a later page has no size to tell."""
+    page, size = queries["page"], queries["size"]
+    size = np.where(size > 0, size, page_size or -1)
+    # Pages count from 0 where an application has a page 0.
+    first = pd.Series(np.where(page >= 0, np.minimum(page, 1), 1))
+    first = first.groupby(queries["application"]).transform("min").to_numpy(np.int64)
+    later = (queries["from"] < 0) & (page > first)
+    start = np.where(queries["from"] >= 0, queries["from"], 0)
+    start = np.where(later & (size > 0), (page - first) * size, start)
+    return start, later & (size < 0)
+
+
+def _hits(queries, start, is_open, n_docs):
+    """The first list that is not empty of each query_id and start."""
+    n_hits, offset = queries["n_hits"], np.cumsum(queries["n_hits"]) - queries["n_hits"]
+    order = is_open[n_hits[is_open] > 0]
+    order = order[np.argsort(queries["time"][order], kind="stable")]
+    lists = pd.DataFrame({"id": queries["query_id"][order], "start": start[order]})
+    order = order[~lists.duplicated().to_numpy()]
+    index = _ranges(n_hits[order])
+    page = np.repeat(queries["query_id"][order], n_hits[order])
+    doc = queries["hits"][np.repeat(offset[order], n_hits[order]) + index]
+    begin = np.repeat(start[order], n_hits[order])
+    place = begin + index
+    key = page.astype(np.int64) * n_docs + doc
+    # A document stands where it stood first.
+    sort = np.lexsort((place, key))
+    sort = sort[doc[sort] >= 0]
+    keys = key[sort]
+    new = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
+    sort = sort[new]
+    return Hits(page[sort], doc[sort], place[sort], begin[sort], keys[new], n_docs)
+
+
+def _ranges(lengths):
+    """0, 1, ... for each length, joined."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+
+
+def close_queries(
+    queries: dict[str, NDArray[Any]],
+    fates: Fates,
+    pages: Pages,
+    in_log: NDArray[np.bool_],
+    same_text: NDArray[Any],
+) -> None:
+    """Give the query records that are open their fates.
+
+    Parameters
+    ----------
+    in_log : ndarray of shape (n_ids,)
+        Whether the page of an id is in the log.
+    same_text : ndarray of shape (n_texts,)
+        Code of the normalized text.
+    """
+    is_open = np.flatnonzero(fates.open)
+    ids = queries["query_id"][is_open]
+    chosen = pages.record[ids] == is_open
+    text = np.append(same_text, -1)
+    unlike = text[queries["text"][is_open]] != text[pages.text[ids]]
+    further = (queries["n_hits"][is_open] > 0) & _new_start(queries, is_open, pages)
+    fates.give(is_open[queries["text"][is_open] < 0], "no user_query")
+    fates.give(is_open[~in_log[ids]], "nothing shown on its page")
+    fates.give(is_open[chosen], USED["query"])
+    fates.give(is_open[further], USED["further page"])
+    fates.give(is_open[unlike], "another record of its query_id, with another user_query")
+    fates.give(is_open, "another record of its query_id")
+
+
+def _new_start(queries, rows, pages):
+    differs = np.zeros(len(rows), dtype=bool)
+    record = pages.record[queries["query_id"][rows]]
+    for name in ("from", "page"):
+        differs |= queries[name][rows] != queries[name][record]
+    return differs

@@ -1,0 +1,348 @@
+"""Records of User Behavior Insights as coded columns: what each door makes of its blocks.
+
+A door reads documents of JSON (`_ubi_lines.py`) or rows of frames (`_ubi_frames.py`) block by
+block and hands the values of each field to :func:`coded_part`. Texts become codes of a dictionary
+at once, so that a log of ten million events needs some forty bytes per event.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = [
+    "MAX_ORDINAL",
+    "Fields",
+    "Part",
+    "Records",
+    "coded_part",
+    "parsed",
+    "value_at",
+]
+
+#: Larger ordinals are taken for mistakes: tables by position would fill memory.
+MAX_ORDINAL = 1_000_000
+#: Codes of ordinals that are none.
+_ABSENT, _NO_ORDINAL = -1, -2
+
+_OFFSETS = ("from", "start", "offset")
+_PAGES = ("page", "page_number", "pageNumber")
+_SIZES = ("size", "page_size", "pageSize", "per_page", "rows", "limit", "hits_per_page")
+#: Records without a time come last.
+_NO_TIME = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Which fields are read: for each column the places of its value, the first one that has any.
+
+    Parameters
+    ----------
+    user : str or None
+        The field that names users.
+    filters : tuple of str
+        Keys of ``query_attributes`` that belong to the query.
+    """
+
+    user: str | None
+    filters: tuple[str, ...]
+
+    @property
+    def events(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        attributes = "event_attributes"
+        return {
+            "application": (("application",),),
+            "action": (("action_name",),),
+            "query_id": (("query_id",),),
+            "client": (("client_id",),),
+            "user": _user_places(self.user, attributes),
+            "text": (("user_query",),),
+            "doc": ((attributes, "object", "object_id"),),
+            "ordinal": ((attributes, "position", "ordinal"),),
+        }
+
+    @property
+    def queries(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        attributes = "query_attributes"
+        return {
+            "application": (("application",), (attributes, "application")),
+            "query_id": (("query_id",),),
+            "client": (("client_id",),),
+            "user": _user_places(self.user, attributes),
+            "text": (("user_query",),),
+            "attributes": ((attributes,),),
+            "time": (("timestamp",),),
+            # Before 1.3.0 the list had the second name.
+            "hits": (("query_response_hit_ids",), ("query_response_object_ids",)),
+        }
+
+
+def _user_places(user, attributes):
+    return () if user is None else ((user,), (attributes, user))
+
+
+@dataclass
+class Part:
+    """Coded columns of one block; codes count within the part, -1 is null."""
+
+    events: dict[str, NDArray[Any]]
+    queries: dict[str, NDArray[Any]]
+    texts: dict[str, list[str]]
+    n_lines: int = 0
+    faults: dict[str, list[int]] = field(default_factory=dict)
+
+
+def value_at(record: Any, path: Sequence[str]) -> Any:
+    """The value under a path: in nested objects, JSON text, or names joined by dots."""
+    if not path:
+        return record
+    if type(record) is str:
+        record = parsed(record)
+    if type(record) is not dict:
+        return None
+    if path[0] in record:
+        return value_at(record[path[0]], path[1:])
+    for end in range(len(path), 1, -1):
+        name = ".".join(path[:end])
+        if name in record:
+            return value_at(record[name], path[end:])
+    return None
+
+
+def parsed(text: str | bytes) -> Any:
+    """The value of a JSON text; None if it is malformed."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+# --------------------------------------------------------------------------------------
+# Values to codes
+# --------------------------------------------------------------------------------------
+#: Columns of codes; those of the hits count in the dictionary of the documents.
+_CODED = ("application", "action", "query_id", "client", "user", "text", "doc", "filters", "hits")
+
+
+def coded_part(
+    events: dict[str, list[Any]], queries: dict[str, list[Any]], filters: tuple[str, ...]
+) -> Part:
+    """Code the values of a block.
+
+    Parameters
+    ----------
+    events, queries : dict of str to list
+        One value per record for the columns of :class:`Fields` and ``key``, the text that names a
+        record (of any type; an id, or its content).
+    filters : tuple of str
+    """
+    tables: dict[str, dict[Any, int]] = {}
+    coded_events = _coded(events, tables)
+    coded_events["ordinal"] = _ordinals(events["ordinal"])
+    attributes = [_mapping(value) for value in queries["attributes"]]
+    queries["filters"] = [_filters(each, filters) for each in attributes]
+    coded_queries = _coded(queries, tables)
+    coded_queries["time"] = _times(queries["time"])
+    for name, keys in (("from", _OFFSETS), ("page", _PAGES), ("size", _SIZES)):
+        coded_queries[name] = _ordinals([_first(each, keys) for each in attributes])
+    hits = [_list(value) for value in queries["hits"]]
+    coded_queries["n_hits"] = np.array([len(each) for each in hits], dtype=np.int32)
+    coded_queries["hits"] = _codes([hit for each in hits for hit in each], tables, "doc")
+    texts = {name: [_writable(text) for text in [*table][2:]] for name, table in tables.items()}
+    return Part(coded_events, coded_queries, texts)
+
+
+def _coded(columns, tables):
+    coded = {
+        name: _codes(values, tables, name)
+        for name, values in columns.items()
+        if name in _CODED and name != "hits"
+    }
+    return coded | {"key": _hashes(columns["key"])}
+
+
+def _codes(values, tables, name):
+    """Codes of texts; -1 for null, empty and what is neither text nor number."""
+    if not set(map(type, values)) <= {str}:
+        values = [_as_text(value) for value in values]
+    table = tables.setdefault(name, {None: _ABSENT, "": _ABSENT})
+    return np.array([table.setdefault(value, len(table) - 2) for value in values], dtype=np.int32)
+
+
+def _as_text(value):
+    """A text; numbers as JSON writes them, whole floats as integers; None for all else."""
+    if type(value) is str:
+        return value
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        if not np.isfinite(value):
+            return None
+        return str(int(value)) if value == int(value) else str(float(value))
+    return None
+
+
+def _writable(text):
+    """The text without the halves of surrogate pairs, which JSON may hold and files may not."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _hashes(keys):
+    values = np.array([_writable(key) for key in keys], dtype=object)
+    return pd.util.hash_array(values, categorize=False)
+
+
+def _ordinals(values):
+    """Whole numbers from 0; -1 where there is none, -2 where the value is something else."""
+    if set(map(type, values)) <= {int}:
+        found = np.array(values, dtype=np.float64)  # also for whole numbers beyond 64 bits
+    else:
+        found = np.array([_number(value) for value in values], dtype=np.float64)
+    good = (found >= 0) & (found <= MAX_ORDINAL) & (found == np.floor(found))
+    return np.where(good, found, np.where(found == _ABSENT, _ABSENT, _NO_ORDINAL)).astype(np.int32)
+
+
+def _number(value):
+    if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
+        return _ABSENT
+    if isinstance(value, bool | np.bool_) or value is pd.NA:
+        return _ABSENT if value is pd.NA else _NO_ORDINAL
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return _NO_ORDINAL
+    return _NO_ORDINAL if number == _ABSENT else number
+
+
+def _times(values):
+    """Nanoseconds since 1970 of ISO 8601 texts, times and numbers of milliseconds."""
+    numbers = [_milliseconds(value) for value in values]
+    texts = [
+        None if number is not None else value
+        for value, number in zip(values, numbers, strict=True)
+    ]
+    times = pd.to_datetime(
+        pd.Series(texts, dtype=object), format="ISO8601", utc=True, errors="coerce"
+    )
+    found = times.dt.as_unit("ns").astype("int64").to_numpy()
+    found = np.where(times.isna(), _NO_TIME, found)
+    known = [number is not None for number in numbers]
+    found[known] = [int(number * 1e6) for number in numbers if number is not None]
+    return found
+
+
+def _milliseconds(value):
+    if isinstance(value, bool | np.bool_) or not isinstance(
+        value, int | float | np.integer | np.floating | str
+    ):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if 0 <= number < 9e12 else None  # up to the year 2255
+
+
+def _mapping(value):
+    value = parsed(value) if isinstance(value, str) else value
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value):
+    value = parsed(value) if isinstance(value, str) else value
+    return list(value) if isinstance(value, list | tuple | np.ndarray) else []
+
+
+def _filters(attributes, names):
+    """The chosen attributes as one text, such as ``brand=acme, in_stock=true``."""
+    chosen = {name: value_at(attributes, (name,)) for name in names}
+    return ", ".join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+        for name, value in chosen.items()
+        if value not in (None, "")
+    )
+
+
+def _first(attributes, names):
+    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
+
+
+# --------------------------------------------------------------------------------------
+# Parts to one table
+# --------------------------------------------------------------------------------------
+class Records:
+    """All parts of a log as one table of events and one of query records.
+
+    Attributes
+    ----------
+    events, queries : dict of str to ndarray
+        Columns of :class:`Fields`, texts as codes.
+    texts : dict of str to list of str
+        Dictionary of each column.
+    faults : dict of str to list of tuple
+        What is wrong with lines that hold no record, and their files and numbers.
+    n_lines : int
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[str, dict[str, int]] = {}
+        self._parts: dict[str, list[dict[str, NDArray[Any]]]] = {"events": [], "queries": []}
+        self.faults: dict[str, list[tuple[str, int]]] = {}
+        self.n_lines = 0
+
+    def extend(self, parts: Iterable[Part], name: str) -> None:
+        """Take the parts of one file or frame, in order."""
+        before = 0
+        for part in parts:
+            recode = {domain: self._recode(domain, new) for domain, new in part.texts.items()}
+            self._parts["events"].append(_recoded(part.events, recode))
+            self._parts["queries"].append(_recoded(part.queries, recode))
+            for fault, lines in part.faults.items():
+                self.faults.setdefault(fault, []).extend((name, before + n) for n in lines)
+            before += part.n_lines
+        self.n_lines += before
+
+    def _recode(self, domain, new):
+        table = self._tables.setdefault(domain, {})
+        codes = [table.setdefault(text, len(table)) for text in new]
+        return np.array([*codes, _ABSENT], dtype=np.int32)  # so that -1 stays -1
+
+    @property
+    def n_records(self) -> int:
+        return sum(len(part["key"]) for parts in self._parts.values() for part in parts)
+
+    @property
+    def events(self) -> dict[str, NDArray[Any]]:
+        return self._whole("events")
+
+    @property
+    def queries(self) -> dict[str, NDArray[Any]]:
+        return self._whole("queries")
+
+    @property
+    def texts(self) -> dict[str, list[str]]:
+        return {domain: list(table) for domain, table in self._tables.items()}
+
+    def _whole(self, kind):
+        """The columns of all parts, which are let go."""
+        parts = self._parts[kind]
+        names = [*parts[0]] if parts else []
+        whole = {}
+        for name in names:
+            whole[name] = np.concatenate([part.pop(name) for part in parts])
+        return whole
+
+
+def _recoded(columns, recode):
+    return {
+        name: recode["doc" if name == "hits" else name][values] if name in _CODED else values
+        for name, values in columns.items()
+    }
