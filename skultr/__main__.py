@@ -18,6 +18,7 @@ import pandas as pd
 from ._page import Findings, page
 from .click_models import PBMModel
 from .datasets import read_ubi
+from .datasets._ubi_queries import normalized
 from .identifiability import IdentifiabilityGraph
 from .metrics import dcg_score
 from .model_selection import train_test_queries
@@ -39,12 +40,6 @@ _JUDGMENTS = {
     "quepid": ("judgments.csv", "`query,docid,rating`, for Quepid and OpenSearch's dashboard"),
     "trec": ("judgments.qrels", "for trec_eval; its topics are the numbers of topics.csv"),
 }
-
-
-def normalized(text):
-    return text
-
-
 #: Names that a log uses for itself.
 _TAKEN = {"session", "qid", "position", "user", "click", "relevance", "production", "bias"}
 #: Fewer queries are too few to hold a quarter out.
@@ -127,7 +122,7 @@ def _ubi(options) -> None:
     found = Findings(
         source=options.file or f"{options.queries} and {options.events}",
         level=_level(summary, graph),
-        read=str(report),
+        read=_what_was_read(log, report, options.application),
         graph=summary,
         examination=curve,
         grades=grades,
@@ -151,13 +146,14 @@ def _read(options):
         "clicks": options.clicks,
         "ordinal_base": options.ordinal_base,
         "page_size": options.page_size,
-        "keep": options.application,
     }
     log, report = read_ubi(
         options.file or options.queries,
         options.events,
         **{name: value for name, value in given.items() if value is not None},
     )
+    if options.application is not None:
+        log = _of_application(log, report, options.application)
     if not log["click"].any():
         raise ValueError(
             f"None of the {len(log):,} impressions read has a click. If your clicks have another "
@@ -166,10 +162,27 @@ def _read(options):
     return log, report
 
 
+def _of_application(log, report, name):
+    """The rows of one application."""
+    of = report.queries["application"].fillna("")
+    if name not in set(of):
+        raise ValueError(f"There is no application {name!r}; expected one of {sorted(set(of))}.")
+    return log[log["qid"].isin(report.queries.loc[of == name, "qid"])].reset_index(drop=True)
+
+
 def _level(summary, graph):
     if not graph.is_connected:
         return "no"
     return "barely" if "barely" in summary.splitlines()[0] else "yes"
+
+
+def _what_was_read(log, report, application):
+    if application is None:
+        return report.summary()
+    return (
+        f"{report.summary()}\nThis report is about {application} alone: {len(log):,} shown "
+        f"documents, {log['click'].sum():,} of them clicked."
+    )
 
 
 def _curve(log, is_connected):
@@ -291,10 +304,10 @@ def _train(features, log, report, propensity, form, out, files):
     ranker.fit(X, "click")
     name, how = _MODELS[form]
     (out / name).write_text(export_model(ranker, form), encoding="utf-8")
-    save_model(ranker, out / "model.skultr")
+    save_model(ranker, out / "model.zip")
     files += [
         (name, f"the model for the engine: `{how}`"),
-        ("model.skultr", "the same for `skultr.serving.load_model`"),
+        ("model.zip", "the same for `skultr.serving.load_model`"),
     ]
     return _Trained(compared, [*remarks, compared], better)
 
