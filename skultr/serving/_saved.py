@@ -1,0 +1,234 @@
+"""Models on disk without pickle: one file with JSON, weights and the text of trees."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn import validate_params
+from ..exceptions import warn_user
+from ._saved_values import Decoder, Encoder
+
+__all__ = ["load_model", "save_model"]
+
+_FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
+_PACKAGES = ("skultr", "numpy", "scikit-learn", "torch", "lightgbm")
+
+
+class _OtherFileError(ValueError):
+    """The file is no saved model, or one of another layout."""
+
+
+@validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
+def save_model(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model to a file that holds no pickle and no rows or ids of the log.
+
+    Parameters
+    ----------
+    model : ranker of :mod:`skultr.rankers`, or Pipeline or search of one
+        Fitted. A search (``GridSearchCV``) is saved as its ``best_estimator_``. Steps before the
+        ranker are :class:`~skultr.preprocessing.OnFeatures`, transformers of scikit-learn, and
+        :class:`~skultr.identifiability.IdentifiabilityRepair`.
+    path : str or path-like
+        The file, a zip archive. A model that was saved there is replaced.
+
+    Raises
+    ------
+    TypeError
+        If a part is code: a ``module`` of your own, a subclass, a function in a transformer, a
+        learner of a package other than scikit-learn and LightGBM (``LGBMRegressor``,
+        ``LGBMRanker``). Or if the model is no ranker, such as a click model.
+    ValueError
+        If the model predicts by ids: ``relevance="embedding"``, or a repair whose bias factors
+        are values of ``qid``, ``session``, ``doc`` or ``user``.
+    FileExistsError
+        If there is something else at the path.
+    ImportError
+        If safetensors or skops is missing: ``pip install skultr[serving]``.
+
+    Warns
+    -----
+    UserWarning
+        If parameters are code or ids (callbacks in ``net_params``, a fitted propensity, a
+        generator as ``random_state``): the loaded model has their defaults.
+
+    See Also
+    --------
+    load_model : Reads it.
+    export_model : A model in the format of a search engine.
+
+    Notes
+    -----
+    The archive holds ``model.json`` (parameters, names of features, versions of packages),
+    ``weights.safetensors`` (all arrays), the text of each LightGBM booster, and a ``.skops`` file
+    for each part of scikit-learn.
+
+    It keeps what ``predict``, ``rank``, ``score``, ``transform`` and ``predict_click`` read, and
+    ``examination_`` and its like. It leaves out labels of documents, the graph and the plans of a
+    repair, fitted propensities, learning curves, and the teacher of a
+    :class:`~skultr.rankers.DistilledRanker`. Bias factors are kept as the log has them: if its
+    column ``bias`` holds ids of users, they are in the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skultr import DLARanker
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.serving import load_model, save_model
+    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, _ = simulate_clicks(
+    ...     documents, n_sessions=500, policy=PlackettLucePolicy(), random_state=0
+    ... )
+    >>> ranker = DLARanker(max_epochs=2, random_state=0).fit(log, clicks)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(ranker, f"{folder}/dla.zip")
+    ...     loaded = load_model(f"{folder}/dla.zip")
+    >>> bool((loaded.predict(documents) == ranker.predict(documents)).all())
+    True
+    """
+    path, encoder = Path(path), Encoder()
+    head = {
+        "format": _FORMAT,
+        "layout": _LAYOUT,
+        "versions": {name: metadata.version(name) for name in _PACKAGES},
+        "model": encoder.encode(_served(model)),
+    }
+    parts = {_HEAD: json.dumps(head, indent=1, allow_nan=False).encode(), **encoder.parts()}
+    _refuse_other(path)
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(beside, "w") as file:
+            for name, content in parts.items():
+                # Without the time of day, so that equal models are equal files.
+                file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    if encoder.dropped:
+        warn_user(
+            f"Not saved, because they are code, ids or fitted: {', '.join(encoder.dropped)}. "
+            "Predictions need none of them. The loaded model has their defaults, with which its "
+            "clones are trained.",
+            UserWarning,
+        )
+
+
+@validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """The model that :func:`save_model` wrote; its predictions are equal to the last bit.
+
+    It is on the CPU, with ``device="cpu"``, wherever it was trained. It can be pickled, cloned and
+    exported; a network has no ``partial_fit`` any more.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    model : ranker or Pipeline
+        Fitted.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no file.
+    ValueError
+        If the file is no saved model, is damaged, has another layout, or names a class that
+        :func:`save_model` does not accept.
+    ImportError
+        If safetensors or skops is missing: ``pip install skultr[serving]``.
+
+    Warns
+    -----
+    UserWarning
+        If another version of skultr wrote the file.
+
+    Notes
+    -----
+    Objects of known classes are built from numbers and text, and no code of the file runs. But
+    LightGBM and scikit-learn trust the trees that they read: a file made to harm can crash the
+    process.
+    """
+    path = Path(path)
+    try:
+        head, parts = _read(path)
+        _check_versions(path, head)
+        return Decoder(parts).decode(head["model"])
+    except (OSError, ImportError, _OtherFileError):
+        raise
+    except Exception as error:  # of JSON, zip, safetensors, skops, LightGBM or torch
+        raise ValueError(
+            f"The model in {path} is damaged or was changed ({type(error).__name__}: {error}). "
+            "Copy the file again, or save the model again."
+        ) from error
+
+
+def _served(model):
+    """The fitted model that predicts: of a search its best estimator."""
+    if hasattr(model, "refit") and hasattr(model, "estimator"):
+        if not hasattr(model, "best_estimator_"):
+            raise NotFittedError(
+                f"This {type(model).__name__} has no best_estimator_; call fit, with refit=True."
+            )
+        model = model.best_estimator_
+    ranker = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if isinstance(ranker, type) or not (hasattr(ranker, "fit") and hasattr(ranker, "rank")):
+        raise TypeError(
+            f"model is {model!r:.80}; expected a fitted ranker of skultr.rankers, or a Pipeline "
+            "or search of one."
+        )
+    check_is_fitted(ranker)
+    return model
+
+
+def _refuse_other(path):
+    """Refuse to write over what is no saved model."""
+    try:
+        _read(path)
+    except FileNotFoundError:
+        return
+    except Exception as error:
+        raise FileExistsError(
+            f"{path} exists and is no model that save_model wrote. Choose another path, or remove "
+            "it first."
+        ) from error
+
+
+def _read(path):
+    """The head of a saved model, and the contents of its parts; nothing is unpacked to disk."""
+    with path.open("rb") as opened:
+        if not zipfile.is_zipfile(opened):
+            raise _OtherFileError(
+                f"{path} is no file that save_model wrote, or is cut off: it is no zip archive."
+            )
+        with zipfile.ZipFile(opened) as file:
+            parts = {name: file.read(name) for name in file.namelist()}
+    head = json.loads(parts.get(_HEAD, "null"))
+    if not isinstance(head, dict) or head.get("format") != _FORMAT:
+        raise _OtherFileError(f"{path} is an archive without a model of save_model ({_HEAD}).")
+    return head, parts
+
+
+def _check_versions(path, head):
+    own, other = metadata.version("skultr"), head["versions"]["skultr"]
+    if head["layout"] != _LAYOUT:
+        raise _OtherFileError(
+            f"{path} was written by skultr {other} in layout {head['layout']}; skultr {own} reads "
+            f"layout {_LAYOUT}. Load it with skultr {other}, or save the model again."
+        )
+    if own != other:
+        warn_user(
+            f"{path} was written by skultr {other}, and this is skultr {own}: predictions may "
+            "differ. Compare them, and save the model again.",
+            UserWarning,
+        )
