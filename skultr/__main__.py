@@ -115,8 +115,8 @@ def _ubi(options) -> None:
         propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
         labels = relevance_labels(log, "click", propensity=propensity, interval=True)
         files = [_write_log(log, out)]
-        grades, remarks = _judge(labels, report, options.interval, out, files)
-        say(f"judged {int(grades.sum()):,} of {len(labels):,} pairs of query and document")
+        grades, remarks = _judge(labels, report, options.interval, graph.is_connected, out, files)
+        say(remarks[0])
         trained = _train(features, log, report, propensity, options.format, out, files)
         say(trained.say)
     found = Findings(
@@ -177,26 +177,33 @@ def _level(summary, graph):
 
 
 def _what_was_read(log, report, application):
-    if application is None:
-        return report.summary()
-    return (
-        f"{report.summary()}\nThis report is about {application} alone: {len(log):,} shown "
-        f"documents, {log['click'].sum():,} of them clicked."
-    )
+    lines = report.summary().split("\n")
+    if application is not None:
+        lines.append(
+            f"Of these, {application} alone: {len(log):,} shown documents, "
+            f"{log['click'].sum():,} of them clicked."
+        )
+    elif report.queries["application"].nunique() > 1:
+        lines.append(
+            "Users may look at the pages of each application in another way: `--application NAME` "
+            "reads one."
+        )
+    return lines
 
 
 def _curve(log, is_connected):
-    """Examination by position from 1, with 95 % intervals where clicks determine it."""
-    table = PBMModel().fit(log, "click").examination_["examination"]
+    """Examination by position from 1, with 95 % intervals; assumed where clicks do not tell."""
     position = np.arange(1, int(log["position"].max()) + 1)
+    if not is_connected:
+        return pd.DataFrame(
+            {"examination": position**-0.5, "lower": np.nan, "upper": np.nan}, position
+        )
+    # Where clicks are few it is steadier than the estimator that has intervals.
+    table = PBMModel().fit(log, "click").examination_["examination"]
     values = np.exp(np.interp(position, table.index, np.log(table)))
-    curve = pd.DataFrame({"examination": values / values[0]}, index=position)
-    curve[["lower", "upper"]] = np.nan
-    if is_connected:
-        estimator = RegressionEMPropensity(relevance="embedding").fit(log, "click")
-        intervals = estimator.examination_[["lower", "upper"]]
-        curve[["lower", "upper"]] = intervals.reindex(position)
-    return curve
+    estimator = RegressionEMPropensity(relevance="embedding").fit(log, "click")
+    intervals = estimator.examination_[["lower", "upper"]].reindex(position)
+    return intervals.assign(examination=values / values[0])
 
 
 def _write_log(log, out):
@@ -211,16 +218,18 @@ def _write_log(log, out):
 # --------------------------------------------------------------------------------------
 # Judgments
 # --------------------------------------------------------------------------------------
-def _judge(labels, report, interval, out, files):
+def _judge(labels, report, interval, is_connected, out, files):
     """Write the judgments; number of pairs by grade, and what is missing and why."""
     left_out, grades = {}, pd.Series(dtype=int)
+    title = "skultr" if is_connected else "skultr, examination assumed"
     topics = report.queries.assign(topic=np.arange(1, len(report.queries) + 1))
     numbers = dict(zip(topics["qid"], topics["topic"], strict=True))
-    for form, (name, note) in _JUDGMENTS.items():
+    for name in ("topics.csv", *(name for name, _ in _JUDGMENTS.values())):
         (out / name).unlink(missing_ok=True)  # of an earlier run
+    for form, (name, note) in _JUDGMENTS.items():
         queries = numbers if form == "trec" else report.queries
         try:
-            text = export_judgments(labels, form, queries=queries, interval=interval)
+            text = export_judgments(labels, form, queries=queries, interval=interval, name=title)
         except ValueError as error:
             left_out.setdefault(str(error), []).append(name)
             continue
@@ -232,7 +241,9 @@ def _judge(labels, report, interval, out, files):
         if form == "trec":
             topics[["topic", "user_query"]].to_csv(out / "topics.csv", index=False)
             files.append(("topics.csv", "the query of each topic"))
-    return grades, [f"Left out: {', '.join(names)}. {why}" for why, names in left_out.items()]
+    remarks = [f"{int(grades.sum()):,} of {len(labels):,} pairs of query and document are judged."]
+    remarks += [f"Left out: {', '.join(names)}. {why}" for why, names in left_out.items()]
+    return grades, remarks
 
 
 # --------------------------------------------------------------------------------------
@@ -355,3 +366,7 @@ def _compare(ranker, X, propensity):
         f"{100 * gain.mean():+.1f} % (± {100 * error:.1f}) on the order served."
     )
     return text, bool(gain.mean() > error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,7 +23,8 @@ section{background:#fff;border:1px solid var(--line);border-radius:8px;padding:1
  margin:0 0 1rem}
 .verdict{border-left:8px solid var(--level)}
 .verdict h1{color:var(--level)}
-.soft{color:var(--soft)}
+td:first-child code{white-space:nowrap}
+.soft{overflow-wrap:anywhere;color:var(--soft)}
 p{margin:.4rem 0}
 ol,ul{margin:.4rem 0;padding-left:1.3rem}
 li{margin:.3rem 0}
@@ -94,8 +95,8 @@ class Findings:
         What was read, as the user named it.
     level : {"yes", "barely", "no"}
         Whether the log supports judgments.
-    read : str
-        What was read and dropped, as text.
+    read : list of str
+        What was read and left out.
     graph : str
         The summary of the identifiability graph.
     examination : DataFrame
@@ -116,7 +117,7 @@ class Findings:
 
     source: str
     level: str
-    read: str
+    read: list[str]
     graph: str
     examination: pd.DataFrame
     grades: pd.Series
@@ -149,7 +150,7 @@ def page(found: Findings) -> str:
             kind="verdict",
         ),
         _section(f"<h2>What to do next</h2>{_list('ol', found.steps)}"),
-        _section(f"<h2>What was read</h2><pre>{escape(found.read)}</pre>"),
+        _section(f"<h2>What was read</h2>{_list('ul', found.read)}"),
         _section(
             "<h2>Does the log determine relevance?</h2>"
             "<p>What tells attention from relevance are documents that were shown at several "
@@ -213,7 +214,7 @@ def _files(files: list[tuple[str, str]]) -> str:
 
 
 # The curve ------------------------------------------------------------------------------
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 300, 58, 12, 14, 46
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 280, 58, 14, 14, 34
 
 
 def _examination(found: Findings) -> str:
@@ -225,8 +226,8 @@ def _examination(found: Findings) -> str:
         )
     else:
         text = (
-            "Assumed, not estimated: 1 / √position. The clicks of this log do not determine how "
-            "far users look."
+            "Assumed, not estimated: how often each position is looked at falls as 1 / √position. "
+            "The clicks of this log do not determine it."
         )
     return f"<p>{text}</p>{_chart(found.examination, estimated)}"
 
@@ -276,5 +277,5 @@ def _chart(curve: pd.DataFrame, estimated: bool) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         'aria-label="Examination by position">'
         f"{''.join(parts)}"
-        f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">position</text></svg>'
+        "</svg>"
     )
