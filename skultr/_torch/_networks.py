@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._lists import ListBatch
 
 __all__ = [
+    "MAX_DEVIATION",
     "ListScores",
     "ScaleFeatures",
     "ScaledFeatures",
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 #: Standardised features are clipped at this value: no extreme one can dominate the network.
-_MAX_DEVIATION = 8.0
+MAX_DEVIATION = 8.0
 #: Values that are scaled at a time.
 _PART_VALUES = 1 << 18
 
@@ -129,7 +130,7 @@ class ScaleFeatures(nn.Module):
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Scaled features, of the same shape."""
         scaled = _signed_log(features).sub_(self.center).div_(self.scale)
-        return scaled.clamp_(-_MAX_DEVIATION, _MAX_DEVIATION)
+        return scaled.clamp_(-MAX_DEVIATION, MAX_DEVIATION)
 
 
 class ScaledFeatures(np.ndarray):

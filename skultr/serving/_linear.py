@@ -1,0 +1,134 @@
+"""Linear scores as models of Elasticsearch and OpenSearch LTR, and of Solr."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from torch import nn
+
+from .._torch._networks import SideBySide
+from .._torch._stream import Dropout, Linear
+from .._typing import Floats
+from ..rankers._score_formula import ScoreFormula, score_formula
+
+if TYPE_CHECKING:
+    from ._served_model import ServedModel
+    from ._tree_formats import Upload
+
+__all__ = ["LinearScores", "columns_scaled", "linear_of", "write_linear", "write_solr_linear"]
+
+#: What each scaler takes off a column, and what it then divides the column by.
+_SCALERS = {
+    StandardScaler: lambda s: (s.mean_ if s.with_mean else 0, s.scale_ if s.with_std else 1),
+    MinMaxScaler: lambda s: (s.data_min_ - s.feature_range[0] / s.scale_, 1 / s.scale_),
+    MaxAbsScaler: lambda s: (0, s.scale_),
+    RobustScaler: lambda s: (
+        s.center_ if s.with_centering else 0,
+        s.scale_ if s.with_scaling else 1,
+    ),
+}
+#: Layers that keep a network linear.
+_LINEAR = (nn.Sequential, nn.ModuleList, SideBySide, nn.Identity, nn.Dropout, Dropout)
+_LINEAR += (nn.Linear, Linear)
+
+
+class LinearScores(NamedTuple):
+    """Scores Σ weight · (x - center) / spread over features, without an intercept."""
+
+    weight: Floats
+    served: ServedModel
+    formula: ScoreFormula
+
+
+def linear_of(served: ServedModel) -> LinearScores | None:
+    """The linear scores of a model; None if it has none.
+
+    The intercept is left out, and a probability is its logit: neither changes the order.
+    """
+    formula = score_formula(served.ranker)
+    if formula is None or not all(type(part) in _LINEAR for part in formula.network.modules()):
+        return None
+    network = copy.deepcopy(formula.network).cpu().double().eval()
+    n_features = len(served.names)
+    with torch.inference_mode():
+        units = torch.eye(n_features + 1, n_features, dtype=torch.float64)
+        scores = network(units).mean(dim=1).numpy()
+    return LinearScores(formula.scale * (scores[:-1] - scores[-1]), served, formula)
+
+
+def write_linear(scores: LinearScores, upload: Upload) -> str:
+    """Body with a ``model/linear`` for the plugins of Elasticsearch and OpenSearch."""
+    weights, scaled = _columns(scores, upload)
+    model: dict[str, Any] = {"type": "model/linear"}
+    if scaled:
+        model["feature_normalizers"] = {
+            name: {"standard": {"mean": center, "standard_deviation": spread}}
+            for name, (center, spread) in scaled.items()
+        }
+    model["definition"] = json.dumps(weights, ensure_ascii=False)
+    return json.dumps({"model": {"name": upload.name, "model": model}}, ensure_ascii=False)
+
+
+def write_solr_linear(scores: LinearScores, upload: Upload) -> str:
+    """A ``LinearModel`` for Solr's model store."""
+    weights, scaled = _columns(scores, upload)
+
+    def feature(name):
+        if name not in scaled:
+            return {"name": name}
+        texts = dict(zip(("avg", "std"), map(str, scaled[name]), strict=True))
+        kind = "org.apache.solr.ltr.norm.StandardNormalizer"
+        return {"name": name, "norm": {"class": kind, "params": texts}}
+
+    body = {
+        "class": "org.apache.solr.ltr.model.LinearModel",
+        "name": upload.name,
+        **({} if upload.store is None else {"store": upload.store}),
+        "features": [feature(name) for name in upload.names],
+        "params": {"weights": weights},  # numbers: Solr refuses texts here
+    }
+    return json.dumps(body, ensure_ascii=False)
+
+
+def columns_scaled(served: ServedModel, formula: ScoreFormula) -> tuple[Floats, Floats]:
+    """What is taken off each feature before the network, and what it is then divided by.
+
+    Raises
+    ------
+    ValueError
+        If a transformer does anything else.
+    """
+    offsets = np.zeros(len(served.names))
+    offsets[served.offsets.columns] = served.offsets.values
+    steps = [*map(_scaler, served.transformers), (offsets, 1)]
+    center, spread = np.zeros(len(offsets)), np.ones(len(offsets))
+    for own_center, own_spread in [*steps, *map(_scaler, formula.transformers)]:
+        center, spread = center + spread * own_center, spread * own_spread
+    return center, spread
+
+
+def _scaler(transformer):
+    if type(transformer) not in _SCALERS or getattr(transformer, "clip", False):
+        raise ValueError(
+            f"The step {transformer!r} before the model cannot be written into it: expected "
+            f"{', '.join(kind.__name__ for kind in _SCALERS)}, without clip. Let the engine "
+            "compute what the step computes, or leave it out: networks scale their features."
+        )
+    return _SCALERS[type(transformer)](transformer)
+
+
+def _columns(scores, upload):
+    """Weight by feature; and its center and spread, where these do something.
+
+    The engines read float32; these are its shortest decimals.
+    """
+    columns = (scores.weight, *columns_scaled(scores.served, scores.formula))
+    weight, *scaling = ([float(str(np.float32(each))) for each in column] for column in columns)
+    pairs = zip(upload.names, zip(*scaling, strict=True), strict=True)
+    scaled = {name: pair for name, pair in pairs if pair != (0.0, 1.0)}
+    return dict(zip(upload.names, weight, strict=True)), scaled
