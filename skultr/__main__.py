@@ -89,6 +89,14 @@ def _parser():
         help="judge only pairs whose 95 %% interval lies within one grade (default), all by its "
         "lower end, or all by the label",
     )
+    ubi.add_argument(
+        "--grades",
+        nargs="+",
+        type=float,
+        default=(0, 1, 2, 3),
+        metavar="G",
+        help="of the judgments, rising; fewer grades judge more pairs (default: 0 1 2 3)",
+    )
     return parser
 
 
@@ -115,7 +123,7 @@ def _ubi(options) -> None:
         propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
         labels = relevance_labels(log, "click", propensity=propensity, interval=True)
         files = [_write_log(log, out)]
-        grades, remarks = _judge(labels, report, options.interval, graph.is_connected, out, files)
+        grades, remarks = _judge(labels, report, options, graph.is_connected, out, files)
         say(remarks[0])
         trained = _train(features, log, report, propensity, options.format, out, files)
         say(trained.say)
@@ -218,10 +226,14 @@ def _write_log(log, out):
 # --------------------------------------------------------------------------------------
 # Judgments
 # --------------------------------------------------------------------------------------
-def _judge(labels, report, interval, is_connected, out, files):
+def _judge(labels, report, options, is_connected, out, files):
     """Write the judgments; number of pairs by grade, and what is missing and why."""
     left_out, grades = {}, pd.Series(dtype=int)
-    title = "skultr" if is_connected else "skultr, examination assumed"
+    how = {
+        "grades": options.grades,
+        "interval": options.interval,
+        "name": "skultr" if is_connected else "skultr, examination assumed",
+    }
     topics = report.queries.assign(topic=np.arange(1, len(report.queries) + 1))
     numbers = dict(zip(topics["qid"], topics["topic"], strict=True))
     for name in ("topics.csv", *(name for name, _ in _JUDGMENTS.values())):
@@ -229,7 +241,7 @@ def _judge(labels, report, interval, is_connected, out, files):
     for form, (name, note) in _JUDGMENTS.items():
         queries = numbers if form == "trec" else report.queries
         try:
-            text = export_judgments(labels, form, queries=queries, interval=interval, name=title)
+            text = export_judgments(labels, form, queries=queries, **how)
         except ValueError as error:
             left_out.setdefault(str(error), []).append(name)
             continue
@@ -241,7 +253,14 @@ def _judge(labels, report, interval, is_connected, out, files):
         if form == "trec":
             topics[["topic", "user_query"]].to_csv(out / "topics.csv", index=False)
             files.append(("topics.csv", "the query of each topic"))
-    remarks = [f"{int(grades.sum()):,} of {len(labels):,} pairs of query and document are judged."]
+    n_judged = int(grades.sum())
+    remarks = [f"{n_judged:,} of {len(labels):,} pairs of query and document are judged."]
+    if n_judged < len(labels) and options.interval == "within":
+        remarks.append(
+            "Clicks do not settle the grade of the others. More clicks or fewer grades "
+            "(`--grades 0 1`) judge more of them, and `--interval lower` all, by the lower end of "
+            "the 95 % interval."
+        )
     remarks += [f"Left out: {', '.join(names)}. {why}" for why, names in left_out.items()]
     return grades, remarks
 

@@ -1,26 +1,29 @@
 """
-From a million events to a served model, with the truth beside it
-=================================================================
+From a search engine's log to a served model, with the truth beside it
+======================================================================
 
-**Claim.** A shop's search writes a million UBI events. Read, checked and corrected for where users
-look, they give labels that order the documents shown far closer to the truth than their click rate
-and than OpenSearch's own click model, COEC. The uploaded model, evaluated from the very text that
-the engine gets, ranks new queries far better than the search that wrote the log.
+**Claim.** A simulated shop writes UBI events as OpenSearch does. Read, checked and corrected for
+where users look, they give labels that order the documents shown better than their click rate and
+than OpenSearch's own click model, COEC, which is below the click rate here. The uploaded model,
+evaluated from the very text that the engine gets, ranks new queries better than the search that
+wrote the log, and than the same trees on raw clicks. With a million events the labels have nDCG@10
+.85 (click rate .78, COEC .75) and the uploaded model .77 (raw clicks .71, production .68).
 
-**Limit.** The shop is simulated: users are position-based, production is weak (trained on the
-annotation of a few queries), its order varies from page to page, and the features of the model are
-those that relevance was made from. A production ranker that is good already leaves less to gain,
-and a fixed order leaves nothing to learn from (:ref:`never_worse`).
+**Limit.** Users here are position-based, production is weak (trained on the annotation of 1 % of
+the queries) and varies its order a little, and the features of the model are those that relevance
+was made from. A production ranker that is good already leaves less to gain, and a fixed order
+leaves nothing to learn from (:ref:`never_worse`).
 """
 
 # %%
 # A shop that writes a log
 # ------------------------
 #
-# ``simulated_shop.py`` beside this page makes products with features, lets users search, and writes
-# what OpenSearch writes: a file for its bulk interface, with queries and events. 94,000 searches
-# are a million events. For a quick look take fewer.
+# ``examples/7_engines/simulated_shop.py`` makes products with features, lets users search, and
+# writes what OpenSearch writes: a file for its bulk interface, with queries and events. This page
+# was built from a fifth of a million events: ``python plot_simulated_shop.py 94000`` takes all.
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -37,7 +40,7 @@ from skultr.propensity import RegressionEMPropensity, relevance_labels
 from skultr.rankers import LambdaMARTRanker
 from skultr.serving import export_model
 
-N_SEARCHES = 94_000
+N_SEARCHES = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
 shop = open_shop(n_queries=500, random_state=0)
 words = shop["qid"].unique()
 logged, new = shop[shop["qid"].isin(words[:400])], shop[shop["qid"].isin(words[400:])]
@@ -53,7 +56,7 @@ with tempfile.TemporaryDirectory() as folder:
     file = Path(folder) / "ubi.ndjson"
     write_ndjson(visits, file)
     log, report = read_ubi(file)
-print(report, "\n")
+print(report.summary(), "\n")
 print(IdentifiabilityGraph.from_log(log, click="click").summary())
 
 # %%
