@@ -148,7 +148,8 @@ def _ubi(options) -> None:
 
 
 def _read(options):
-    if (options.file is None) == (options.queries is None or options.events is None):
+    pair = options.queries, options.events
+    if pair.count(None) != (0 if options.file is None else 2):
         raise ValueError("Give FILE, or both --queries and --events.")
     given = {
         "clicks": options.clicks,
@@ -309,7 +310,7 @@ def _features(name):
 
 def _train(features, log, report, propensity, form, out, files):
     """Train, compare with the order served, and write the model."""
-    for name in {name for name, _ in _MODELS.values()}:
+    for name in {"model.zip", *(name for name, _ in _MODELS.values())}:
         (out / name).unlink(missing_ok=True)  # of an earlier run
     if features is None:
         return _Trained(
@@ -321,6 +322,8 @@ def _train(features, log, report, propensity, form, out, files):
             ],
         )
     X = _with_features(features, log, report)
+    if (X[features.columns.drop(["query", "doc"])].nunique() < 2).all():
+        raise ValueError("Of --features, no feature differs between the documents shown.")
     remarks = [
         f"Boosted trees on {features.shape[1] - 2} features, from clicks corrected for position."
     ]

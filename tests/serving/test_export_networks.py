@@ -201,7 +201,9 @@ def test_scalers_in_front_are_part_of_the_model(scaler, scaled_log):
 @pytest.mark.parametrize("scaler", [QuantileTransformer(n_quantiles=5), MinMaxScaler(clip=True)])
 def test_other_transformers_are_refused(scaler, log):
     model = make_pipeline(OnFeatures(scaler), brief(NaiveRanker)).fit(*log)
-    with pytest.raises(ValueError, match=rf"step {type(scaler).__name__}.*expected StandardScaler"):
+    with pytest.raises(
+        ValueError, match=rf"step {type(scaler).__name__}.*expected StandardScaler"
+    ):
         export_model(model, "onnx")
 
 
@@ -239,7 +241,7 @@ def test_what_an_engine_reads_of_the_file(log):
     import onnx
 
     ranker = brief(NaiveRanker).fit(*log)
-    names = ["título, \"x\"", "bm25(title)", *NAMES[2:]]
+    names = ['título, "x"', "bm25(title)", *NAMES[2:]]
     text = export_model(ranker, "onnx", names, name="shop")
     model = onnx.load_from_string(text)
     onnx.checker.check_model(model, full_check=True)
