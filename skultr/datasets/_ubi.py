@@ -126,8 +126,8 @@ def read_ubi(
     Warns
     -----
     ClickDataWarning
-        If more than a tenth of the impressions, clicks and outcomes could not be used, if nothing
-        was clicked, or if lines could not be read.
+        If more than a tenth of the impressions, clicks and outcomes could not be used, few pages
+        begin at the ordinal taken for the first, nothing was clicked, or lines hold no record.
 
     See Also
     --------
@@ -249,11 +249,9 @@ def _take(records, source, kind, fields, n_jobs):
 
 
 def _read(records, rules):
-    faults = [("line", "", fault, len(places)) for fault, places in records.faults.items()]
+    faults = [("line", "", fault, n) for fault, (n, _) in records.faults.items()]
     where = [
-        f"{path}, line {line}: {fault}."
-        for fault, places in records.faults.items()
-        for path, line in places[:_SHOWN]
+        f"{each}: {fault}." for fault, (_, places) in records.faults.items() for each in places
     ]
     if not records.n_records:
         found = "; ".join(where) or "nothing"
@@ -272,14 +270,14 @@ def _read(records, rules):
         where,
         size,
     )
-    _warn(report, rules)
+    _warn(report, rules, reading.confirmed)
     return reading.log, report
 
 
-#: Faulty lines that the report names, of each kind.
-_SHOWN = 5
 #: From this share of unusable events on the user is warned.
 _MUCH = 0.1
+#: Below this share of pages that begin at the base that was found the user is warned.
+_LEAST_CONFIRMED = 0.5
 #: Fates of events that were not asked for, or say again what is known.
 _HARMLESS = (
     "action that was not asked for",
@@ -290,7 +288,15 @@ _HARMLESS = (
 )
 
 
-def _warn(report, rules):
+def _warn(report, rules, confirmed):
+    for name, share in confirmed.items():
+        if share < _LEAST_CONFIRMED:
+            warn_user(
+                f"Ordinals of {name or 'the log'} seem to count from {report.ordinal_base[name]}, "
+                f"but only {share:.0%} of the pages confirm it. Check where its clients begin to "
+                "count, and pass ordinal_base.",
+                ClickDataWarning,
+            )
     events = report.counts[report.counts["record"] == "event"]
     events = events[~events["fate"].isin(_HARMLESS)]
     lost = events[~events["used"]]

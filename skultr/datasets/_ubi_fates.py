@@ -45,8 +45,12 @@ class Fates:
         rows = rows[self._codes[rows] < 0]
         self._codes[rows] = self._names.index(name)
 
-    def count(self, labels: NDArray[np.integer]) -> dict[tuple[int, str], int]:
+    def count(
+        self, labels: NDArray[np.integer], *, open_too: bool = False
+    ) -> dict[tuple[int, str], int]:
         """Number of records by a label of theirs and fate."""
+        if open_too:
+            self.give(self.open, "of other reasons")
         if self.open.any():
             raise AssertionError("a record has no fate")
         cells, n = np.unique(

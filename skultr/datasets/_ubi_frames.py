@@ -13,7 +13,7 @@ from ._ubi_records import Fields, Part, coded_part, value_at
 __all__ = ["frame_parts", "parquet_parts"]
 
 #: Rows coded at a time.
-_BLOCK = 500_000
+_BLOCK = 200_000
 #: Columns that say which record of an index a row is, and what equal records are equal in.
 _KEYS = ("_index", "_id", "timestamp")
 
@@ -29,7 +29,13 @@ def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
         What a row without ``action_name`` is.
     fields : Fields
     """
-    table = nw.from_native(frame)
+    try:
+        table = nw.from_native(frame)
+    except TypeError as error:
+        raise TypeError(
+            f"Found a {type(frame).__module__}.{type(frame).__name__}; expected a path, a list of "
+            "paths, or a frame that Narwhals reads, such as pandas.DataFrame(records)."
+        ) from error
     wanted = [name for name in table.collect_schema().names() if _is_read(name, fields)]
     if not wanted:
         raise ValueError(
@@ -140,8 +146,8 @@ def _within(series, path):
 
 def _keys(table):
     """A text per row that equal records share: the id that the index gave, else the content."""
-    if "_id" in table.columns:
-        ids = table["_id"].to_list()
-        index = table["_index"].to_list() if "_index" in table.columns else [""] * len(ids)
-        return [f"{name}/{key}" for name, key in zip(index, ids, strict=True)]
-    return list(map(repr, zip(*(table[name].to_list() for name in table.columns), strict=True)))
+    columns = {name: table[name].to_list() for name in table.columns}
+    ids = columns.get("_id")
+    if ids is None or any(key is None or key != key or key == "" for key in ids):
+        return list(map(repr, zip(*columns.values(), strict=True)))
+    return [f"{name}/{key}" for name, key in zip(columns.get("_index", ids), ids, strict=True)]

@@ -16,11 +16,13 @@ from joblib import Parallel, delayed
 
 from ._ubi_records import Fields, Part, coded_part, parsed, value_at
 
-__all__ = ["line_parts", "part_of_records"]
+__all__ = ["line_parts"]
 
 #: Bytes of a piece, and the size from which worker processes pay for their start.
 _PIECE = 1 << 24
 _LARGE = 1 << 27
+#: Lines parsed together.
+_BLOCK = 500
 _ACTIONS = {"index", "create", "update", "delete"}
 
 
@@ -35,11 +37,12 @@ def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) 
         What a document is that does not say so.
     fields : Fields
     n_jobs : int or None
-        Number of worker processes for a large file; None is as joblib decides.
+        Number of worker processes for a large file; None uses all cores.
     """
     compressed = path.lower().endswith((".gz", ".zip"))
     if not compressed and os.path.getsize(path) < _LARGE:
         n_jobs = 1
+    n_jobs = -1 if n_jobs is None else n_jobs
     pieces = _unpacked_pieces(path) if compressed else _places(path)
     return Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")(
         delayed(_read_piece)(piece, kind, fields) for piece in pieces
@@ -110,36 +113,70 @@ def _read_piece(piece, kind, fields):
     lines = piece.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not lines[-1]:
         lines.pop()
-    records = {"event": ([], []), "query": ([], [])}
-    faults: dict[str, list[int]] = {}
-    action: dict[str, Any] = {}
-    for number, line in enumerate(lines, start=1):
-        document, index = _document(line)
-        if document is None:
-            if line.strip():
-                faults.setdefault("no JSON object", []).append(number)
-            continue
-        if index is None and _is_action(document):
-            action = next(iter(document.values()))
-            continue
-        found, document, key = _classified(document, index, action, kind)
-        action = {}
-        if found is None:
-            faults.setdefault("neither a query nor an event", []).append(number)
-            continue
-        records[found][0].append(document)
-        records[found][1].append(key or line.decode("utf-8", "backslashreplace"))
-    part = part_of_records(records["event"], records["query"], fields)
-    part.n_lines, part.faults = len(lines), faults
+    reader = _LineReader(kind, fields)
+    for start in range(0, len(lines), _BLOCK):
+        reader.read(lines[start : start + _BLOCK])
+    part = coded_part(reader.columns["event"], reader.columns["query"], fields.filters)
+    part.n_lines, part.faults = len(lines), reader.faults
     return part
 
 
+class _LineReader:
+    """Values of the records of consecutive lines, by kind and column."""
+
+    def __init__(self, kind: str | None, fields: Fields) -> None:
+        self.kind = kind
+        self.places = {"event": fields.events, "query": fields.queries}
+        self.columns: dict[str, dict[str, list[Any]]] = {
+            name: {column: [] for column in (*places, "key")}
+            for name, places in self.places.items()
+        }
+        self.faults: dict[str, list[int]] = {}
+        self._action: dict[str, Any] = {}
+        self._n_lines = 0
+
+    def read(self, lines: list[bytes]) -> None:
+        """Take the values of a block of lines; the documents live no longer than this."""
+        found: dict[str, list[Any]] = {"event": [], "query": []}
+        for line, (document, index) in zip(lines, _documents(lines), strict=True):
+            self._n_lines += 1
+            if type(document) is not dict:
+                if line.strip():
+                    self._fault("no JSON object")
+            elif index is None and _is_action(document):
+                self._action = next(iter(document.values()))
+            else:
+                kind, document, key = _classified(document, index, self._action, self.kind)
+                self._action = {}
+                if kind is None:
+                    self._fault("neither a query nor an event")
+                    continue
+                found[kind].append(document)
+                self.columns[kind]["key"].append(key or line.decode("utf-8", "backslashreplace"))
+        for kind, documents in found.items():
+            for column, paths in self.places[kind].items():
+                self.columns[kind][column] += _values(documents, paths)
+
+    def _fault(self, name):
+        self.faults.setdefault(name, []).append(self._n_lines)
+
+
+def _documents(lines):
+    """The value of each line, None if it is malformed, and the index named before a tab."""
+    if all(line.startswith(b"{") for line in lines):
+        # One call for all lines costs half as much as one for each. Lines that are malformed make
+        # it fail, or make another number of values.
+        values = parsed(b"[" + b",\n".join(lines) + b"]")
+        if type(values) is list and len(values) == len(lines):
+            return [(value, None) for value in values]
+    return [_document(line) for line in lines]
+
+
 def _document(line):
-    """The object of a line and the name of the index before a tab; None if it is no object."""
-    name, tab, rest = line.partition(b"\t") if not line.startswith(b"{") else (b"", b"", b"")
-    document = parsed(rest if tab and name.strip() else line)
-    index = name.strip().decode("utf-8", "replace") if tab and name.strip() else None
-    return (document if type(document) is dict else None), index
+    name, tab, rest = (b"", b"", b"") if line.startswith(b"{") else line.partition(b"\t")
+    if tab and name.strip():
+        return parsed(rest), name.strip().decode("utf-8", "replace")
+    return parsed(line), None
 
 
 def _classified(document, index, action, kind):
@@ -163,21 +200,14 @@ def _kind_of(document, index, kind):
     return "query" if "user_query" in document else None
 
 
-def part_of_records(events: tuple, queries: tuple, fields: Fields) -> Part:
-    """Code documents and their keys, (documents, keys) of each kind."""
-    columns = []
-    for places, (documents, keys) in ((fields.events, events), (fields.queries, queries)):
-        values = {name: _values(documents, paths) for name, paths in places.items()}
-        columns.append(values | {"key": keys})
-    return coded_part(*columns, fields.filters)
-
-
 def _values(documents, paths):
     """The value of each document at the first path where it has one."""
     if not paths:
         return [None] * len(documents)
     values = _at_path(documents, paths[0])
     for path in paths[1:]:
+        if all(values):
+            break
         values = [
             value_at(document, path) if value in (None, "") else value
             for value, document in zip(values, documents, strict=True)

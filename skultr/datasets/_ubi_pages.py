@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ._ubi_fates import USED, Fates
+from ._ubi_positions import Shown, bases_of, indices_of, new, separated
 from ._ubi_queries import close_queries, normalized, pages_of
-from ._ubi_records import Records
+from ._ubi_records import NO_ORDINAL, Records
 
 __all__ = ["Reading", "Rules", "read_pages"]
-
-#: An application counts from 0 if so many of its pages begin at 0: a stray 0 decides nothing.
-_LEAST_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -41,6 +37,8 @@ class Reading:
     counts: list[tuple[str, str, str, int]]
     queries: pd.DataFrame
     ordinal_base: dict[str, int]
+    #: Share of pages (or clicks) that confirm a base that was found, by application.
+    confirmed: dict[str, float]
     from_hits: list[str]
     notes: list[str] = field(default_factory=list)
 
@@ -77,7 +75,6 @@ class _Reader:
         self.find_bases()
         self.find_indices()
         self.show()
-        self.separate()
         self.click()
         return self.reading()
 
@@ -112,7 +109,6 @@ class _Reader:
         role = np.array([*actions, 0], dtype=np.int32)[self.events["action"]]
         self.fates.give(self.events["action"] < 0, "no action_name")
         self.fates.give(role == 0, "action that was not asked for")
-        self.n_wanted = int(self.fates.open.sum())
         self.fates.give(self.events["query_id"] < 0, "no query_id")
         self.fates.give(self.events["doc"] < 0, "no object_id")
         self.event = np.flatnonzero(self.fates.open)
@@ -179,50 +175,38 @@ class _Reader:
     # Positions ------------------------------------------------------------------------
     def find_bases(self):
         """The number of the first position, by application."""
+        application = self.application[self.page]
+        by_hits = self.by_hits[application]
+        rows = (self.pages.start[self.page] == 0) & (self.ordinal >= 0)
+        rows &= (self.role == 1) | by_hits
         names = [*self.texts["application"], ""]
+        columns = (self.ordinal, self.place, self.page, application, by_hits)
+        self.base, self.support = bases_of(*(each[rows] for each in columns), len(names))
         given = self.rules.ordinal_base
-        base, share = self.bases_found()
         if isinstance(given, Mapping):
-            for code, name in enumerate(names):
-                base[code] = given.get(name, base[code])
+            if unknown := {*given} - {*names}:
+                raise ValueError(
+                    f"ordinal_base names the applications {sorted(unknown)}, which the records "
+                    f"do not have; found {sorted(names)}."
+                )
+            self.base[[names.index(name) for name in given]] = list(given.values())
         elif given is not None:
-            base = np.full(len(names), given)
-        self.base, self.base_share = base, share
-
-    def bases_found(self):
-        """Base 0 where enough pages begin at 0, or where most clicks stand at their place."""
-        n = len(self.texts["application"]) + 1
-        by_hits = self.by_hits[self.application[self.page]]
-        first_page = (self.pages.start[self.page] == 0) & (self.ordinal >= 0)
-        seen = first_page & ((self.role == 1) | by_hits)
-        lowest = pd.Series(self.ordinal[seen]).groupby(self.page[seen]).min()
-        begins = (lowest == 0).groupby(self.application[lowest.index]).agg(["mean", "size"])
-        base, share = np.ones(n, dtype=np.int64), {}
-        for code, row in begins.iterrows():
-            base[code] = int(row["mean"] < _LEAST_SHARE)
-            share[int(code)] = (float(row["mean"]), int(row["size"]))
-        placed = first_page & by_hits & (self.place >= 0)
-        shift = pd.Series(self.ordinal[placed] - self.place[placed])
-        for code, values in shift.groupby(self.application[self.page[placed]]):
-            base[code] = int((values == 0).sum() < (values == 1).sum())
-        return base, share
+            self.base[:] = given
 
     def find_indices(self):
-        """Index from 0 that each row's ordinal means, over all pages of a search; -1 if none."""
-        index = self.ordinal - self.base[self.application[self.page]]
-        index = np.where((self.ordinal >= 0) & (index >= 0), index, -1)
-        # Ordinals restart on a later page if they begin before its start.
-        start = self.pages.start[self.page]
-        later = (start > 0) & (index >= 0)
-        lowest = np.full(len(self.pages.start), np.iinfo(np.int64).max)
-        np.minimum.at(lowest, self.page[later], index[later])
-        restarts = later & (lowest[self.page] < start)
-        self.index = np.where(restarts, index + start, index)
-        if restarts.any():
+        """The index from 0 that each row's ordinal means."""
+        base = self.base[self.application[self.page]]
+        self.index, n_restarts = indices_of(self.ordinal, base, self.page, self.pages.start)
+        if n_restarts:
             self.notes.append(
-                f"Ordinals restart on {len(np.unique(self.page[restarts])):,} later pages: the "
-                "number of earlier results was added."
+                f"Ordinals restart on {_n(n_restarts, 'later page')}: the number of earlier "
+                "results was added."
             )
+        below = (self.ordinal >= 0) & (self.ordinal < base)
+        none = self.ordinal == NO_ORDINAL
+        for rows, what in ((below, "lies below the base"), (none, "is no whole number from 0")):
+            if n := int(rows.sum()):
+                self.notes.append(f"The ordinal {what} in {_n(n, 'event')} and was not used.")
 
     def show(self):
         """Rows of the log: page, document, index from 0, and its event (-1 for a hit)."""
@@ -232,7 +216,7 @@ class _Reader:
         rows, at = rows[at >= 0], at[at >= 0]
         key = self.key(self.page[rows], self.doc[rows])
         order = np.lexsort((at, key))
-        first = order[_new(key[order])]
+        first = order[new(key[order])]
         self.fates.give(self.event[np.delete(rows, first)], _AGAIN)
         rows, at = rows[first], at[first]
         n_by_place = int((self.index[rows] < 0).sum())
@@ -241,8 +225,19 @@ class _Reader:
                 f"{n_by_place:,} impressions have no ordinal and stand where the hit list of "
                 "their page has them."
             )
-        shown = _Shown(self.page[rows], self.doc[rows], at, self.place[rows], self.event[rows])
-        self.shown = shown.joined(self.hits_shown())
+        shown = Shown(self.page[rows], self.doc[rows], at, self.place[rows], self.event[rows])
+        self.note_disagreement(rows)
+        self.separate(shown.joined(self.hits_shown()))
+
+    def note_disagreement(self, rows):
+        """Ordinals that hit lists do not confirm."""
+        known = (self.index[rows] >= 0) & (self.place[rows] >= 0)
+        n = int((self.index[rows] != self.place[rows])[known].sum())
+        if n:
+            self.notes.append(
+                f"The ordinals of {n:,} of {_n(int(known.sum()), 'impression')} are not their "
+                "places in the hit lists, counted from the base."
+            )
 
     def hits_shown(self):
         """The hit lists of applications without impression events."""
@@ -251,39 +246,45 @@ class _Reader:
         if size is not None:
             rows &= hits.place - hits.start < size
         page, doc, place = hits.page[rows], hits.doc[rows], hits.place[rows]
-        return _Shown(page, doc, place, place, np.full(len(page), -1))
+        return Shown(page, doc, place, place, np.full(len(page), -1))
 
-    def separate(self):
-        """One document per position: by the hit list where ordinals collide."""
-        shown = self.shown
-        collided = np.zeros(len(self.pages.start), dtype=bool)
-        collided[shown.page[shown.shared()]] = True
-        known = np.zeros(len(collided), dtype=bool)
-        known[shown.page[shown.place >= 0]] = True
-        self.by_place = collided & known
-        lost = (collided & ~known)[shown.page]
-        self.fates.give(
-            shown.event[lost & (shown.event >= 0)], "two documents at one ordinal of its page"
-        )
-        placed = self.by_place[shown.page] & (shown.place >= 0)
-        shown.at = np.where(placed, shown.place, shown.at)
-        shown = shown.take(~lost)
-        taken = shown.shared() & (shown.place < 0)
-        self.fates.give(shown.event[taken], _TAKEN)
-        shown = shown.take(~taken)
-        twice = shown.shared(keep="first")
-        self.fates.give(shown.event[twice & (shown.event >= 0)], _TAKEN)
-        self.shown = shown.take(~twice)
+    def separate(self, shown):
+        """One document per position."""
+        self.shown, collided, self.by_place, lost = separated(shown, len(self.pages.start))
+        for reason, rows in lost.items():
+            self.fates.give(rows.event[rows.event >= 0], reason)
+        self.lost = np.concatenate([self.key(rows.page, rows.doc) for rows in lost.values()])
         self.fates.give(self.shown.event[self.shown.event >= 0], USED["impression"])
-        self.note_collisions(collided)
-
-    def note_collisions(self, collided):
         if collided.any():
             self.notes.append(
-                f"{int(collided.sum()):,} pages have two documents at one ordinal: on "
-                f"{int(self.by_place.sum()):,} of them the place in the hit list was taken, the "
+                f"{_n(int(collided.sum()), 'page')} had two documents at one ordinal: on "
+                f"{int(self.by_place.sum()):,} of them the places in the hit list were taken, the "
                 "others were left out."
             )
+        if not len(self.shown.page):
+            self.fail()
+
+    def fail(self):
+        """Nothing was shown: say what there was instead."""
+        events = dict.fromkeys(("impression", *self.rules.clicks), 0)
+        n_actions = np.bincount(self.events["action"] + 1, minlength=1)[1:]
+        events |= dict(zip(self.texts["action"], n_actions.tolist(), strict=False))
+        found = ", ".join(f"{n:,} {name}" for name, n in events.items() if n)
+        reasons = self.fates.count(self.events["action"] + 1, open_too=True)
+        reasons = ", ".join(
+            f"{n:,} {fate}"
+            for (label, fate), n in reasons.items()
+            if label and _plain(self.texts["action"][label - 1]) == "impression"
+        )
+        raise ValueError(
+            "No document was shown on any page, and clicks without impressions say nothing. Found "
+            f"{_n(len(self.events['key']), 'event')} ({found or 'none'}; impressions left out: "
+            f"{reasons or 'none'}), {_n(len(self.queries['key']), 'query record')} and "
+            f"{_n(int((self.queries['n_hits'] > 0).sum()), 'hit list')}. Expected events with "
+            "action_name 'impression', a query_id, event_attributes.object.object_id and "
+            "event_attributes.position.ordinal, or query records with a query_id, user_query and "
+            f"query_response_hit_ids (impressions={self.rules.impressions!r})."
+        )
 
     # Clicks ---------------------------------------------------------------------------
     def click(self):
@@ -292,9 +293,9 @@ class _Reader:
         rows = np.flatnonzero(self.role >= 2)
         key = self.key(self.page[rows], self.doc[rows])
         order = np.lexsort((self.role[rows], key))
-        new = _new(key[order]) | _new(self.role[rows][order])
-        self.fates.give(self.event[rows[order[~new]]], _AGAIN)
-        rows = rows[np.sort(order[new])]
+        first = new(key[order]) | new(self.role[rows][order])
+        self.fates.give(self.event[rows[order[~first]]], _AGAIN)
+        rows = rows[np.sort(order[first])]
         added = self.add_rows(rows)
         at = self.row_of(rows)
         rows, at, added = rows[at >= 0], at[at >= 0], added[at >= 0]
@@ -316,6 +317,11 @@ class _Reader:
         no_page = ~np.isin(self.page[missing], self.shown.page)
         self.fates.give(self.event[missing[no_page]], "nothing shown on its page")
         missing = missing[~no_page]
+        keys = self.key(self.page[missing], self.doc[missing])
+        self.fates.give(
+            self.event[missing[np.isin(keys, self.lost)]], "its impression was left out"
+        )
+        missing = missing[~np.isin(keys, self.lost)]
         if self.rules.not_shown == "drop":
             self.fates.give(self.event[missing], "its document was not shown")
             return np.zeros(len(rows), dtype=bool)
@@ -326,11 +332,13 @@ class _Reader:
         # The interaction of a document that says where it stood.
         key = self.key(page, self.doc[missing])
         order = np.lexsort((at, at < 0, key))
-        first = order[_new(key[order])]
+        first = order[new(key[order])]
         first = first[at[first] >= 0]
-        new = _Shown(page[first], self.doc[missing[first]], at[first], place[first], first * 0 - 1)
-        joined = self.shown.joined(new)
-        free = ~joined.shared(keep="first")
+        added = Shown(
+            page[first], self.doc[missing[first]], at[first], place[first], first * 0 - 1
+        )
+        joined = self.shown.joined(added)
+        free = ~joined.shared(spare_first=True)
         self.shown = joined.take(free)
         n_new = int(free[len(free) - len(first) :].sum())
         self.columns = np.pad(self.columns, ((0, 0), (0, n_new)))
@@ -378,14 +386,33 @@ class _Reader:
         for name, values in zip(("click", *self.rules.outcomes), self.columns, strict=True):
             log[name] = values[order]
         used = np.unique(self.application[np.flatnonzero(in_log)])
+        self.notes[:0] = [self.base_note(code) for code in used]
         return Reading(
             pd.DataFrame(log),
             self.counts(),
             queries,
             {self.name_of(code): int(self.base[code]) for code in used},
+            {self.name_of(code): k / n for code, (k, n) in self.confirmed().items()},
             [self.name_of(code) for code in used if self.by_hits[code]],
             self.notes,
         )
+
+    def confirmed(self):
+        """Support of each base that was found, not given."""
+        given = self.rules.ordinal_base
+        if given is not None and not isinstance(given, Mapping):
+            return {}
+        names = given or {}
+        return {c: s for c, s in self.support.items() if self.name_of(c) not in names}
+
+    def base_note(self, code):
+        name, by_hits = self.name_of(code), self.by_hits[code]
+        note = f"Ordinals{name and f' of {name}'} count from {self.base[code]}"
+        if found := self.confirmed().get(int(code)):
+            of = "clicks and outcomes" if by_hits else "pages"
+            what = "stand at their place of the hit list" if by_hits else "begin there"
+            note += f": {found[0]:,} of {found[1]:,} {of} {what}"
+        return note + (". What was shown is what the hit lists hold." if by_hits else ".")
 
     def name_of(self, code):
         return self.texts["application"][code] if code >= 0 else ""
@@ -446,26 +473,8 @@ _UNKNOWN = "unknown"
 _TAKEN = "its position is taken by another document"
 
 
-@dataclass
-class _Shown:
-    """Documents on pages; ``place`` is -1 where no hit list holds them, ``event`` without one."""
-
-    page: NDArray[Any]
-    doc: NDArray[Any]
-    at: NDArray[Any]
-    place: NDArray[Any]
-    event: NDArray[Any]
-
-    def take(self, rows):
-        return _Shown(*(values[rows] for values in vars(self).values()))
-
-    def joined(self, other):
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return _Shown(*(np.concatenate(pair) for pair in pairs))
-
-    def shared(self, keep=False):
-        """True where another document stands at the position; ``keep`` spares one of them."""
-        return pd.DataFrame({"page": self.page, "at": self.at}).duplicated(keep=keep).to_numpy()
+def _n(n, what):
+    return f"{n:,} {what if n == 1 else what + 's'}"
 
 
 def _normal_texts(texts):
@@ -477,11 +486,6 @@ def _normal_texts(texts):
 
 def _plain(action):
     return action.casefold().strip()
-
-
-def _new(values):
-    """True where a sorted value is not that before it."""
-    return np.append(True, values[1:] != values[:-1])[: len(values)]
 
 
 def _lookup(keys, values, wanted):

@@ -86,7 +86,9 @@ def pages_of(
         name: np.where(record >= 0, queries[name][record], -1) if len(no_text) else record.copy()
         for name in ("text", "application", "user", "filters")
     }
-    page_start = np.where(record >= 0, start[record], 0) if len(start) else np.zeros(n_ids, int)
+    page_start = np.full(n_ids, np.iinfo(np.int64).max)
+    np.minimum.at(page_start, queries["query_id"][is_open], start[is_open])
+    page_start[record < 0] = 0
     pages = Pages(**columns, start=page_start, record=record)
     return pages, _hits(queries, start, is_open, n_docs), int(unknown[is_open].sum())
 

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 __all__ = [
-    "MAX_ORDINAL",
+    "NO_ORDINAL",
     "Fields",
     "Part",
     "Records",
@@ -27,9 +27,9 @@ __all__ = [
 ]
 
 #: Larger ordinals are taken for mistakes: tables by position would fill memory.
-MAX_ORDINAL = 1_000_000
+_MAX_ORDINAL = 1_000_000
 #: Codes of ordinals that are none.
-_ABSENT, _NO_ORDINAL = -1, -2
+_ABSENT, NO_ORDINAL = -1, -2
 
 _OFFSETS = ("from", "start", "offset")
 _PAGES = ("page", "page_number", "pageNumber")
@@ -206,20 +206,20 @@ def _ordinals(values):
         found = np.array(values, dtype=np.float64)  # also for whole numbers beyond 64 bits
     else:
         found = np.array([_number(value) for value in values], dtype=np.float64)
-    good = (found >= 0) & (found <= MAX_ORDINAL) & (found == np.floor(found))
-    return np.where(good, found, np.where(found == _ABSENT, _ABSENT, _NO_ORDINAL)).astype(np.int32)
+    good = (found >= 0) & (found <= _MAX_ORDINAL) & (found == np.floor(found))
+    return np.where(good, found, np.where(found == _ABSENT, _ABSENT, NO_ORDINAL)).astype(np.int32)
 
 
 def _number(value):
     if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
         return _ABSENT
     if isinstance(value, bool | np.bool_) or value is pd.NA:
-        return _ABSENT if value is pd.NA else _NO_ORDINAL
+        return _ABSENT if value is pd.NA else NO_ORDINAL
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        return _NO_ORDINAL
-    return _NO_ORDINAL if number == _ABSENT else number
+        return NO_ORDINAL
+    return NO_ORDINAL if number == _ABSENT else number
 
 
 def _times(values):
@@ -287,15 +287,15 @@ class Records:
         Columns of :class:`Fields`, texts as codes.
     texts : dict of str to list of str
         Dictionary of each column.
-    faults : dict of str to list of tuple
-        What is wrong with lines that hold no record, and their files and numbers.
+    faults : dict of str to tuple
+        What is wrong with lines that hold no record: their number, and where the first five are.
     n_lines : int
     """
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[str, int]] = {}
         self._parts: dict[str, list[dict[str, NDArray[Any]]]] = {"events": [], "queries": []}
-        self.faults: dict[str, list[tuple[str, int]]] = {}
+        self.faults: dict[str, tuple[int, list[str]]] = {}
         self.n_lines = 0
 
     def extend(self, parts: Iterable[Part], name: str) -> None:
@@ -306,7 +306,9 @@ class Records:
             self._parts["events"].append(_recoded(part.events, recode))
             self._parts["queries"].append(_recoded(part.queries, recode))
             for fault, lines in part.faults.items():
-                self.faults.setdefault(fault, []).extend((name, before + n) for n in lines)
+                n, places = self.faults.get(fault, (0, []))
+                places += [f"{name}, line {before + line}" for line in lines[: 5 - len(places)]]
+                self.faults[fault] = (n + len(lines), places)
             before += part.n_lines
         self.n_lines += before
 

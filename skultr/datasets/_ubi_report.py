@@ -77,13 +77,10 @@ class UBIReport:
             f"records: {self.n_pages:,} result pages of {len(self.queries):,} queries, "
             f"{self.n_rows:,} shown documents, {self.n_clicks:,} of them clicked."
         ]
-        lines += [
-            f"Ordinals{_of(application)} count from {base}."
-            + (" What was shown is what the hit lists hold." * (application in self.from_hits))
-            for application, base in self.ordinal_base.items()
-        ]
-        lines += self._of_kind("event", "Events") + self._of_kind("query", "Query records")
-        lines += self._of_kind("line", "Lines") + self.faulty_lines + self.notes
+        lines += (
+            self.notes + self._of_kind("event", "Events") + self._of_kind("query", "Query records")
+        )
+        lines += self._of_kind("line", "Lines") + self.faulty_lines
         return "\n".join(lines)
 
     def _of_kind(self, record, title):
@@ -106,7 +103,3 @@ class UBIReport:
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{escape(line)}</li>" for line in self.summary().split("\n"))
         return f"<ul>{items}</ul>{self.counts.to_html(index=False)}"
-
-
-def _of(application):
-    return f" of {application}" if application else ""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
+from sklearn.base import clone
 
 from .._log._clicklog import ClickLog, sort_into_lists
 from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._on_disk import LogOnDisk
 from .._log._reader import read, take_clicks
-from .._log._roles import FIT_ROLES, is_frame, read_role
+from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role, without_columns
 from .._models._document_posterior import document_posterior, logged_places
 from .._sklearn import Interval, validate_params
 from .._typing import AnyFrame, ArrayLike, Column, Estimator
@@ -21,6 +23,7 @@ from ._source import (
     columns_of_cells,
     no_propensities,
     row_propensities,
+    takes_column,
 )
 from ._weights import (
     average_propensities,
@@ -31,8 +34,6 @@ from ._weights import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .._log._dataset import ClickDataset
 
 __all__ = ["relevance_labels"]
@@ -83,7 +84,12 @@ def relevance_labels(
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        As in :class:`~skultr.rankers.IPSRanker`; None requires the role ``propensity``.
+        As in :class:`~skultr.rankers.IPSRanker`; None requires the role ``propensity``. With
+        ``interval=True`` also a click model whose documents have intervals,
+        :class:`~skultr.click_models.UBMModel` or :class:`~skultr.click_models.PBMModel`: it
+        estimates examination from the same log, labels are P(click) at the first position, and
+        their intervals are wider by the error of examination. It also labels documents of
+        positions that no document connects to the first, with an assumed examination.
     user_aware : bool, default=True
         Divide the click rate of a document by its mean propensity over the sessions of the query,
         which has less variance, and allows propensity 0 for users who never look so far; otherwise
@@ -102,7 +108,7 @@ def relevance_labels(
         ``qid``, ``doc``, ``clicks``, ``impressions`` and ``label``, one row per document of a
         query that was shown. The label estimates P(relevant) if the scale of the propensities is
         known; it may exceed 1 by chance. With ``interval=True`` also ``lower`` and ``upper``, the
-        ends of the 95 % interval given the propensities, ``effective_sample``, the number of
+        ends of the 95 % interval (given the propensities), ``effective_sample``, the number of
         examinations :math:`\sum_i o_i` behind the clicks, and ``prior_mean``; all of them lie in
         [0, 1] but the effective sample.
 
@@ -110,8 +116,9 @@ def relevance_labels(
     ------
     ValueError
         If a role is missing or holds invalid values; if a row with a click has propensity 0; if
-        the mean propensity of a document is 0 or, without ``user_aware``, that of any row; or with
-        ``interval=True`` if not ``user_aware``.
+        the mean propensity of a document is 0 or, without ``user_aware``, that of any row; with
+        ``interval=True`` if not ``user_aware``, or if documents of the click model have no
+        intervals.
 
     Notes
     -----
@@ -154,6 +161,8 @@ def relevance_labels(
             "propensities are what its posterior depends on. Leave user_aware at its default."
         )
     X, y, _ = take_clicks(X, y, "relevance_labels")
+    if interval and hasattr(propensity, "predict_click"):
+        return _of_click_model(propensity, X, y, sample_weight, clip)
     of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
@@ -175,6 +184,28 @@ def _counted(X, y, sample_weight, propensity, interval):
     names = list(nw.from_native(X).collect_schema())
     by = ["position", "bias", "propensity", *columns_of_cells(propensity, names)]
     return count_cells_of(X, y, by, mean=["production"] * interval)
+
+
+def _of_click_model(model, X, y, sample_weight, clip):
+    """Relevance of each document of a query by a click model that has intervals."""
+    if clip is not None:
+        raise ValueError(f"clip={clip} raises propensities, and a click model has none: drop it.")
+    takes_column(model, read_role(X, "propensity") is not None)
+    frame = nw.from_native(X, eager_only=True)
+    X = without_columns(frame, feature_columns(X)).to_native()
+    documents = clone(model).fit(X, y, sample_weight).documents_
+    if "lower" not in documents:
+        raise ValueError(
+            f"Documents of {model!r} have no intervals; expected UBMModel() or PBMModel(), with "
+            "their default prior and solver."
+        )
+    rows = read(X, y, sample_weight, reads=FIT_ROLES)
+    log = sort_into_lists(rows, np.empty((len(y), 0), dtype=np.float32))
+    table = label_table(log, log.clicks)
+    names = list(documents.index.names)
+    keys = table[names[0]] if len(names) == 1 else pd.MultiIndex.from_frame(table[names])
+    found = documents.rename(columns={"relevance": "label"}).reindex(keys)
+    return table.assign(**{name: found[name].to_numpy() for name in found})
 
 
 def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:

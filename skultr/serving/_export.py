@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal
 
 from .._sklearn import StrOptions, validate_params
@@ -20,17 +21,37 @@ from ._trees import nonnegative, trees_of
 
 __all__ = ["export_model"]
 
+
+def _of(module, name):
+    """A function of a module that imports torch, which trees do not need."""
+    return lambda *given: getattr(import_module(f".{module}", __package__), name)(*given)
+
+
 #: What a format can be written from, and the function that writes it.
 _FORMATS: dict[str, dict[str, Callable[..., str | bytes]]] = {
     "xgboost+json": {"trees": write_xgboost},
     "xgboost+json+raw": {"trees": write_xgboost_raw},
     "ranklib": {"trees": write_ranklib},
-    "solr": {"trees": write_solr},
+    "solr": {"trees": write_solr, "linear scores": _of("_linear", "write_solr_linear")},
+    "linear": {"linear scores": _of("_linear", "write_linear")},
     "lightgbm": {"trees": write_lightgbm},
     "elastic": {"trees": write_elastic},
+    "onnx": {"network or coefficients": _of("_onnx", "write_onnx")},
 }
 #: How each is found in a model; None if it has none.
-_PARTS: dict[str, Callable[..., Any]] = {"trees": trees_of}
+_PARTS: dict[str, Callable[..., Any]] = {
+    "trees": trees_of,
+    "linear scores": _of("_linear", "linear_of"),
+    "network or coefficients": _of("_linear", "network_of"),
+}
+#: What to do where a ranker lacks one of them.
+_HINTS = {
+    "trees": "DistilledRanker around it has LightGBM's trees.",
+    "linear scores": "A network is linear with hidden_layer_sizes=() and scale_features=False, "
+    "behind OnFeatures(StandardScaler()): no engine's normalizer computes the signed logarithm of "
+    "scale_features=True.",
+    "network or coefficients": "Train a ranker that has a network.",
+}
 #: The one format, or the one kind of model, that reads an option.
 _OF_FORMAT = {"store": "solr", "queries": "elastic"}
 
@@ -74,14 +95,20 @@ def export_model(
         ``"ranklib"``          the same                                     trees
         ``"elastic"``          Elasticsearch 8.12 or later, without plugin: trees
                                ``PUT _ml/trained_models/<name>``
-        ``"solr"``             Solr: ``PUT .../schema/model-store``         trees
+        ``"solr"``             Solr: ``PUT .../schema/model-store``         trees, linear scores
+        ``"linear"``           Elasticsearch and OpenSearch, LTR plugin,    linear scores
+                               as ``"xgboost+json"``
         ``"lightgbm"``         Vespa: ``models/<name>.json`` of the         trees
                                application, ``lightgbm("<name>.json")``
+        ``"onnx"``             Vespa: ``files/<name>.onnx``, or any ONNX    networks, linear
+                               runtime                                      scores
         =====================  ===========================================  ===================
 
         Trees are those of :class:`~skultr.rankers.LambdaMARTRanker`, of a LightGBM ``estimator``
         of another ranker, and of a LightGBM ``student`` of
-        :class:`~skultr.rankers.DistilledRanker`, which makes them of any ranker.
+        :class:`~skultr.rankers.DistilledRanker`, which makes them of any ranker. Linear scores
+        are those of linear regressors in these places, and of networks with
+        ``hidden_layer_sizes=()`` and ``scale_features=False``.
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
         the names of the training columns to the engine's. None takes the names of the columns.
@@ -101,7 +128,7 @@ def export_model(
     Returns
     -------
     model : str or bytes
-        JSON, ready to upload.
+        JSON, ready to upload; ``"onnx"`` is bytes.
 
     Raises
     ------
@@ -113,6 +140,8 @@ def export_model(
         If the ranker cannot be written in this format, for example because its score depends on
         all candidates of a query, or a transformer makes a column of several. The message says
         why, and which formats it has. Also if names or options do not fit.
+    ImportError
+        If the format is ``"onnx"`` and onnx is missing: ``pip install skultr[serving]``.
 
     Notes
     -----
@@ -126,6 +155,15 @@ def export_model(
     A missing feature counts as 0, as engines log it, or as what an imputer in an ``OnFeatures``
     puts there (not in ``"ranklib"`` and ``"solr"``, which put 0 before they ask the model).
     ``predict`` of a ranker refuses NaN.
+
+    An ONNX model has the input ``features``, shape (batch, n_features), and the output ``score``,
+    shape (batch, 1), both float32. The scaling of features is inside. Scores equal ``predict``
+    within 1e-6, relative to scores above 1. A missing feature is for the engine to fill in: a row
+    with NaN has the score NaN. A ``module`` of the user may have the layers of the network, which
+    are Linear, LayerNorm, BatchNorm1d, Dropout and ELU, and ReLU, SiLU, Sigmoid and Tanh.
+
+    Linear models of engines have no intercept. ``"linear"`` and ``"solr"`` leave it out, and write
+    the logit of a score that is a probability: the order of documents is the same.
 
     Examples
     --------
@@ -151,6 +189,10 @@ def export_model(
         if model is None:
             continue
         if shift is not None:
+            if part != "trees":
+                raise ValueError(
+                    f"shift adds a leaf to trees, and this model has {part}. Leave it out."
+                )
             model = nonnegative(model)
         return write(model, upload)
     raise _impossible(served, format)
@@ -176,5 +218,5 @@ def _impossible(served, format):
     name = type(served.ranker).__name__
     return ValueError(
         f"This {name} has no {' or '.join(_FORMATS[format])}, from which the format {format!r} is "
-        f"written. Its formats are {formats}. DistilledRanker around it has LightGBM's trees."
+        f"written. Its formats are {formats}. {' '.join(map(_HINTS.get, _FORMATS[format]))}"
     )

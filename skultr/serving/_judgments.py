@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
 
-from .._log._faults import count_of
 from .._log._roles import is_frame
 from .._sklearn import StrOptions, validate_params
 from .._typing import Frame
@@ -22,14 +21,16 @@ __all__ = ["export_judgments"]
 
 #: The label of the best documents: this quantile, over queries, of the highest label of a query.
 _BEST = 0.95
+#: Columns that the lower and upper grade of a pair are read from.
+_ENDS = {"lower": ["lower"] * 2, "within": ["lower", "upper"], "ignore": ["label"] * 2}
 
 
 @validate_params(
     {
         "labels": "no_validation",
         "format": [StrOptions({"opensearch", "trec", "quepid"})],
-        "grades": [tuple, list, np.ndarray, Mapping],
-        "interval": [StrOptions({"within", "lower", "ignore"})],
+        "grades": [tuple, list, np.ndarray, Mapping, None],
+        "interval": [StrOptions({*_ENDS})],
         "queries": "no_validation",
         "name": [str],
     },
@@ -39,46 +40,42 @@ def export_judgments(
     labels: Frame,
     format: Literal["opensearch", "trec", "quepid"],
     *,
-    grades: Sequence[float] | Mapping[float, float] = (0, 1, 2, 3),
-    interval: Literal["within", "lower", "ignore"] = "within",
+    grades: Sequence[float] | Mapping[float, float] | None = None,
+    interval: Literal["lower", "within", "ignore"] = "lower",
     queries: Mapping[Any, Any] | Frame | None = None,
     name: str = "skultr",
 ) -> str:
-    r"""Judgments as the text of a file: a grade for each pair of a query and a document.
+    r"""Judgments as the text of a file: one grade per pair of a query and a document.
 
     Parameters
     ----------
     labels : DataFrame of shape (n_pairs, n_columns)
         What :func:`~skultr.propensity.relevance_labels` returns with ``interval=True``.
     format : {"opensearch", "trec", "quepid"}
-        - ``"opensearch"``: body of ``PUT _plugins/_search_relevance/judgments`` (JSON).
-        - ``"quepid"``: CSV ``query,docid,rating``. The dashboard of OpenSearch's Search Relevance
-          Workbench reads it too; its older versions fail where a query or id holds a comma.
-        - ``"trec"``: lines ``qid 0 docno grade`` (qrels), without white space in ids.
-    grades : sequence of numbers or mapping, default=(0, 1, 2, 3)
-        Rising grades, with the same limits for all queries, so that they can be compared.
-
-        - A sequence of G + 1 grades: the gain :math:`2^g - 1` that nDCG gives grade number g
-          is proportional to the label, and grade number G belongs to the best documents (95 %
-          quantile over queries of the highest label). Limits are the middles between two gains.
-        - A mapping from the lowest label of each grade: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``.
-    interval : {"within", "lower", "ignore"}, default="within"
-        - ``"within"``: only pairs whose 95 % interval lies within one grade. Tools take a document
-          without a judgment for irrelevant, or ask for one.
-        - ``"lower"``: all pairs, with the grade of the lower end of the interval.
-        - ``"ignore"``: all pairs, with the grade of the label.
+        Body of ``PUT _plugins/_search_relevance/judgments`` (JSON); qrels ``qid 0 docno grade``;
+        or CSV ``query,docid,rating``, which OpenSearch Dashboards reads too.
+    grades : sequence of numbers, mapping or None, default=None
+        Rising grades, with the same limits in all queries. A mapping holds the lowest label of
+        each: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. For a sequence the gain :math:`2^g - 1` that
+        nDCG gives to grade number g is proportional to the label, and the last grade is that of
+        the best documents (95 % quantile over queries of the highest label). None: for OpenSearch
+        the same from 0 to 3, not rounded to grades, else (0, 1, 2, 3).
+    interval : {"lower", "within", "ignore"}, default="lower"
+        ``"lower"`` writes the grade of the lower end of the 95 % interval; ``"within"`` only pairs
+        whose interval lies within one grade, and warns how many it leaves out (most tools take
+        these for irrelevant); ``"ignore"`` the grade of the label.
     queries : mapping or DataFrame, default=None
-        What is written for each ``qid``: a mapping, or a frame with the columns ``qid`` and
-        ``user_query`` such as ``report.queries`` of :func:`~skultr.datasets.read_ubi`. Engines
-        look judgments up by the text of the query; for ``"trec"`` it is the number of the topic.
-        By default ``qid`` itself. The pairs of several ``qid`` with one text are merged.
+        What is written for a ``qid``, by default ``qid`` itself: a mapping, or a frame with the
+        columns ``qid`` and ``user_query`` (``report.queries`` of
+        :func:`~skultr.datasets.read_ubi`). Engines look up the text of the query as typed; number
+        the topics of TREC. A document of several ``qid`` with one text has its highest grade.
     name : str, default="skultr"
-        Name of the judgments in OpenSearch: at most 50 characters, no quotes, backslashes, < or >.
+        Name of the judgments in OpenSearch.
 
     Returns
     -------
     text : str
-        In the order of ``labels``. Write it with ``encoding="utf-8"``.
+        To be written with ``encoding="utf-8"``.
 
     Raises
     ------
@@ -86,172 +83,129 @@ def export_judgments(
         If a column is missing, a label not finite, a pair there twice, an id empty or not fit for
         the format, or if no pair is left.
 
-    Warns
-    -----
-    ClickDataWarning
-        If pairs are left out, and how many: their intervals span several grades, or several
-        ``qid`` of one text disagree.
-
-    Notes
-    -----
-    OpenSearch's nDCG has the gain :math:`2^{\text{rating}} - 1`: on a scale of 0, 1, 10, 100 all
-    gain lies in the last grade.
-
     Examples
     --------
     >>> import pandas as pd
     >>> from skultr.serving import export_judgments
     >>> labels = pd.DataFrame({"qid": "usb hub", "doc": ["B01", "B02"], "label": [0.6, 0.2],
-    ...                        "lower": [0.5, 0.18], "upper": [0.7, 0.23]})
+    ...                        "lower": [0.5, 0.12], "upper": [0.7, 0.3]})
     >>> print(export_judgments(labels, "quepid"), end="")
     query,docid,rating
     usb hub,B01,3
-    usb hub,B02,2
+    usb hub,B02,1
     """
-    query, doc, label, lower, upper = _read(labels, interval)
-    cuts, values = _scale(grades, label, query)
-    if min(lower) < cuts[0]:
-        raise ValueError(
-            f"A label is {min(lower):g}, below the lowest grade, which begins at {cuts[0]:g}. "
-            "Begin grades at a lower label."
+    table = _read(labels, ["label", *_ENDS[interval]])
+    graded = _scale(grades, table, format == "opensearch" and interval != "within")
+    low, high = (graded(table[end]) for end in _ENDS[interval])
+    sure = table.assign(grade=low, text=_texts(queries, table["qid"]))[low == high]
+    if len(sure) < len(table):
+        message = (
+            f"The 95 % interval of {len(table) - len(sure)} of {len(table)} pairs spans several "
+            "grades: they are left out. Fewer grades or a longer log leave out less, 'lower' none."
         )
-    low, high = (np.searchsorted(cuts, end, side="right") - 1 for end in (lower, upper))
-    texts = _texts(queries, query)
-    found: dict[str, dict[str, set]] = {}
-    for i in np.flatnonzero(low == high):
-        found.setdefault(texts[query[i]], {}).setdefault(doc[i], set()).add(values[low[i]])
-    disagree = sum(len(grade) > 1 for of in found.values() for grade in of.values())
-    judgments = {
-        text: {doc: min(grade) for doc, grade in of.items() if len(grade) == 1}
-        for text, of in found.items()
-    }
-    n_left = sum(map(len, judgments.values()))
-    _warn_or_raise(len(doc), int(np.sum(low != high)), disagree, n_left)
-    return _WRITERS[format]({text: of for text, of in judgments.items() if of}, name)
+        if sure.empty:
+            raise ValueError(message)
+        warn_user(message, ClickDataWarning)
+    pairs = sure.groupby(["text", "doc"], sort=False)["grade"].max().to_dict()
+    return _WRITERS[format](pairs, name)
 
 
-def _read(labels, interval):
-    """Query and document as text, label, and the ends of what its grade has to hold."""
-    ends = ["label", "label"] if interval == "ignore" else ["lower", "upper"]
-    columns = ["qid", "doc", "label", *ends]
+def _read(labels, numbers):
+    """The labels as a pandas frame, with ids as text."""
     frame = nw.from_native(labels, eager_only=True) if is_frame(labels) else None
-    missing = [name for name in columns if frame is None or name not in frame.columns]
+    missing = [of for of in ("qid", "doc", *numbers) if frame is None or of not in frame.columns]
     if frame is None or missing or not len(frame):
         raise ValueError(
-            f"labels has {'no column ' + ', '.join(missing) if missing else 'no rows'}; expected "
-            "the table of relevance_labels(..., interval=True)."
+            f"labels has no {'column ' + missing[0] if missing else 'rows'}; expected the table "
+            "of relevance_labels(..., interval=True)."
         )
-    query, doc = ([_text(id_, name) for id_ in frame[name].to_list()] for name in ("qid", "doc"))
-    (pair, n_rows), *_ = Counter(zip(query, doc, strict=True)).most_common(1)
-    if n_rows > 1:
-        raise ValueError(f"labels has {n_rows} rows of {pair}; expected one row per pair.")
-    label, lower, upper = (frame[name].cast(nw.Float64).to_numpy() for name in columns[2:])
-    wrong = ~np.isfinite(label + lower + upper)
-    if wrong.any():
-        raise ValueError(
-            f"{count_of(int(wrong.sum()), 'label')} or intervals are not finite, the first of "
-            f"{query[wrong.argmax()], doc[wrong.argmax()]}. Drop these rows."
-        )
-    return query, doc, label, lower, lower if interval == "lower" else upper
+    ids = {of: [_text(id_, of) for id_ in frame[of].to_list()] for of in ("qid", "doc")}
+    values = {of: frame[of].cast(nw.Float64).to_numpy() for of in numbers}
+    table = pd.DataFrame({**ids, **values})
+    pair = table[["qid", "doc"]]
+    for wrong, what in [
+        (pair.duplicated(), "there twice"),
+        (~np.isfinite(table[numbers]).all(axis=1), "not finite"),
+    ]:
+        if wrong.any():
+            first = tuple(pair[wrong].iloc[0])
+            raise ValueError(f"{wrong.sum()} labels are {what}, such as {first}. Drop these rows.")
+    return table
 
 
-def _text(id_, name):
-    """An id as text; whole numbers without the point that a frame with gaps gives them."""
-    text = f"{id_:.0f}" if isinstance(id_, float) and id_ % 1 == 0 else str(id_)
-    if id_ is None or id_ != id_ or not text.strip():
-        raise ValueError(f"{name} holds {id_!r}; expected an id in every row. Drop these rows.")
-    return text
+def _text(id_, of):
+    if pd.isna(id_) or not str(id_).strip():
+        raise ValueError(f"{of} holds {id_!r}; expected an id. Drop these rows.")
+    # Frames with gaps turn whole numbers into floats.
+    return f"{id_:.0f}" if isinstance(id_, float) and id_ % 1 == 0 else str(id_)
 
 
-def _scale(grades, label, query):
-    """The lowest label of each grade, and the grades."""
-    if isinstance(grades, Mapping):
-        cuts, values = np.array(sorted(grades), dtype=float), [grades[k] for k in sorted(grades)]
+def _scale(grades, table, not_rounded):
+    """A function from labels to grades."""
+    best = table.groupby("qid")["label"].max().quantile(_BEST) or np.inf  # no clicks: grade 0
+    if grades is None and not_rounded:
+        return lambda of: np.log2(1 + 7 * np.clip(of / best, 0, 1))
+    given = (0, 1, 2, 3) if grades is None else grades
+    if isinstance(given, Mapping):
+        cuts, given = np.array(sorted(given), dtype=float), [given[cut] for cut in sorted(given)]
     else:
-        values, highest = list(grades), dict.fromkeys(query, 0.0)
-        for of, value in zip(query, label, strict=True):
-            highest[of] = max(highest[of], value)
-        best = np.quantile(list(highest.values()), _BEST)
-        gain = 2.0 ** np.arange(len(values)) - 1
-        cuts = np.append(0.0, best * (gain[1:] + gain[:-1]) / 2 / max(gain[-1:], default=1))
-    numbers = np.array(values, dtype=float)
-    if len(values) < 2 or not np.isfinite(numbers).all() or (np.diff(numbers) <= 0).any():
-        raise ValueError(f"grades has the grades {values}; expected two or more that rise.")
-    return cuts, numbers.tolist()
+        gain = 2.0 ** np.arange(len(given)) - 1
+        cuts = np.append(0, best * (gain[1:] + gain[:-1]) / 2 / gain[-1:])
+    values = np.array(given, dtype=float)
+    if len(values) < 2 or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
+        raise ValueError(f"grades are {list(given)}; expected two or more that rise.")
+    # What lies below all limits has the first grade.
+    return lambda of: values[np.maximum(np.searchsorted(cuts, of, side="right") - 1, 0)]
 
 
-def _texts(queries, query):
-    """What is written for each query."""
+def _texts(queries, qid):
+    """What is written for the query of each pair."""
+    if queries is None:
+        return qid
     if is_frame(queries):
         frame = nw.from_native(queries, eager_only=True)
-        queries = dict(zip(frame["qid"].to_list(), frame["user_query"].to_list(), strict=True))
-    if queries is None:
-        return dict(zip(query, query, strict=True))
-    texts = {_text(qid, "qid"): _text(text, "queries") for qid, text in queries.items()}
-    missing = [qid for qid in dict.fromkeys(query) if qid not in texts]
-    if missing:
+        queries = dict(zip(*(frame[of].to_list() for of in ("qid", "user_query")), strict=True))
+    given = queries if isinstance(queries, Mapping) else {}
+    texts = {_text(of, "qid"): text for of, text in given.items()}
+    for of in qid.unique():
+        if of not in texts:
+            raise ValueError(f"queries has no text for {of!r}; expected one for each qid.")
+    return qid.map({of: _text(texts[of], "queries") for of in qid.unique()})
+
+
+def _opensearch(pairs, name):
+    if not 0 < len(name) <= 50 or set(name) & set('"\\<>'):
         raise ValueError(
-            f"queries has no text for {missing[0]!r} and {len(missing) - 1} others of labels."
+            f'name is {name!r}; OpenSearch expects 1 to 50 characters, none of " \\ < >.'
         )
-    return texts
-
-
-def _warn_or_raise(n_pairs, unsure, disagree, n_left):
-    if not unsure and not disagree:
-        return
-    message = (
-        f"{n_left} of {count_of(n_pairs, 'pair')} are judged. The 95 % interval of {unsure} spans "
-        f"several grades, and {disagree} have different grades under queries of the same text. "
-    )
-    advice = "Fewer grades or a longer log judge more; interval='lower' judges all but the latter."
-    if not n_left:
-        raise ValueError(message + advice)
-    warn_user(message + advice, ClickDataWarning)
-
-
-def _opensearch(judgments, name):
-    if not 0 < len(name) <= 50 or any(sign in name for sign in '"\\<>'):
-        raise ValueError(
-            f"name is {name!r}; OpenSearch expects 1 to 50 characters without quotes, "
-            "backslashes, < and >."
-        )
+    ratings: dict[str, list] = {}
+    for (query, doc), grade in pairs.items():
+        ratings.setdefault(query, []).append({"docId": doc, "rating": f"{grade:.3f}"})
     body = {
         "name": name,
         "description": "Relevance of documents from clicks, corrected for examination.",
         "type": "IMPORT_JUDGMENT",
-        "judgmentRatings": [
-            {
-                "query": query,
-                "ratings": [{"docId": doc, "rating": f"{of[doc]:.3f}"} for doc in of],
-            }
-            for query, of in judgments.items()
-        ],
+        "judgmentRatings": [{"query": query, "ratings": of} for query, of in ratings.items()],
     }
     return json.dumps(body, ensure_ascii=False)
 
 
-def _quepid(judgments, name):
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+def _quepid(pairs, name):
+    writer = csv.writer(text := io.StringIO(), lineterminator="\n")
     writer.writerow(["query", "docid", "rating"])
-    writer.writerows((q, doc, f"{of[doc]:g}") for q, of in judgments.items() for doc in of)
+    writer.writerows((*pair, f"{grade:g}") for pair, grade in pairs.items())
     return text.getvalue()
 
 
-def _trec(judgments, name):
-    lines = []
-    for query, of in judgments.items():
-        for doc, grade in of.items():
-            for what, id_ in ("query", query), ("doc", doc):
-                if len(id_.split()) > 1 or id_ != id_.strip():
-                    raise ValueError(
-                        f"The {what} {id_!r} has white space, at which TREC's format splits. "
-                        "Number queries by queries={qid: number, ...}, and rename documents."
-                    )
-            if grade < 0 or grade % 1:
-                raise ValueError(f"A grade is {grade:g}; TREC expects whole numbers from 0.")
-            lines.append(f"{query} 0 {doc} {grade:.0f}\n")
-    return "".join(lines)
+def _trec(pairs, name):
+    for *ids, grade in ((*pair, grade) for pair, grade in pairs.items()):
+        split = [id_ for id_ in ids if id_.split() != [id_]]
+        if split or grade < 0 or grade % 1:
+            raise ValueError(
+                f"qrels cannot hold {(*split, grade)}: expected ids without white space (number "
+                "topics with queries={qid: number}, rename documents) and whole grades from 0."
+            )
+    return "".join(f"{query} 0 {doc} {of:.0f}\n" for (query, doc), of in pairs.items())
 
 
 _WRITERS = {"opensearch": _opensearch, "quepid": _quepid, "trec": _trec}

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from ._served_model import ServedModel
     from ._tree_formats import Upload
 
-__all__ = ["LinearScores", "columns_scaled", "linear_of", "write_linear", "write_solr_linear"]
+__all__ = [
+    "NetworkScores",
+    "columns_scaled",
+    "linear_of",
+    "network_of",
+    "write_linear",
+    "write_solr_linear",
+]
 
 #: What each scaler takes off a column, and what it then divides the column by.
 _SCALERS = {
@@ -33,35 +40,32 @@ _SCALERS = {
     ),
 }
 #: Layers that keep a network linear.
-_LINEAR = (nn.Sequential, nn.ModuleList, SideBySide, nn.Identity, nn.Dropout, Dropout)
-_LINEAR += (nn.Linear, Linear)
+_LINEAR = {nn.Sequential, nn.ModuleList, SideBySide, nn.Identity, nn.Dropout, nn.Linear}
+_LINEAR |= {Dropout, Linear}
 
 
-class LinearScores(NamedTuple):
-    """Scores Σ weight · (x - center) / spread over features, without an intercept."""
+class NetworkScores(NamedTuple):
+    """Scores by a network, which may be linear."""
 
-    weight: Floats
     served: ServedModel
     formula: ScoreFormula
 
 
-def linear_of(served: ServedModel) -> LinearScores | None:
-    """The linear scores of a model; None if it has none.
-
-    The intercept is left out, and a probability is its logit: neither changes the order.
-    """
+def network_of(served: ServedModel) -> NetworkScores | None:
+    """The network or the coefficients of a model; None if it has neither."""
     formula = score_formula(served.ranker)
-    if formula is None or not all(type(part) in _LINEAR for part in formula.network.modules()):
+    return None if formula is None else NetworkScores(served, formula)
+
+
+def linear_of(served: ServedModel) -> NetworkScores | None:
+    """The same if the network is linear in the features, each taken off a constant and scaled."""
+    scores = network_of(served)
+    if scores is None or not {type(part) for part in scores.formula.network.modules()} <= _LINEAR:
         return None
-    network = copy.deepcopy(formula.network).cpu().double().eval()
-    n_features = len(served.names)
-    with torch.inference_mode():
-        units = torch.eye(n_features + 1, n_features, dtype=torch.float64)
-        scores = network(units).mean(dim=1).numpy()
-    return LinearScores(formula.scale * (scores[:-1] - scores[-1]), served, formula)
+    return scores
 
 
-def write_linear(scores: LinearScores, upload: Upload) -> str:
+def write_linear(scores: NetworkScores, upload: Upload) -> str:
     """Body with a ``model/linear`` for the plugins of Elasticsearch and OpenSearch."""
     weights, scaled = _columns(scores, upload)
     model: dict[str, Any] = {"type": "model/linear"}
@@ -74,22 +78,19 @@ def write_linear(scores: LinearScores, upload: Upload) -> str:
     return json.dumps({"model": {"name": upload.name, "model": model}}, ensure_ascii=False)
 
 
-def write_solr_linear(scores: LinearScores, upload: Upload) -> str:
+def write_solr_linear(scores: NetworkScores, upload: Upload) -> str:
     """A ``LinearModel`` for Solr's model store."""
     weights, scaled = _columns(scores, upload)
-
-    def feature(name):
-        if name not in scaled:
-            return {"name": name}
-        texts = dict(zip(("avg", "std"), map(str, scaled[name]), strict=True))
-        kind = "org.apache.solr.ltr.norm.StandardNormalizer"
-        return {"name": name, "norm": {"class": kind, "params": texts}}
-
+    kind = "org.apache.solr.ltr.norm.StandardNormalizer"
+    norms = {
+        name: {"norm": {"class": kind, "params": {"avg": str(center), "std": str(spread)}}}
+        for name, (center, spread) in scaled.items()
+    }
     body = {
         "class": "org.apache.solr.ltr.model.LinearModel",
         "name": upload.name,
         **({} if upload.store is None else {"store": upload.store}),
-        "features": [feature(name) for name in upload.names],
+        "features": [{"name": name, **norms.get(name, {})} for name in upload.names],
         "params": {"weights": weights},  # numbers: Solr refuses texts here
     }
     return json.dumps(body, ensure_ascii=False)
@@ -125,9 +126,16 @@ def _scaler(transformer):
 def _columns(scores, upload):
     """Weight by feature; and its center and spread, where these do something.
 
-    The engines read float32; these are its shortest decimals.
+    The intercept is left out, and of a probability this is the logit: the order is the same. The
+    engines read float32; these are its shortest decimals.
     """
-    columns = (scores.weight, *columns_scaled(scores.served, scores.formula))
+    network = copy.deepcopy(scores.formula.network).cpu().double().eval()
+    n_features = len(upload.names)
+    with torch.inference_mode():
+        units = torch.eye(n_features + 1, n_features, dtype=torch.float64)
+        values = network(units).mean(dim=1).numpy()
+    weight = scores.formula.scale * (values[:-1] - values[-1])
+    columns = (weight, *columns_scaled(scores.served, scores.formula))
     weight, *scaling = ([float(str(np.float32(each))) for each in column] for column in columns)
     pairs = zip(upload.names, zip(*scaling, strict=True), strict=True)
     scaled = {name: pair for name, pair in pairs if pair != (0.0, 1.0)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,32 +13,17 @@ from torch import nn
 
 from .._torch._networks import MAX_DEVIATION, ScaleFeatures, SideBySide
 from .._torch._stream import Dropout, Linear
-from ..rankers._score_formula import ScoreFormula, score_formula
-from ._linear import columns_scaled
+from ._linear import NetworkScores, columns_scaled
 
 if TYPE_CHECKING:
-    from ._served_model import ServedModel
     from ._tree_formats import Upload
 
-__all__ = ["NetworkScores", "network_of", "write_onnx"]
+__all__ = ["write_onnx"]
 
 #: Old enough for engines in use; LayerNormalization, of opset 17, is written out.
 _OPSET, _IR_VERSION = 14, 7
 #: ONNX's numbers of float32 and float64.
 _FLOAT, _DOUBLE = 1, 11
-
-
-class NetworkScores(NamedTuple):
-    """Scores by a network, or by coefficients."""
-
-    served: ServedModel
-    formula: ScoreFormula
-
-
-def network_of(served: ServedModel) -> NetworkScores | None:
-    """The network of a model, or its coefficients; None if it has neither."""
-    formula = score_formula(served.ranker)
-    return None if formula is None else NetworkScores(served, formula)
 
 
 def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
@@ -54,7 +40,6 @@ def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
         from onnx import checker, helper
     except ImportError as error:
         raise ImportError("onnx is missing: pip install skultr[serving]") from error
-    from .. import __version__
 
     formula = scores.formula
     graph = _Graph(helper, formula.network)
@@ -67,17 +52,16 @@ def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
     if formula.is_probability:
         values = graph.add("Sigmoid", values)
     graph.add("Cast", values, output="score", to=_FLOAT)
-    ends = {"features": len(upload.names), "score": 1}
     given, gives = (
         helper.make_tensor_value_info(name, _FLOAT, ["batch", width])
-        for name, width in ends.items()
+        for name, width in (("features", len(upload.names)), ("score", 1))
     )
     model = helper.make_model(
         helper.make_graph(graph.nodes, upload.name, [given], [gives], graph.constants),
         opset_imports=[helper.make_opsetid("", _OPSET)],
         ir_version=_IR_VERSION,
         producer_name="skultr",
-        producer_version=__version__,
+        producer_version=version("skultr"),
     )
     helper.set_model_props(model, {"feature_names": json.dumps(upload.names, ensure_ascii=False)})
     checker.check_model(model)
@@ -119,7 +103,8 @@ class _Graph:
         if isinstance(value, torch.Tensor):
             value = value.detach().cpu().numpy()
         value, name = np.asarray(value, dtype=np.float64), f"constant_{len(self.constants)}"
-        self.constants.append(self.helper.make_tensor(name, _DOUBLE, value.shape, value.ravel()))
+        numbers = value.ravel().tolist()
+        self.constants.append(self.helper.make_tensor(name, _DOUBLE, value.shape, numbers))
         return name
 
 
@@ -164,7 +149,7 @@ def _layer_norm(graph, layer, values):
 
 def _batch_norm(graph, layer, values):
     values = graph.add("Sub", values, layer.running_mean)
-    return _normalized(graph, layer, values, layer.running_var.double() + layer.eps)
+    return _normalized(graph, layer, values, layer.running_var.cpu().double() + layer.eps)
 
 
 def _normalized(graph, layer, values, variance):
@@ -174,16 +159,12 @@ def _normalized(graph, layer, values, variance):
     return values if layer.bias is None else graph.add("Add", values, layer.bias)
 
 
-def _same(graph, layer, values):
-    return values
-
-
 #: What writes each layer, as it is in evaluation.
 _LAYERS: dict[type[nn.Module], Callable[[_Graph, Any, str], str]] = {
     nn.Sequential: _sequential,
     SideBySide: _side_by_side,
     ScaleFeatures: _scale_features,
-    **dict.fromkeys((nn.Identity, nn.Dropout, Dropout), _same),
+    **dict.fromkeys((nn.Identity, nn.Dropout, Dropout), lambda graph, _, values: values),
     **dict.fromkeys((nn.Linear, Linear), _linear),
     nn.LayerNorm: _layer_norm,
     nn.BatchNorm1d: _batch_norm,

@@ -7,6 +7,8 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from skultr import UserAwareIPSRanker
+from skultr.click_models import DBNModel, PBMModel, UBMModel
+from skultr.exceptions import NotIdentifiableWarning
 from skultr.propensity import PowerLawPropensity, relevance_labels
 from skultr.rankers import IPSRanker
 
@@ -48,3 +50,39 @@ def test_what_is_missing_is_named():
         relevance_labels(X.assign(propensity=0.5), clicks, propensity=PowerLawPropensity())
     with pytest.raises(ValueError, match="clip"):
         relevance_labels(X, clicks, propensity=CURVE, clip=2.0)
+
+
+@pytest.mark.parametrize("model", [PBMModel(), UBMModel()])
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.from_pandas])
+def test_click_model_in_place_of_propensities(model, frame):
+    X, clicks = random_lists()
+    X = X.drop(columns=["f0", "f1"]).assign(doc="d" + (X["doc"] % 7).astype(str), click=clicks)
+    X = X.assign(cart=0, page="text")  # other columns of the log are not read
+    labels = relevance_labels(frame(X), "click", propensity=model, interval=True)
+    counts = relevance_labels(X, "click", propensity=[1.0] * 3)
+    columns = ["qid", "doc", "clicks", "impressions"]
+    pd.testing.assert_frame_equal(labels[columns], counts[columns])
+    documents = model.fit(X[["session", "qid", "doc", "position"]], clicks).documents_
+    expected = documents.loc[pd.MultiIndex.from_frame(labels[["qid", "doc"]])]
+    names = ["relevance", "lower", "upper", "effective_sample", "prior_mean"]
+    np.testing.assert_allclose(labels[["label", *names[1:]]], expected[names])
+
+
+def test_click_model_labels_what_no_document_connects():
+    X = pd.DataFrame({"session": np.repeat(range(50), 2), "qid": 1, "doc": ["a", "b"] * 50})
+    X = X.assign(position=[1, 2] * 50)
+    with pytest.warns(NotIdentifiableWarning):
+        labels = relevance_labels(X, [1, 0] * 50, propensity=UBMModel(), interval=True)
+    assert np.isfinite(labels["label"]).all()
+
+
+def test_click_models_that_give_no_intervals_are_refused():
+    X, clicks = random_lists()
+    with pytest.raises(ValueError, match=r"no intervals; expected UBMModel\(\) or PBMModel\(\)"):
+        relevance_labels(X, clicks, propensity=DBNModel(), interval=True)
+    with pytest.raises(ValueError, match="predicts relevance"):
+        relevance_labels(X, clicks, propensity=UBMModel())
+    with pytest.raises(ValueError, match=r"clip=0\.1"):
+        relevance_labels(X, clicks, propensity=UBMModel(), interval=True, clip=0.1)
+    with pytest.raises(ValueError, match="two answers"):
+        relevance_labels(X.assign(propensity=0.5), clicks, propensity=UBMModel(), interval=True)

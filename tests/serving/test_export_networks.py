@@ -1,6 +1,7 @@
 """Format "onnx": the scores of the file equal predict, judged by onnxruntime and in NumPy."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -107,7 +108,7 @@ def scores_of(model, rows):
 
 def largest_error(found, ranker, rows):
     """Of scores of the file beside those of predict, relative to the score where it is above 1."""
-    expected = ranker.predict(pd.DataFrame(rows, columns=NAMES))
+    expected = ranker.predict(pd.DataFrame(rows.astype(float), columns=NAMES))
     assert np.ptp(expected) > 0
     return np.max(np.abs(found - expected) / np.maximum(1, np.abs(expected)))
 
@@ -201,9 +202,8 @@ def test_scalers_in_front_are_part_of_the_model(scaler, scaled_log):
 @pytest.mark.parametrize("scaler", [QuantileTransformer(n_quantiles=5), MinMaxScaler(clip=True)])
 def test_other_transformers_are_refused(scaler, log):
     model = make_pipeline(OnFeatures(scaler), brief(NaiveRanker)).fit(*log)
-    with pytest.raises(
-        ValueError, match=rf"step {type(scaler).__name__}.*expected StandardScaler"
-    ):
+    name = type(scaler).__name__
+    with pytest.raises(ValueError, match=rf"step {name}.*expected StandardScaler"):
         export_model(model, "onnx")
 
 
@@ -224,6 +224,18 @@ def test_tiny_features_keep_their_digits(log):
     rows = plain_rows(tiny)
     found = scores_of(export_model(ranker, "onnx"), rows)
     assert largest_error(found[:, 0], ranker, rows) <= 1e-6
+
+
+def test_narrow_features_far_from_0_are_rounded_as_in_training(log):
+    log, clicks = log
+    narrow = log.assign(**{name: 1e6 * (1 + 0.05 * log[name].rank(pct=True)) for name in NAMES})
+    ranker = brief(DLARanker).fit(narrow, clicks)
+    assert not len(ranker._offsets.columns)
+    rows = plain_rows(narrow)
+    found = scores_of(export_model(ranker, "onnx"), rows)[:, 0]
+    expected = ranker.predict(pd.DataFrame(rows.astype(float), columns=NAMES))
+    # The last bit of a logarithm in float32 depends on the library, in one of a thousand.
+    assert np.mean(np.abs(found - expected) > 1e-6) < 0.02
 
 
 def test_the_models_graph_by_the_reference_of_onnx(log):
@@ -268,6 +280,13 @@ def test_missing_features_and_small_batches(log):
     found = scores_of(model, rows)
     assert np.isnan(found[1, 0])
     assert np.array_equal(np.delete(found, 1), np.delete(whole, 1))
+
+
+def test_without_onnx_the_error_says_what_to_install(log, monkeypatch):
+    ranker = brief(NaiveRanker).fit(*log)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"pip install skultr\[serving\]"):
+        export_model(ranker, "onnx")
 
 
 def test_regressors_with_a_link_are_refused(scaled_log):

@@ -1,0 +1,142 @@
+"""Where documents stood: the number of the first position, later pages, colliding ordinals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = ["Shown", "bases_of", "indices_of", "new", "separated"]
+
+#: An application counts from 0 if so many of its pages begin at 0: a stray 0 decides nothing.
+_LEAST_SHARE = 0.05
+
+
+@dataclass
+class Shown:
+    """Documents on pages: index from 0, place in the hit list and event; -1 where there is none.
+
+    Parameters
+    ----------
+    page, doc, at, place, event : ndarray of shape (n_rows,)
+    """
+
+    page: NDArray[Any]
+    doc: NDArray[Any]
+    at: NDArray[Any]
+    place: NDArray[Any]
+    event: NDArray[Any]
+
+    def take(self, rows: NDArray[Any]) -> Shown:
+        """Some of the rows."""
+        return Shown(*(values[rows] for values in vars(self).values()))
+
+    def joined(self, other: Shown) -> Shown:
+        """These rows, then others."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Shown(*(np.concatenate(pair) for pair in pairs))
+
+    def shared(self, *, spare_first: bool = False) -> NDArray[np.bool_]:
+        """True where another document stands at the position of the page."""
+        rows = pd.DataFrame({"page": self.page, "at": self.at})
+        return rows.duplicated(keep="first" if spare_first else False).to_numpy()
+
+
+def new(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """True where a sorted value is not that before it."""
+    return np.append(True, values[1:] != values[:-1])[: len(values)]
+
+
+def bases_of(
+    ordinal: NDArray[Any],
+    place: NDArray[Any],
+    page: NDArray[Any],
+    application: NDArray[Any],
+    by_hits: NDArray[np.bool_],
+    n_applications: int,
+) -> tuple[NDArray[np.int64], dict[int, tuple[int, int]]]:
+    """The ordinal of the first position, 0 or 1, by application (the last: of unknown ones).
+
+    Parameters
+    ----------
+    ordinal, place, page, application : ndarray of shape (n_rows,)
+        Of impressions, and of the clicks and outcomes of applications that hit lists show.
+    by_hits : ndarray of shape (n_rows,)
+        True for rows of the latter: there the base is that under which most stand at their place.
+    n_applications : int
+
+    Returns
+    -------
+    bases : ndarray of shape (n_applications,)
+    support : dict of int to tuple
+        By application: the number of pages that begin at the base (or of clicks that stand at
+        their place) and of all that count.
+    """
+    lowest = pd.Series(ordinal).groupby(page).min()
+    of_page = pd.Series(application).groupby(page).first()
+    base = np.ones(n_applications, dtype=np.int64)
+    support: dict[int, tuple[int, int]] = {}
+    for code, values in lowest.groupby(of_page):
+        base[code] = int((values == 0).mean() < _LEAST_SHARE)
+        support[int(code)] = int((values == base[code]).sum()), len(values)
+    placed = by_hits & (place >= 0)
+    shift = pd.Series(ordinal[placed] - place[placed])
+    for code, values in shift.groupby(application[placed]):
+        base[code] = int((values == 0).sum() < (values == 1).sum())
+        support[int(code)] = int((values == base[code]).sum()), len(values)
+    return base, support
+
+
+def indices_of(
+    ordinal: NDArray[Any], base: NDArray[Any], page: NDArray[Any], starts: NDArray[Any]
+) -> tuple[NDArray[Any], int]:
+    """Index from 0 over all pages of a search, -1 if unknown; number of pages that restarted.
+
+    Parameters
+    ----------
+    ordinal, base, page : ndarray of shape (n_rows,)
+    starts : ndarray of shape (n_ids,)
+        Number of results on earlier pages.
+    """
+    index = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1)
+    start = starts[page]
+    later = (start > 0) & (index >= 0)
+    lowest = np.full(len(starts), np.iinfo(np.int64).max)
+    np.minimum.at(lowest, page[later], index[later])
+    # Ordinals restart on a later page if they begin before its start; else they go on.
+    restarts = later & (lowest[page] < start)
+    return np.where(restarts, index + start, index), len(np.unique(page[restarts]))
+
+
+def separated(
+    shown: Shown, n_ids: int
+) -> tuple[Shown, NDArray[np.bool_], NDArray[np.bool_], dict[str, NDArray[Any]]]:
+    """One document per position: by the hit list on pages where ordinals collide.
+
+    Returns
+    -------
+    shown : Shown
+    collided, by_place : ndarray of shape (n_ids,)
+        Pages where ordinals collided, and those of them that have a hit list.
+    lost : dict of str to Shown
+        Rows that were left out, by the reason.
+    """
+    collided = np.zeros(n_ids, dtype=bool)
+    collided[shown.page[shown.shared()]] = True
+    by_place = np.zeros(n_ids, dtype=bool)
+    by_place[shown.page[shown.place >= 0]] = True
+    by_place &= collided
+    unknown = (collided & ~by_place)[shown.page]
+    lost = {"two documents at one ordinal of its page": shown.take(unknown)}
+    shown = shown.take(~unknown)
+    placed = by_place[shown.page] & (shown.place >= 0)
+    shown.at = np.where(placed, shown.place, shown.at)
+    # Documents that the hit list does not hold give way to those that it holds.
+    taken = shown.shared() & (shown.place < 0)
+    rest = shown.take(~taken)
+    twice = rest.shared(spare_first=True)
+    lost["its position is taken by another document"] = shown.take(taken).joined(rest.take(twice))
+    return rest.take(~twice), collided, by_place, lost

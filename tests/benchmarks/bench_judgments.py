@@ -1,0 +1,180 @@
+"""Are judgments from clicks better than OpenSearch's COEC and than the click rate?
+
+By hand: ``python tests/benchmarks/bench_judgments.py [--seeds 3] [--sessions 2000 20000 200000]``.
+
+Weak and strong production (trees on the labels of 2 % of the queries, or of all), three kinds of
+users (position-based; those who stop, DBN; those who trust the top), lists by Plackett-Luce at two
+temperatures; 200 queries of 20 documents, the top 10 shown. Judged are the documents that were
+shown:
+
+- ``ndcg@5``, ``ndcg@10``: order within queries.
+- ``rho``: rank correlation with the true grades over all pairs, since grades are compared between
+  queries.
+- ``tau``: 16 rankers of different quality are compared by nDCG@10 as OpenSearch computes it (gain
+  2^rating - 1, 0 without a rating); rank correlation of their order with the true one. Grades of
+  labels are those of ``export_judgments``; COEC rates as it comes.
+- ``cover``, ``share``, ``right``: share of intervals that hold the true P(click) at the first
+  position; share of pairs whose interval lies within one grade, and of them the share with the
+  true one; ``over``: share of pairs whose lower end has a higher grade than the truth.
+
+``labels`` are ``relevance_labels(log, clicks, propensity=UBMModel(), interval=True)``, ``EM`` the
+same with ``RegressionEMPropensity(relevance="embedding")``. 3 minutes of one core with 3 seeds.
+"""
+
+import argparse
+import itertools
+import warnings
+
+import numpy as np
+import pandas as pd
+from bench_labels import USERS, serve
+from scipy.stats import kendalltau, spearmanr
+
+from skultr.click_models import UBMModel
+from skultr.metrics import ndcg_score
+from skultr.propensity import RegressionEMPropensity, relevance_labels
+from skultr.serving import export_judgments
+from skultr.simulation import TrustBiasUser, noisy_oracle_scores, relevance_probability
+
+SOURCES = {"labels": UBMModel(), "EM": RegressionEMPropensity(relevance="embedding")}
+GRADES = (0, 1, 2, 3)
+VARIANCES = np.linspace(0.2, 6.0, 16)  # of the noise of rankers that are compared
+USERS["trust"] = TrustBiasUser()
+
+
+def coec(log, clicks):
+    """OpenSearch's clicks over expected clicks of each (qid, doc).
+
+    The expected clicks of an impression are the click rate of the smallest ordinal that the pair
+    ever had, whatever its own. Ordinals count from 0 here; with a base of 1 OpenSearch reads no
+    rate of the last one, and all pairs that were only there get 0.
+    """
+    rows = log[["qid", "doc"]].assign(click=clicks, ordinal=log["position"] - 1)
+    rate = rows.groupby("ordinal")["click"].mean()
+    pairs = rows.groupby(["qid", "doc"]).agg(
+        clicks=("click", "sum"), impressions=("click", "size"), lowest=("ordinal", "min")
+    )
+    expected = pairs["impressions"] * pairs["lowest"].map(rate)
+    return (pairs["clicks"] / expected.where(expected > 0)).fillna(0.0).round(3)
+
+
+def measure(seed, user, *world):
+    """All measures of one log."""
+    log, clicks, truth, docs = serve(seed, user, *world)
+    tables = {
+        name: relevance_labels(log, clicks, propensity=source, interval=True)
+        for name, source in SOURCES.items()
+    }
+    shown = tables["labels"][["qid", "doc", "clicks", "impressions"]].merge(docs)
+    rates = coec(log, clicks).loc[pd.MultiIndex.from_frame(shown[["qid", "doc"]])].to_numpy()
+    scores = {name: table["label"].to_numpy() for name, table in tables.items()}
+    scores |= {"COEC": rates, "click rate": (shown["clicks"] / shown["impressions"]).to_numpy()}
+    grade, query = shown["relevance"].to_numpy(), shown["qid"].to_numpy()
+    found = {}
+    for name, score in scores.items():
+        for k in (5, 10):
+            found[f"ndcg@{k} {name}"] = ndcg_score(grade, score, qid=query, k=k)
+        found[f"rho {name}"] = spearmanr(grade, score).statistic
+    compare = _Rankers(docs, shown)
+    # A rating of 50 is a gain of 10^15: COEC of pairs whose expected clicks are nearly 0.
+    found["tau COEC"] = compare(np.minimum(rates, 50.0))
+    found["tau click rate"] = compare(scores["click rate"])
+    true = _clicks_at_the_top(user, grade, truth)
+    for name, table in tables.items():
+        graded = _Grades(table)
+        found |= {f"{what} {name}": value for what, value in graded.against(table, true).items()}
+        found[f"tau {name}"] = compare(graded.of("lower"))
+        found[f"tau {name} within"] = compare(np.where(graded.sure, graded.of("lower"), 0))
+    return found
+
+
+def _clicks_at_the_top(user, grade, truth):
+    relevance = relevance_probability(grade)
+    if user == "trust":
+        alpha, beta = USERS[user].affine_at(1)
+        return alpha[0] * relevance + beta[0]
+    return relevance * (truth.examination[0] if user == "pbm" else 1.0)
+
+
+class _Grades:
+    """Grades that ``export_judgments`` writes for values of the labels."""
+
+    def __init__(self, table):
+        self.table = table
+        self.sure = self.of("lower") == self.of("upper")
+
+    def of(self, values):
+        """Grades of a column, or of other values, on the scale of the labels."""
+        values = self.table[values] if isinstance(values, str) else values
+        # The labels set the scale; "lower" is what gets the grade.
+        text = export_judgments(self.table.assign(lower=values), "trec", grades=GRADES)
+        return np.array([int(line.split()[3]) for line in text.splitlines()])
+
+    def against(self, table, true):
+        lower, right = self.of("lower"), self.of(true)
+        return {
+            "cover": np.mean((table["lower"] <= true) & (true <= table["upper"])),
+            "share": self.sure.mean(),
+            "right": np.mean((lower == right)[self.sure]) if self.sure.any() else np.nan,
+            "over": np.mean(lower > right),
+        }
+
+
+class _Rankers:
+    """Rankers of different quality, compared by ratings."""
+
+    def __init__(self, docs, shown):
+        self.query = docs["qid"].to_numpy()
+        pairs = pd.MultiIndex.from_frame(docs[["qid", "doc"]])
+        self.place = pairs.get_indexer(pd.MultiIndex.from_frame(shown[["qid", "doc"]]))
+        self.scores = [
+            noisy_oracle_scores(docs, variance=variance, random_state=seed)
+            for seed, variance in enumerate(VARIANCES)
+        ]
+        self.true = self._quality(docs["relevance"].to_numpy())
+
+    def __call__(self, ratings):
+        of_all = np.zeros(len(self.query))
+        of_all[self.place] = ratings
+        return kendalltau(self.true, self._quality(of_all)).statistic
+
+    def _quality(self, ratings):
+        return [ndcg_score(ratings, score, qid=self.query, k=10) for score in self.scores]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--sessions", type=int, nargs="+", default=[2_000, 20_000, 200_000])
+    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.1, 0.5])
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    pd.set_option("display.width", 250, "display.max_columns", 40)
+    rows, names = [], ["user", "production is", "T", "sessions"]
+    for cell in itertools.product(USERS, ["strong", "weak"], given.temperatures, given.sessions):
+        logs = pd.DataFrame([measure(10 + seed, *cell) for seed in range(given.seeds)])
+        better = {
+            f"{measure} wins": logs[f"{measure} labels"]
+            - logs[[f"{measure} COEC", f"{measure} click rate"]].max(axis=1)
+            for measure in ("ndcg@5", "ndcg@10", "rho", "tau")
+        }
+        errors = {f"{name} error": of.std() / len(of) ** 0.5 for name, of in better.items()}
+        means = {**logs.mean(), **pd.DataFrame(better).mean(), **errors}
+        rows.append({**dict(zip(names, cell, strict=True)), **means})
+    table = pd.DataFrame(rows)
+    for measured in (
+        ["ndcg@5"],
+        ["ndcg@10"],
+        ["rho"],
+        ["tau"],
+        ["cover", "share", "right", "over"],
+    ):
+        columns = [name for name in table if name.split()[0] in measured]
+        print(table[[*names, *columns]].round(3).to_string(index=False), end="\n\n")
+    print("least and mean lead of labels over the better of COEC and click rate")
+    wins = [name for name in table if name.endswith("wins")]
+    print(table[wins].agg(["min", "mean"]).round(3).to_string())
+
+
+if __name__ == "__main__":
+    main()
