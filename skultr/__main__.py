@@ -337,11 +337,13 @@ def _train(features, log, report, propensity, form, out, files):
     ranker.fit(X, "click")
     name, how = _MODELS[form]
     (out / name).write_text(export_model(ranker, form), encoding="utf-8")
-    save_model(ranker, out / "model.zip")
-    files += [
-        (name, f"the model for the engine: `{how}`"),
-        ("model.zip", "the same for `skultr.serving.load_model`"),
-    ]
+    files.append((name, f"the model for the engine: `{how}`"))
+    try:
+        save_model(ranker, out / "model.zip")
+    except ImportError as error:
+        remarks.append(f"model.zip was left out: {error}")
+    else:
+        files.append(("model.zip", "the same for `skultr.serving.load_model`"))
     return _Trained(compared, [*remarks, compared], better)
 
 
