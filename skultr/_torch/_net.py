@@ -19,6 +19,7 @@ from skorch.callbacks import Callback, EarlyStopping
 from skorch.helper import predefined_split
 from torch import nn
 
+from .._log._pickles import NotPickled, SlimPickles
 from .._log._stored_log import StoredLog
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._threads import few_threads
@@ -28,6 +29,7 @@ from ._lists import ListDataset
 from ._loop import BatchLoader, ClipGradients, ListNet, as_is
 from ._networks import ScaledFeatures, ScaleFeatures, row_parts, scoring_network
 from ._optimizers import OPTIMIZERS
+from ._packed import packed
 from ._scoring import outputs_of_rows
 from ._stored_lists import ScaledRows, StoredLists
 from ._stream import global_stream, own_stream, stream
@@ -43,7 +45,7 @@ _MAX_GRADIENT_NORM = 5.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NeuralEstimator(BaseEstimator):
+class NeuralEstimator(SlimPickles, BaseEstimator):
     """Base class of the neural estimators: their shared parameters and their training.
 
     Subclasses call :meth:`_train` with a module that maps a ``ListBatch`` to the input of their
@@ -68,6 +70,8 @@ class NeuralEstimator(BaseEstimator):
     device: str | torch.device = "cpu"
     random_state: RandomState = None
     verbose: int = 0
+
+    net_ = NotPickled("the skorch net of the training, with the state of its optimizer")
 
     #: Log for early stopping that ``fit`` was given, while it runs.
     _validation = None
@@ -97,6 +101,13 @@ class NeuralEstimator(BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if "net_" in vars(self) and getattr(self, "_learns_more_by", None) == "network":
+            state["_module"] = self.net_.module_  # what partial_fit continues
+        modules = {name: each for name, each in state.items() if isinstance(each, nn.Module)}
+        return state | packed(modules)
 
     def _n_subtasks(self) -> int:
         return {"max_epochs": self.max_epochs, **(self.net_params or {})}["max_epochs"]
@@ -256,12 +267,16 @@ class NeuralEstimator(BaseEstimator):
                 ClickDataWarning,
             )
             return
-        self._earlier = _Earlier(self.net_.module_, self.history_)
+        self._earlier = _Earlier(self._trained_module(), self.history_)
         self._fit_more(log, task)
         history = pd.concat([self._earlier.history, self.history_], ignore_index=True)
         history.index = pd.RangeIndex(1, len(history) + 1, name="epoch")
         self.history_, self.n_iter_ = history, len(history)
         del self._earlier
+
+    def _trained_module(self):
+        """The module of the last training; a pickle holds it without its net."""
+        return self.net_.module_ if "net_" in vars(self) else self._module
 
     def _fit_more(self, log, task):
         """Fit to a further log; each :meth:`_train` starts from the fitted module."""
@@ -280,7 +295,7 @@ class NeuralEstimator(BaseEstimator):
             net.fit(dataset, None)
         if net.interrupted_:
             raise KeyboardInterrupt
-        net.train_split = None  # otherwise every pickle would contain the validation lists
+        net.train_split = None  # otherwise the net would hold the validation lists
         self.history_ = _history(net)
         self.n_iter_ = len(self.history_)
         self.net_, self.network_ = net, module.network
@@ -455,7 +470,7 @@ class _EpochTasks(Callback):
             raise KeyboardInterrupt  # how a skorch callback ends the training
 
     def on_train_end(self, net, **kwargs):
-        # These belong to one fit, and must not enter a pickle.
+        # These belong to one fit.
         self.estimator = self.task = self.epoch_ = None
 
 

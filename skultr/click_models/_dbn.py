@@ -78,8 +78,8 @@ class DBNModel(ChainMixin, GradientClickModel):
     n_iter_ : int
         Number of EM steps; with ``solver="gradient"``, of epochs.
     network_, net_, history_
-        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
-        the learning curves by epoch.
+        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it
+        (which pickles leave out), and the learning curves by epoch.
     prior_ : dict of str to (float, float)
         Pseudo-counts of each parameter of documents; empty with ``solver="gradient"``.
     n_features_in_ : int

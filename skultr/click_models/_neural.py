@@ -273,7 +273,7 @@ class NCMModel(NeuralClickModel):
     reader_ : torch.nn.Module
         The recurrent network.
     net_ : skorch.NeuralNet
-        The net that trained both.
+        The net that trained both; pickles leave it out.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
@@ -389,7 +389,7 @@ class CACMModel(NeuralClickModel):
     reader_ : torch.nn.Module
         The recurrent network.
     net_ : skorch.NeuralNet
-        The net that trained both.
+        The net that trained both; pickles leave it out.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int

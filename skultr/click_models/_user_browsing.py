@@ -92,8 +92,8 @@ class UBMModel(ProductModel):
         Number of EM steps; with ``prior="logged"``, of Newton steps for examination; with
         ``solver="gradient"``, of epochs.
     network_, net_, history_
-        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it, and
-        the learning curves by epoch.
+        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it
+        (which pickles leave out), and the learning curves by epoch.
     prior_ : dict of str to (float, float)
         Pseudo-counts of each parameter of documents; empty with ``prior="logged"`` and with
         ``solver="gradient"``.

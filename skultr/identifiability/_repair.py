@@ -22,6 +22,7 @@ from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
 from .._log._on_disk import refuse_arguments
 from .._log._pairs import read_pairs
+from .._log._pickles import NotPickled, SlimPickles
 from .._log._reader import as_clicks
 from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
 from .._sklearn import Interval, StrOptions, check_sample_weight
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["IdentifiabilityRepair"]
 
-
 BiasFeatures: TypeAlias = (
     str
     | list[str]
@@ -58,6 +58,7 @@ BiasFeatures: TypeAlias = (
 
 
 class IdentifiabilityRepair(
+    SlimPickles,
     FrameOutput,
     CallbackSupportMixin,
     OneToOneFeatureMixin,
@@ -116,7 +117,8 @@ class IdentifiabilityRepair(
     Attributes
     ----------
     graph_ : IdentifiabilityGraph
-        The graph of the log before any repair; None if X has no bias factors.
+        The graph of the log before any repair; None if X has no bias factors. It holds the log's
+        documents, and pickles of the repair leave it out.
     is_identifiable_ : bool
         True if the log determines relevance without a repair; None if X has no bias factors.
     factors_ : DataFrame
@@ -206,6 +208,8 @@ class IdentifiabilityRepair(
     >>> repair.transform(log)["bias"].tolist()
     [0, 1, 1, 2, 0, 1, 1, 2]
     """
+
+    graph_ = NotPickled("the documents of the log with their impressions and clicks")
 
     _parameter_constraints = {
         "bias": [str, list, tuple, None],
@@ -298,10 +302,8 @@ class IdentifiabilityRepair(
             sample_weight = check_sample_weight(sample_weight, X)
         self._begin()
         if framed and (self._columns or self.bias is not None):
-            columns = self._columns
-            self._plan(
-                X, read_pairs(X, bias=columns, click=y, sample_weight=sample_weight, called="y")
-            )
+            given = {"click": y, "sample_weight": sample_weight, "called": "y"}
+            self._plan(X, read_pairs(X, bias=self._columns, **given))
         else:
             warn_about_nothing(framed)
 
@@ -352,13 +354,11 @@ class IdentifiabilityRepair(
         tags.input_tags.allow_nan = True
         return tags
 
-    # The columns of X ------------------------------------------------------------------------
     def _bias_columns(self, present):
         if self.bias is not None:
             return [self.bias] if isinstance(self.bias, str) else list(self.bias)
         return next(([name] for name in ("bias", "position") if name in present), [])
 
-    # Fitting --------------------------------------------------------------------------
     def _begin(self):
         """Set the attributes as they are if nothing has to be repaired."""
         self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None
@@ -370,8 +370,8 @@ class IdentifiabilityRepair(
         self.total_cost_ = self.error_bound_if_smooth_ = 0.0
 
     def _plan(self, X, pairs):
-        graph = IdentifiabilityGraph._from_pairs(pairs)
-        self.graph_, self.is_identifiable_ = graph, graph.is_connected
+        self.graph_ = graph = IdentifiabilityGraph._from_pairs(pairs)
+        self.is_identifiable_ = graph.is_connected
         self._set_vectors(X, graph)
         codes = np.arange(graph.n_factors)
         if not graph.is_connected and self.strategy == "merge":
@@ -463,7 +463,6 @@ class IdentifiabilityRepair(
             required=self.cost == "variance",
         )
 
-    # Transforming ---------------------------------------------------------------------
     def _transform_dataset(self, dataset):
         """The dataset with the merged factors as its bias factors; nothing is written."""
         own = ["bias" if "bias" in dataset.roles else "position"]
@@ -500,7 +499,7 @@ class IdentifiabilityRepair(
                     "a value in every row that was shown. Fill it (with a separate value such as "
                     "'unknown'), or drop these rows."
                 )
-        known = factor_codes(self.graph_.factors, values)
+        known = factor_codes(self._space.factors, values)
         unseen = np.flatnonzero(shown & (known < 0))
         if len(unseen):
             known[unseen] = self._nearest_known(X, values, unseen)
@@ -523,7 +522,7 @@ class IdentifiabilityRepair(
     def _warn_about_unseen(self, factors, nearest, found, n_rows):
         names = [
             f"{factor_label(factors, code)!r} as "
-            f"{factor_label(self.graph_.factors, nearest[code])!r}"
+            f"{factor_label(self._space.factors, nearest[code])!r}"
             for code in range(min(len(factors), MAX_NAMED))
         ]
         more = ", ..." if len(factors) > MAX_NAMED else ""

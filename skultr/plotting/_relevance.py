@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._log._pickles import if_fitted
 from .._typing import ArrayLike, Column, Floats, Ints
 from ._axes import figure_of, make_axes, steps_of
 
@@ -242,7 +243,7 @@ def _labels_of(estimator):
         model = steps_of(estimator)[-1]
         if not hasattr(model, "labels_") and hasattr(model, "fit"):
             check_is_fitted(model)
-        labels = getattr(model, "labels_", None)
+        labels = if_fitted(model, "labels_")
     if not isinstance(labels, pd.DataFrame) or not {"doc", "label"} <= set(labels.columns):
         raise TypeError(
             f"{type(estimator).__name__} has no labels of documents; expected a fitted IPSRanker "

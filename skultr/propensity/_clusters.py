@@ -22,6 +22,7 @@ from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
 from .._log._on_disk import refuse_arguments
+from .._log._pickles import NotPickled, SlimPickles
 from .._log._roles import is_frame, read_role, role_columns, with_column
 from .._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
 from .._typing import Column, Estimator, RandomState, Table
@@ -32,6 +33,7 @@ __all__ = ["UserClusters"]
 
 
 class UserClusters(
+    SlimPickles,
     FrameOutput,
     CallbackSupportMixin,
     OneToOneFeatureMixin,
@@ -59,11 +61,12 @@ class UserClusters(
     ----------
     labels_ : Series
         Cluster of each user. Clusters are numbered by their mean examined position,
-        :math:`\sum_k k\, o_k / \sum_k o_k`: users of cluster 0 look least far down.
+        :math:`\sum_k k\, o_k / \sum_k o_k`: users of cluster 0 look least far down. Pickles
+        leave it out (see Notes).
     cluster_curves_ : DataFrame of shape (n_clusters, n_factors)
         Mean examination of each cluster by bias factor, on the scale of ``propensity_``.
     propensity_ : estimator
-        The fitted clone. None if X had no users.
+        The fitted clone; pickles leave it out. None if X had no users.
     n_features_in_ : int
         Number of columns without a role.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -74,6 +77,10 @@ class UserClusters(
     `transform` returns the kind of frame it is given. A frame without ``user``, as at serving
     time, is returned unchanged. Users who were not in the log of `fit` join the cluster nearest
     to the common curve, with a warning. Arrays have no users and are passed through.
+
+    A pickle holds no users: once loaded, `transform` takes every user for one who was not in the
+    log, which changes no prediction, because rankers read no users to predict. To transform a log
+    for another fit, pickle ``labels_`` too, and set it after loading.
 
     At positions that a user never saw, the common curve is used.
 
@@ -104,6 +111,9 @@ class UserClusters(
     >>> clusters.transform(X.head(4))["user"].tolist()
     [0, 0, 0, 0]
     """
+
+    labels_ = NotPickled("the users of the log")
+    propensity_ = NotPickled("examination curves of users")
 
     _parameter_constraints = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
@@ -194,17 +204,24 @@ class UserClusters(
         """
         check_is_fitted(self)
         if isinstance(X, ClickDataset):
-            if self.propensity_ is None or "user" not in X.roles:
+            if not self._has_clusters or "user" not in X.roles:
                 return X
             users = X.to_places()["user"].unique()
             return X.with_values("user", users, self._clusters_of(users))
         X = self._checked(X, reset=False)
-        if self.propensity_ is None or not is_frame(X) or "user" not in role_columns(X):
+        if not self._has_clusters or not is_frame(X) or "user" not in role_columns(X):
             return self._output(X)
         code = self._clusters_of(read_role(X, "user"))
         return self._output(with_column(X, "user", code))
 
+    @property
+    def _has_clusters(self):
+        return "cluster_curves_" in vars(self)
+
     def _clusters_of(self, users):
+        if not hasattr(self, "labels_"):
+            self._warn_about_pickle(len(users))
+            return np.full(len(users), self._nearest)
         place = self.labels_.index.get_indexer(users)
         self._warn_about_users(users[place < 0])
         code = np.where(place < 0, self._nearest, self.labels_.to_numpy()[place])
@@ -259,6 +276,15 @@ class UserClusters(
         index = pd.RangeIndex(n_clusters, name="cluster")
         return np.argsort(order)[found.labels_], pd.DataFrame(
             centers[order], index, curves.columns
+        )
+
+    def _warn_about_pickle(self, n_rows):
+        warn_user(
+            "This UserClusters was loaded from a pickle, which holds no users: those of "
+            f"{count_of(n_rows, 'row')} join cluster {self._nearest}, whose curve is nearest to "
+            "the common one. This changes no prediction of a ranker. To transform a log for "
+            "another fit, pickle labels_ too, and set it after loading.",
+            ClickDataWarning,
         )
 
     def _warn_about_users(self, unknown):

@@ -89,7 +89,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         Scaling of the contexts, then the network; its outputs are log examination, up to a
         constant. None if the log has one bias factor.
     net_ : skorch.NeuralNet
-        The net that trained it.
+        The net that trained it; pickles leave it out.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int

@@ -22,6 +22,7 @@ __all__ = [
     "columns_of_cells",
     "columns_of_source",
     "dataset_propensities",
+    "has_users",
     "no_propensities",
     "predicted_in_dataset",
     "predicted_propensities",
@@ -152,6 +153,12 @@ def predicted_in_dataset(estimator: Any, dataset: Any, log: Any) -> Any:
         places, number = places_of(log, dataset.roles)
         propensity = lookup(np.asarray(estimator.predict(places), dtype=float), number)
     return np.where(log.shown, propensity, 1.0)
+
+
+def has_users(propensity: Any) -> bool:
+    """Whether a propensity estimator holds one curve for each user."""
+    own = getattr(propensity, "user", None) is not None  # from a column of any name
+    return own or bool(getattr(propensity, "_reads_users", False))
 
 
 def columns_of_source(source):

@@ -115,7 +115,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         Scaling of the features, then the network that explains the clicks. With
         ``loss="likelihood"`` it is ``network_``.
     net_ : skorch.NeuralNet
-        The net that trained ``network_``.
+        The net that trained ``network_``; pickles leave it out.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves of ``network_``: training and, with ``early_stopping``, validation loss
         by epoch.

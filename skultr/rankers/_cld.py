@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._log._factors import loss_scale
+from .._log._pickles import NotPickled
 from .._sklearn import Interval, StrOptions
 from .._torch._net import NeuralEstimator
 from .._torch._networks import scoring_network
@@ -153,18 +154,20 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     selection_network_ : torch.nn.Sequential
         The same scaling, then the selection model.
     labels_ : DataFrame
-        Debiased labels of the documents shown, as in :class:`IPSRanker`.
+        Debiased labels of the documents shown, as in :class:`IPSRanker`; pickles leave them out.
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``), as in :class:`IPSRanker`.
     examination_comparison_ : DataFrame
         Only for propensities that were not estimated from this log: the curve that was ``told``
         and the one ``implied`` by the clicks, as in :class:`IPSRanker`.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None).
+        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
+        users.
     effective_sample_size_, largest_weight_, clipped_share_ : float
         Diagnostics of the weights of clicks, as in :class:`IPSRanker`.
     net_ : skorch.NeuralNet
-        The net that trained both models. Newton's method leaves neither it nor ``history_``.
+        The net that trained both models; pickles leave it out. Newton's method leaves neither it
+        nor ``history_``.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
@@ -278,6 +281,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     variant: Literal["default", "preference", "published"] = "default"
     selection_hidden_layer_sizes: Sequence[int] = ()
     alpha: float = 0.001
+
+    labels_ = NotPickled("a label for each document of the log")
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
+from .._log._pickles import NotPickled
 from .._sklearn import HasMethods, seeded_clone
 from .._typing import Estimator, Floats, Ints, RandomState
 from ._dual_learning import DLARanker
@@ -47,7 +48,8 @@ class DistilledRanker(BaseRanker):
     Attributes
     ----------
     teacher_ : ranker
-        The fitted clone of ``teacher``. Its document ids are running numbers.
+        The fitted clone of ``teacher``. Its document ids are running numbers. Pickles leave it
+        out.
     student_ : regressor
         The fitted clone of ``student``.
     n_features_in_ : int
@@ -79,6 +81,8 @@ class DistilledRanker(BaseRanker):
     teacher: BaseRanker | None = None
     student: Estimator | None = None
     random_state: RandomState = None
+
+    teacher_ = NotPickled("the relevance of each document of the log")
 
     _parameter_constraints = {
         "teacher": [HasMethods(["fit", "predict", "rank"]), None],

@@ -112,7 +112,7 @@ class DLARanker(ClickRanker):
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        The net that trained ``network_``.
+        The net that trained ``network_``; pickles leave it out.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._log import _faults
 from .._log._factors import examination_table
 from .._log._hashing import equal_rows, hash_columns
+from .._log._pickles import NotPickled
 from .._log._roles import is_frame, read_role, without_columns
 from .._log._segments import TINY, encode
 from .._models._click_choice import ClickChoice
@@ -33,6 +34,7 @@ from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
     columns_of_source,
     dataset_propensities,
+    has_users,
     row_propensities,
 )
 from ._dual_learning import DLARanker
@@ -148,7 +150,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         The shared curve: mean ``examination`` of each bias factor (index ``bias``), relative to
         that of the first factor, with ``impressions`` and ``clicks``.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator.
+        The fitted clone, if ``propensity`` is an estimator. Pickles leave out curves of users.
     depth_ : int
         Number of documents that the log showed per query: the median over impressions, and at
         least a page.
@@ -218,6 +220,8 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
     cv: int = 2
     n_jobs: int | None = None
     random_state: RandomState = None
+
+    propensity_ = NotPickled("examination curves of users", when=has_users)
 
     _parameter_constraints = {
         "estimators": [list, None],

@@ -111,7 +111,7 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         and the one ``implied`` by the clicks, as in :class:`IPSRanker`; with ``debias``.
     propensity_ : estimator
         The fitted clone, if ``propensity`` is an estimator (or None); with
-        ``debias``.
+        ``debias``. Pickles leave out curves of users.
     effective_sample_size_, largest_weight_, clipped_share_ : float
         Diagnostics of the weights of clicks, as in :class:`IPSRanker`; with ``debias``.
     network_ : torch.nn.Sequential

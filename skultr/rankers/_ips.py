@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from .._log._pickles import NotPickled
 from .._sklearn import StrOptions
 from .._torch._fixed_examination import ListTarget, fit_best_of, fit_listwise
 from .._torch._losses import LOSSES
@@ -112,7 +113,7 @@ class NaiveRanker(_WeightedRanker):
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        The net that trained ``network_``.
+        The net that trained ``network_``; pickles leave it out.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
@@ -206,12 +207,14 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     labels_ : DataFrame
         Label of each document: ``qid``, ``doc`` (a running number if the log has no such
         column), ``clicks``, ``impressions`` and ``label``, the debiased clicks per impression.
+        Pickles leave it out.
     examination_comparison_ : DataFrame
         Only for propensities that were not estimated from this log, one per bias factor: the
         curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
         factor. It comes from documents that moved or, without any, from the fitted scores.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None).
+        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
+        users.
     correction_ : {"divide", "offset"}
         The form that was kept.
     clip_ : float or None
@@ -232,7 +235,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        The net that trained ``network_``.
+        The net that trained ``network_``; pickles leave it out.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int
@@ -298,6 +301,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     correction: Literal["auto", "divide", "offset"] = "auto"
     clip: float | Literal["auto"] | None = "auto"
     normalize: bool = False
+
+    labels_ = NotPickled("a label for each document of the log")
 
     _parameter_constraints = {
         **_WeightedRanker._parameter_constraints,
@@ -424,6 +429,7 @@ class UserAwareIPSRanker(IPSRanker):
     labels_ : DataFrame
         Label of each document: ``qid``, ``doc`` (a running number if the log has no such
         column), ``clicks``, ``impressions`` and ``label``, the estimate of :math:`P(r = 1)`.
+        Pickles leave it out.
     examination_ : DataFrame
         Mean propensity used for each bias factor (index ``bias``): ``examination``, relative to
         that of the first factor, with ``impressions`` and ``clicks``.
@@ -432,7 +438,8 @@ class UserAwareIPSRanker(IPSRanker):
         curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
         factor. It comes from documents that moved or, without any, from the fitted scores.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None).
+        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
+        users.
     correction_ : {"divide", "offset"}
         The form that was kept.
     clip_ : float or None
@@ -453,7 +460,7 @@ class UserAwareIPSRanker(IPSRanker):
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        The net that trained ``network_``.
+        The net that trained ``network_``; pickles leave it out.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int

@@ -125,7 +125,8 @@ class LambdaMARTRanker(PropensityRanker):
         Only for propensities that were not estimated from this log: the curve that was ``told``
         and the one ``implied`` by the clicks, as in :class:`IPSRanker`.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None).
+        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
+        users.
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float

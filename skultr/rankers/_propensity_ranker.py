@@ -13,6 +13,7 @@ from sklearn.frozen import FrozenEstimator
 
 from .._log._cells import read_cells
 from .._log._factors import examination_table
+from .._log._pickles import NotPickled, if_fitted
 from .._log._reader import read
 from .._log._roles import is_frame, read_role, without_columns
 from .._models._table_curve import table_of_cells
@@ -24,6 +25,7 @@ from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
     columns_of_source,
     dataset_propensities,
+    has_users,
     predicted_in_dataset,
     predicted_propensities,
     row_propensities,
@@ -49,6 +51,8 @@ class PropensityRanker(BaseRanker):
 
     propensity: ArrayLike | Estimator | None = None
     clip: float | None = None
+
+    propensity_ = NotPickled("examination curves of users", when=has_users)
 
     #: True if the fit divides clicks by propensities.
     _divides = True
@@ -96,7 +100,7 @@ class PropensityRanker(BaseRanker):
         return replace(log, propensity=propensity)
 
     def _with_known_propensity(self, dataset, log):
-        fitted = getattr(self, "propensity_", None)
+        fitted = if_fitted(self, "propensity_")
         if fitted is not None:
             return replace(log, propensity=predicted_in_dataset(fitted, dataset, log))
         found, _ = dataset_propensities(self.propensity, dataset, log, default=_no_propensity)
@@ -104,7 +108,7 @@ class PropensityRanker(BaseRanker):
 
     def _known_propensity(self, X, roles):
         roles = with_positions(X, roles)
-        fitted = getattr(self, "propensity_", None)
+        fitted = if_fitted(self, "propensity_")
         if fitted is not None:
             return {**roles, "propensity": predicted_propensities(fitted, X, roles)}
         propensity, _ = row_propensities(

@@ -72,7 +72,8 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         Propensity used for each bias factor (index ``bias``): ``examination``, relative to that
         of the first factor, with ``impressions`` and ``clicks``.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None).
+        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
+        users.
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
@@ -84,7 +85,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     network_ : torch.nn.Sequential
         Scaling of the features, then the scoring network.
     net_ : skorch.NeuralNet
-        The net that trained ``network_``.
+        The net that trained ``network_``; pickles leave it out.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch.
     n_iter_ : int

@@ -20,6 +20,7 @@ from .._log._estimator import FitTask, afresh
 from .._log._joined_logs import with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import refuse_arguments
+from .._log._pickles import SlimPickles
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
@@ -51,7 +52,7 @@ __all__ = ["BaseRanker", "fit_to_log"]
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 
 
-class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
+class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities

@@ -170,7 +170,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Scaling of the features, then the students side by side, whose mean is the score. None
         with ``student=None``.
     net_ : skorch.NeuralNet
-        The net that trained the relevance embeddings, the last of ``n_networks``.
+        The net that trained the embeddings, the last of ``n_networks``; not in pickles.
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Its learning curves: training and, with ``early_stopping``, validation loss by epoch.
     base_history_ : DataFrame

@@ -777,3 +777,9 @@ def test_clone_and_pickle():
     fitted = clone(repair).fit(X, clicks)
     again = pickle.loads(pickle.dumps(fitted))
     pd.testing.assert_frame_equal(again.transform(X), fitted.transform(X))
+    pd.testing.assert_frame_equal(again.merges_, fitted.merges_)
+    unseen = X.head(3).assign(position=[1, 12, 40])
+    with pytest.warns(ClickDataWarning, match="'12' as '10'|12 as 10|2 bias factors"):
+        found = again.transform(unseen)
+    with pytest.warns(ClickDataWarning):
+        pd.testing.assert_frame_equal(found, fitted.transform(unseen))

@@ -128,14 +128,29 @@ def test_works_before_a_ranker(log):
     ).fit(X, clicks)
     users = ranker[-1].propensity_.examination_.index.get_level_values("user").unique()
     assert users.tolist() == [0, 1, 2]
-    assert ranker.predict(X[["qid", "bm25"]]).shape == (len(X),)
+    scores = ranker.predict(X[["qid", "bm25"]])
+    assert scores.shape == (len(X),)
+    loaded = pickle.loads(pickle.dumps(ranker))
+    with pytest.warns(ClickDataWarning, match="holds no users.*changes no prediction"):
+        np.testing.assert_array_equal(loaded.predict(X), scores)
 
 
-def test_repeats_with_a_seed_and_survives_pickling(log, clusters):
+def test_repeats_with_a_seed(log, clusters):
     again = clone(clusters).fit(*log)
     pd.testing.assert_series_equal(again.labels_, clusters.labels_)
+
+
+def test_a_pickle_holds_no_users(log, clusters):
+    X = log[0].head(8)
     loaded = pickle.loads(pickle.dumps(clusters))
-    assert loaded.transform(log[0]).equals(clusters.transform(log[0]))
+    with pytest.warns(ClickDataWarning, match="a pickle, which holds no users: those of 8 rows"):
+        code = loaded.transform(X)["user"]
+    assert set(code) == {clusters._nearest}
+    pd.testing.assert_frame_equal(loaded.cluster_curves_, clusters.cluster_curves_)
+    serving = X.drop(columns="user")
+    assert loaded.transform(serving) is serving
+    loaded.labels_ = pickle.loads(pickle.dumps(clusters.labels_))
+    pd.testing.assert_frame_equal(loaded.transform(log[0]), clusters.transform(log[0]))
 
 
 def test_users_who_are_all_alike_warn():
