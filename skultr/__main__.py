@@ -151,6 +151,8 @@ def _read(options):
     pair = options.queries, options.events
     if pair.count(None) != (0 if options.file is None else 2):
         raise ValueError("Give FILE, or both --queries and --events.")
+    if len(options.grades) < 2 or list(options.grades) != sorted(set(options.grades)):
+        raise ValueError(f"--grades is {list(options.grades)}; expected two or more that rise.")
     given = {
         "clicks": options.clicks,
         "ordinal_base": options.ordinal_base,
@@ -376,7 +378,7 @@ def _compare(ranker, X, propensity):
     labels = labels.merge(once[ids].assign(model=ranker.fit(train, "click").predict(once)))
     # A document that was rarely shown stood low.
     height = test[ids].assign(served=X["position"].max() + 1 - test["position"])
-    labels = labels.merge(height.groupby(ids)["served"].sum().reset_index())
+    labels = labels.merge(height.groupby(ids, observed=True)["served"].sum().reset_index())
     model, served = (
         dcg_score(
             labels["label"], labels[by], qid=labels["qid"], k=10, gain="linear", per_query=True

@@ -263,6 +263,22 @@ def test_file_and_pair_of_files_exclude_each_other(log_file, tmp_path, capsys):
     assert capsys.readouterr().err.count("Give FILE, or both --queries and --events") == 2
 
 
+@pytest.mark.parametrize("grades", [["1"], ["1", "0"], ["0", "0"]])
+def test_grades_rise(grades, log_file, tmp_path, capsys):
+    assert _run(log_file, "--out", tmp_path, "--grades", *grades) == 2
+    assert "expected two or more that rise" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("n_pages", [1, 5, 40])
+def test_few_pages_end_in_a_report_or_one_line(n_pages, shop, features, tmp_path, capsys):
+    write_ndjson(serve(shop, n_pages, temperature=0.5, random_state=3), tmp_path / "few.ndjson")
+    features.to_parquet(tmp_path / "f.parquet")
+    code = _run(tmp_path / "few.ndjson", "--out", tmp_path, "--features", tmp_path / "f.parquet")
+    error = capsys.readouterr().err
+    assert (code == 0) == (tmp_path / "report.html").exists()
+    assert len(error.splitlines()) == 1
+
+
 def test_an_application_that_is_not_there_is_named(log_file, tmp_path, capsys):
     assert _run(log_file, "--out", tmp_path, "--application", "web") == 2
     assert "expected one of ['shop']" in capsys.readouterr().err
