@@ -93,8 +93,9 @@ class LearnsMore:
         ------
         ValueError
             If a role or ``y`` has invalid values; if the features are not those of the first
-            log; if a network has no parameter for a bias factor; or if a table was fitted by
-            :meth:`fit`, which keeps no counts: start with ``partial_fit`` then.
+            log; if a network has no parameter for a bias factor, or was read by
+            :func:`~skultr.serving.load_model`; or if a table was fitted by :meth:`fit`, which
+            keeps no counts: start with ``partial_fit`` then.
         """
         self._validate_params()
         roles = {
@@ -110,6 +111,8 @@ class LearnsMore:
             "doc_scope": doc_scope,
         }
         is_first = "n_features_in_" not in vars(self)
+        if not is_first:
+            self._check_that_it_continues()
         log, X, y = self._read(X, y, sample_weight, roles, reset=is_first)
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -132,6 +135,15 @@ class LearnsMore:
     def _learns_more_by(self) -> Literal["network", "counts"] | None:
         """What ``partial_fit`` continues; None if there is no such method."""
         return None
+
+    def _check_that_it_continues(self):
+        # The module is what a pickle holds of the net.
+        if self._learns_more_by == "network" and not {"net_", "_module"} & {*vars(self)}:
+            raise ValueError(
+                f"This {type(self).__name__} was loaded by load_model, which keeps what predicts, "
+                "and not what partial_fit continues. Pickle a ranker that is to learn more, or "
+                "fit a clone of this one to the logs of all days together."
+            )
 
     def _fit_counts(self, log, task, is_first):
         """Fit to the lists of this log and of the earlier ones, which are kept, merged."""

@@ -9,13 +9,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import validate_params
 from ..exceptions import warn_user
+from ..rankers._ranker import BaseRanker
 from ._saved_values import Decoder, Encoder
+from ._served_model import steps_of
 
 __all__ = ["load_model", "save_model"]
 
@@ -29,26 +29,23 @@ class _OtherFileError(ValueError):
 
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model to a file that holds no pickle and no rows or ids of the log.
+    """Write a fitted model to a file that holds no pickle, and no rows or ids of the log.
 
     Parameters
     ----------
     model : ranker of :mod:`skultr.rankers`, or Pipeline or search of one
-        Fitted. A search (``GridSearchCV``) is saved as its ``best_estimator_``. Steps before the
-        ranker are :class:`~skultr.preprocessing.OnFeatures`, transformers of scikit-learn, and
-        :class:`~skultr.identifiability.IdentifiabilityRepair`.
+        Fitted. A search is saved as its ``best_estimator_``.
     path : str or path-like
         The file, a zip archive. A model that was saved there is replaced.
 
     Raises
     ------
     TypeError
-        If a part is code: a ``module`` of your own, a subclass, a function in a transformer, a
-        learner of a package other than scikit-learn and LightGBM (``LGBMRegressor``,
-        ``LGBMRanker``). Or if the model is no ranker, such as a click model.
+        If a part is code (a ``module`` of your own, a subclass, a function in a transformer, a
+        learner that is not of scikit-learn or LightGBM), or the model is no ranker of this list.
     ValueError
-        If the model predicts by ids: ``relevance="embedding"``, or a repair whose bias factors
-        are values of ``qid``, ``session``, ``doc`` or ``user``.
+        If it predicts by ids: ``relevance="embedding"``, or a repair whose bias factors are
+        values of ``qid``, ``session``, ``doc`` or ``user``.
     FileExistsError
         If there is something else at the path.
     ImportError
@@ -60,22 +57,15 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         If parameters are code or ids (callbacks in ``net_params``, a fitted propensity, a
         generator as ``random_state``): the loaded model has their defaults.
 
-    See Also
-    --------
-    load_model : Reads it.
-    export_model : A model in the format of a search engine.
-
     Notes
     -----
     The archive holds ``model.json`` (parameters, names of features, versions of packages),
     ``weights.safetensors`` (all arrays), the text of each LightGBM booster, and a ``.skops`` file
-    for each part of scikit-learn.
-
-    It keeps what ``predict``, ``rank``, ``score``, ``transform`` and ``predict_click`` read, and
-    ``examination_`` and its like. It leaves out labels of documents, the graph and the plans of a
-    repair, fitted propensities, learning curves, and the teacher of a
-    :class:`~skultr.rankers.DistilledRanker`. Bias factors are kept as the log has them: if its
-    column ``bias`` holds ids of users, they are in the file.
+    for each part of scikit-learn. It keeps what ``predict``, ``rank``, ``score``, ``transform``
+    and ``predict_click`` read, and ``examination_``. It leaves out labels of documents, the graph
+    and plans of a repair, fitted propensities, learning curves, and the teacher of a
+    :class:`~skultr.rankers.DistilledRanker`. Bias factors are kept: if a column ``bias`` held ids
+    of users, they are in the file.
 
     Examples
     --------
@@ -95,14 +85,23 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((loaded.predict(documents) == ranker.predict(documents)).all())
     True
     """
+    steps = steps_of(model)
+    final = steps[-1]
+    if not isinstance(final, BaseRanker):
+        raise TypeError(
+            f"model is, or ends in, {final!r:.80}; expected a fitted ranker of skultr.rankers, or "
+            "a Pipeline or search of one."
+        )
+    for step in steps:
+        check_is_fitted(step)
     path, encoder = Path(path), Encoder()
     head = {
         "format": _FORMAT,
         "layout": _LAYOUT,
         "versions": {name: metadata.version(name) for name in _PACKAGES},
-        "model": encoder.encode(_served(model)),
+        "model": encoder.encode(model),
     }
-    parts = {_HEAD: json.dumps(head, indent=1, allow_nan=False).encode(), **encoder.parts()}
+    parts = {_HEAD: json.dumps(head).encode(), **encoder.parts()}
     _refuse_other(path)
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
@@ -113,9 +112,10 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
-    if encoder.dropped:
+    dropped = ", ".join(sorted({*encoder.dropped}))
+    if dropped:
         warn_user(
-            f"Not saved, because they are code, ids or fitted: {', '.join(encoder.dropped)}. "
+            f"Not saved, because they are code, ids or fitted: {dropped}. "
             "Predictions need none of them. The loaded model has their defaults, with which its "
             "clones are trained.",
             UserWarning,
@@ -151,13 +151,14 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Warns
     -----
     UserWarning
-        If another version of skultr wrote the file.
+        If another version of skultr wrote the file. Of parts that another version of scikit-learn
+        fitted, scikit-learn itself warns.
 
     Notes
     -----
     Objects of known classes are built from numbers and text, and no code of the file runs. But
-    LightGBM and scikit-learn trust the trees that they read: a file made to harm can crash the
-    process.
+    LightGBM and scikit-learn do not check the trees that they read: a file made to harm can crash
+    the process, or have it read memory that is not part of the trees.
     """
     path = Path(path)
     try:
@@ -171,24 +172,6 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             f"The model in {path} is damaged or was changed ({type(error).__name__}: {error}). "
             "Copy the file again, or save the model again."
         ) from error
-
-
-def _served(model):
-    """The fitted model that predicts: of a search its best estimator."""
-    if hasattr(model, "refit") and hasattr(model, "estimator"):
-        if not hasattr(model, "best_estimator_"):
-            raise NotFittedError(
-                f"This {type(model).__name__} has no best_estimator_; call fit, with refit=True."
-            )
-        model = model.best_estimator_
-    ranker = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    if isinstance(ranker, type) or not (hasattr(ranker, "fit") and hasattr(ranker, "rank")):
-        raise TypeError(
-            f"model is {model!r:.80}; expected a fitted ranker of skultr.rankers, or a Pipeline "
-            "or search of one."
-        )
-    check_is_fitted(ranker)
-    return model
 
 
 def _refuse_other(path):
@@ -213,7 +196,7 @@ def _read(path):
             )
         with zipfile.ZipFile(opened) as file:
             parts = {name: file.read(name) for name in file.namelist()}
-    head = json.loads(parts.get(_HEAD, "null"))
+    head = json.loads(parts.get(_HEAD, b"null"))
     if not isinstance(head, dict) or head.get("format") != _FORMAT:
         raise _OtherFileError(f"{path} is an archive without a model of save_model ({_HEAD}).")
     return head, parts

@@ -1,9 +1,8 @@
-"""Fitted estimators as JSON and files, and back, with an explicit list of what may occur."""
+"""Fitted estimators as JSON and files, and back, with a list of all that may occur."""
 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -22,44 +21,52 @@ _WEIGHTS = "weights.safetensors"
 #: Folders whose public estimators may occur: fitted, or as parameters of others.
 _FITTED = ("skultr.rankers", "skultr.preprocessing", "skultr.identifiability")
 _HOMES = (*_FITTED, "skultr.propensity", "skultr.click_models")
-#: Other classes that may occur.
-_CLASSES = frozenset(
-    "sklearn.pipeline.Pipeline lightgbm.sklearn.LGBMRanker lightgbm.sklearn.LGBMRegressor "
-    "skultr._log._offsets.FeatureOffsets skultr.identifiability._bias_features.FactorVectors "
-    "skultr.rankers._hull.Hull skultr._torch._networks.ScaleFeatures "
-    "skultr._torch._networks.SideBySide skultr._torch._stream.Linear "
-    "skultr._torch._stream.Dropout torch.nn.modules.activation.ELU "
-    "torch.nn.modules.activation.Softplus torch.nn.modules.batchnorm.BatchNorm1d "
-    "torch.nn.modules.container.ModuleList torch.nn.modules.container.Sequential "
-    "torch.nn.modules.linear.Identity torch.nn.modules.normalization.LayerNorm".split()
-)
+#: Other classes that may occur, by module.
+_OTHERS = {
+    "lightgbm.sklearn": "LGBMRanker LGBMRegressor",
+    "sklearn.pipeline": "Pipeline",
+    "skultr._log._offsets": "FeatureOffsets",
+    "skultr._torch._networks": "ScaleFeatures SideBySide",
+    "skultr._torch._stream": "Dropout Linear",
+    "skultr.identifiability._bias_features": "FactorVectors",
+    "skultr.rankers._hull": "Hull",
+    "torch.nn.modules.activation": "ELU Softplus",
+    "torch.nn.modules.batchnorm": "BatchNorm1d",
+    "torch.nn.modules.container": "ModuleList Sequential",
+    "torch.nn.modules.linear": "Identity",
+    "torch.nn.modules.normalization": "LayerNorm",
+}
 #: What predictions and tables by bias factor need of what ``fit`` sets. Nothing else is saved: it
 #: may hold ids.
-_KEPT = frozenset(
-    "n_features_in_ feature_names_in_ _offsets columns values _click_column n_iter_ link_ "
-    "_sklearn_output_config network_ click_network_ selection_network_ student_network_ _scaling "
-    "_shift _scale _units _selects _hull center _axes _normals _bounds _variance_range _log_scale "
-    "_spreads coef_ intercept_ selection_coef_ selection_intercept_ mills_coef_ "
-    "mills_collinearity_ booster_ best_iteration_ num_leaves_ estimator_ student_ estimators_ "
-    "weights_ depth_ evidence_ correction_ clip_ gamma_ scale_ effective_sample_size_ "
-    "largest_weight_ clipped_share_ _factor_logits _bias_values examination_ trust_ bias_ratios_ "
-    "examination_comparison_ observation_embedding_ transformer_ factors_ merges_ total_cost_ "
-    "error_bound_if_smooth_ is_identifiable_ _columns _codes _vectors _most_frequent _space "
-    "factors bias_features position_weight merging _Booster _evals_result _best_score "
-    "_best_iteration _other_params _objective _class_weight _class_map _classes _n_classes "
-    "_n_features _n_features_in _fitted_with_feature_names fitted_".split()
-)
+_KEPT = """
+    n_features_in_ feature_names_in_ _offsets columns values _click_column _sklearn_output_config
+    network_ click_network_ selection_network_ student_network_ _scaling _shift _scale _units
+    _selects _hull center _axes _normals _bounds _variance_range _log_scale _spreads
+    coef_ intercept_ selection_coef_ selection_intercept_ mills_coef_ mills_collinearity_
+    booster_ best_iteration_ num_leaves_ n_iter_ estimator_ student_ estimators_ weights_ depth_
+    evidence_ correction_ clip_ gamma_ scale_ effective_sample_size_ largest_weight_ clipped_share_
+    examination_ examination_comparison_ trust_ bias_ratios_ observation_embedding_ link_
+    _factor_logits _bias_values transformer_ factors_ merges_ total_cost_ error_bound_if_smooth_
+    is_identifiable_ _columns _codes _vectors _most_frequent _space factors bias_features
+    position_weight merging _Booster _evals_result _best_score _best_iteration _other_params
+    _objective _class_weight _class_map _classes _n_classes _n_features _n_features_in
+    _fitted_with_feature_names fitted_
+"""
+#: What replaces functions there: of trees that are grown, of distances to new bias factors.
+_INSTEAD_OF_CODE: dict[str, Any] = {"_objective": None, "bias_features": {}}
 #: Types that skops does not trust by itself, and that are built from numbers and text alone.
-_TRUSTED = frozenset(
-    "sklearn.tree._tree.Tree sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor "
-    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer "
-    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer "
-    "sklearn._loss.loss.HalfTweedieLossIdentity sklearn.utils._bunch.Bunch "
-    "sklearn.metrics._dist_metrics.EuclideanDistance64 sklearn.neighbors._kd_tree.KDTree "
-    "sklearn.neighbors._ball_tree.BallTree scipy.interpolate._bsplines.BSpline numpy.dtype "
-    "sklearn.feature_selection._univariate_selection.f_regression "
-    "sklearn.compose._column_transformer.make_column_selector".split()
-)
+_TRUSTED = {
+    "numpy": "dtype",
+    "sklearn._loss.link": "IdentityLink Interval LogLink",
+    "sklearn._loss.loss": "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError "
+    "HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss",
+    "sklearn.compose._column_transformer": "make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
+    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+    "sklearn.feature_selection._univariate_selection": "f_regression",
+    "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+    "sklearn.tree._tree": "Tree",
+}
 
 
 class Encoder:
@@ -76,15 +83,15 @@ class Encoder:
         self._arrays: dict[str, np.ndarray] = {}
         self._places: dict[Any, str] = {}
         self._files: dict[str, bytes] = {}
-        #: The first type that fits counts.
+        self._fitted = True
+        #: The first type that fits counts: numbers of NumPy can be floats, too, and come back as
+        #: what they are, because sums with float32 differ.
         self._codes = (
-            (type(None) | str | bool, lambda value: value),
-            (np.generic, lambda value: {"kind": "scalar", **self._array(np.asarray(value))}),
-            (int, int),
-            (float, _number),
+            (str, str),
+            (np.ndarray | np.generic, lambda value: {"kind": "array", **self._array(value)}),
+            (type(None) | int | float, lambda value: value),
             (list, lambda value: [*map(self.encode, value)]),
-            (dict, lambda value: {"kind": "dict", "items": [*map(self._pair, value.items())]}),
-            (np.ndarray, lambda value: {"kind": "array", **self._array(value)}),
+            (dict, lambda value: {"kind": "dict", "items": self.encode([*value.items()])}),
             (pd.DataFrame, self._frame),
             (Booster, self._booster),
         )
@@ -94,83 +101,61 @@ class Encoder:
         return {_WEIGHTS: _optional("safetensors.numpy").save(self._arrays), **self._files}
 
     def encode(self, value: Any) -> Any:
-        """What JSON holds of a value, or of a fitted estimator."""
+        """What JSON holds of a value or a fitted estimator."""
         for kinds, code in self._codes:
             if isinstance(value, kinds):
                 return code(value)
         if type(value) is tuple:
-            return {"kind": "tuple", "values": self._pair(value)}
+            return {"kind": "tuple", "values": self.encode([*value])}
         if hasattr(value, "detach"):  # a tensor, without an import of torch
+            is_parameter = type(value).__name__ == "Parameter"
             array = self._array(value.detach().cpu().numpy())
-            return {"kind": "tensor", "is_parameter": type(value).__name__ == "Parameter", **array}
-        return self._object(value, fitted=True)
+            return {"kind": "tensor", "is_parameter": is_parameter, **array}
+        return self._object(value)
 
-    def _pair(self, values):
-        return [self.encode(each) for each in values]
-
-    def _object(self, value, fitted):
-        cls = type(value)
-        if cls.__module__.startswith("sklearn.") and _name_of(cls) not in _CLASSES:
-            return {"kind": "sklearn", "file": self._skops(value if fitted else clone(value))}
-        name = _name_of(cls)
-        if _class_of(name) is None:
+    def _object(self, value):
+        value = getattr(value, "best_estimator_", value)  # of a search
+        is_estimator = isinstance(value, BaseEstimator)
+        if is_estimator and not self._fitted:
+            value = clone(value)
+        name = _name_of(type(value))
+        if name.startswith("sklearn.") and name != "sklearn.pipeline.Pipeline":
+            return {"kind": "sklearn", "file": self._skops(value)}
+        if _class_of(name) is not type(value):
             raise TypeError(
                 f"A saved model holds no code, and {name} is not among the classes that "
-                "load_model builds: rankers and transformers of skultr, LightGBM's LGBMRanker and "
-                "LGBMRegressor, scikit-learn's. Use one of these, or pickle the model."
+                "load_model builds: those of skultr, scikit-learn's, LGBMRanker and "
+                "LGBMRegressor. Use one of these, or pickle the model."
             )
-        if name.startswith("lightgbm.") and not fitted:
-            value, fitted = clone(value), True  # LightGBM's parameters have copies beside them
-        own = value._asdict() if isinstance(value, tuple) else vars(value)
-        if hasattr(value, "named_parameters"):
-            inside = ("_parameters", "_buffers", "_modules")
-            state = {each: own[each] for each in own if each in inside or each[0] != "_"}
-            return self._of_class(name, {**state, "training": False})
-        state = {each: own[each] for each in own if fitted and each in _KEPT}
-        if isinstance(value, BaseEstimator):
-            if fitted:
-                _refuse_unsaved(value, name)
-            params = self._params(value, fitted and name.startswith("sklearn."))
-            others = {each: state[each] for each in state if each not in params}
-            encoded = self._of_class(name, others)
-            return {**encoded, "state": {**params, **encoded["state"]}}
-        if callable(state.get("bias_features")):
-            state["bias_features"] = {}  # new bias factors are then read as the most frequent one
-        return self._of_class(name, state)
+        if is_estimator and self._fitted:
+            _refuse_ids_and_code(value, name)
+        params = self._params(value, name) if is_estimator else {}
+        state = {each: self.encode(part) for each, part in _state(value).items()}
+        return {"kind": "object", "class": name, "state": {**state, **params}}
 
-    def _of_class(self, name, state):
-        if callable(state.get("_objective")):
-            state["_objective"] = None  # of trees that are grown already
-        state = {each: self.encode(part) for each, part in state.items()}
-        return {"kind": "object", "class": name, "state": state}
-
-    def _params(self, value, fitted):
+    def _params(self, value, name):
         """Parameters, with defaults for those that cannot be saved."""
         found, defaults = {}, inspect.signature(type(value)).parameters
+        before, self._fitted = self._fitted, self._fitted and name.startswith("sklearn.")
         for name, each in value.get_params(deep=False).items():
             try:
                 if name in ("relevance", "examination") and not isinstance(each, str | None):
-                    raise TypeError(name)  # by id
-                found[name] = "cpu" if name == "device" else self._param(each, fitted)
+                    raise TypeError(f"{name} is of documents, by their ids")
+                found[name] = self.encode("cpu" if name == "device" else each)
             except TypeError:
-                if name not in defaults or defaults[name].default is inspect.Parameter.empty:
+                if self._fitted or defaults[name].default is inspect.Parameter.empty:
                     raise
                 found[name] = self.encode(defaults[name].default)
                 self.dropped.append(f"{type(value).__name__}.{name}")
+        self._fitted = before
         return found
 
-    def _param(self, value, fitted):
-        """A parameter; estimators in it are not fitted, but for the steps of a fitted pipeline."""
-        if isinstance(value, list):
-            return [self._param(each, fitted) for each in value]
-        if type(value) is tuple:
-            return {"kind": "tuple", "values": [self._param(each, fitted) for each in value]}
-        is_estimator = isinstance(value, BaseEstimator)
-        return self._object(value, fitted) if is_estimator else self.encode(value)
-
     def _array(self, array):
+        array = np.asarray(array)
+        if array.dtype.kind not in "biuf" and array.ndim == 1:
+            return {"values": self.encode(array.tolist())}
         if array.dtype.kind not in "biuf":
-            return {"values": self._pair(array.tolist())}
+            raise TypeError(f"an array of {array.dtype} has no form in a saved model")
         is_transposed = array.flags.f_contiguous and not array.flags.c_contiguous
         stored = (array.T if is_transposed else array).copy(order="C")
         key = stored.dtype.str, stored.shape, stored.tobytes()
@@ -179,9 +164,9 @@ class Encoder:
         return {"place": place, "transposed": is_transposed}
 
     def _frame(self, value):
-        columns = [self._pair([name, value[name].to_numpy()]) for name in value.columns]
-        index = self._pair([value.index.name, value.index.to_numpy()])
-        return {"kind": "frame", "columns": columns, "index": index}
+        columns = [[name, value[name].to_numpy()] for name in value.columns]
+        index = [value.index.name, value.index.to_numpy()]
+        return {"kind": "frame", "columns": self.encode(columns), "index": self.encode(index)}
 
     def _booster(self, value):
         text = value.model_to_string(num_iteration=-1).encode()
@@ -192,7 +177,7 @@ class Encoder:
         io = _optional("skops.io")
         try:
             content = io.dumps(value)
-            foreign = sorted({*io.get_untrusted_types(data=content)} - _TRUSTED)
+            foreign = sorted({*io.get_untrusted_types(data=content)} - {*_trusted()})
         except Exception as error:  # of the object's own code
             foreign = [f"{type(error).__name__}: {error}"]
         if foreign:
@@ -221,11 +206,9 @@ class Decoder:
         self._parts = parts
         self._arrays = _optional("safetensors.numpy").load(parts[_WEIGHTS])
         self._codes = {
-            "number": lambda found: float(found["value"]),
-            "scalar": lambda found: self._array(found)[()],
+            "array": self._array,
             "tuple": lambda found: tuple(self.decode(found["values"])),
             "dict": lambda found: dict(self.decode(found["items"])),
-            "array": self._array,
             "tensor": self._tensor,
             "frame": self._frame,
             "booster": self._booster,
@@ -242,7 +225,7 @@ class Decoder:
     def _array(self, found):
         if "place" in found:
             array = self._arrays[found["place"]].copy()
-            return array.T if found["transposed"] else array
+            return array.T if found["transposed"] else array[()]
         values = self.decode(found["values"])
         array = np.empty(len(values), dtype=object)
         array[:] = values
@@ -251,7 +234,7 @@ class Decoder:
     def _tensor(self, found):
         import torch
 
-        tensor = torch.from_numpy(self._array(found))
+        tensor = torch.tensor(self._array(found))  # aligned as torch does it, for equal sums
         return torch.nn.Parameter(tensor) if found["is_parameter"] else tensor
 
     def _frame(self, found):
@@ -265,8 +248,7 @@ class Decoder:
         return booster
 
     def _skops(self, found):
-        content, io = self._parts[found["file"]], _optional("skops.io")
-        return io.loads(content, trusted=sorted(_TRUSTED))
+        return _optional("skops.io").loads(self._parts[found["file"]], trusted=_trusted())
 
     def _object(self, found):
         cls = _class_of(found["class"])
@@ -289,8 +271,8 @@ class Decoder:
         return value
 
 
-def _number(value):
-    return value if math.isfinite(value) else {"kind": "number", "value": repr(value)}
+def _trusted():
+    return [f"{home}.{name}" for home, names in _TRUSTED.items() for name in names.split()]
 
 
 def _name_of(cls):
@@ -303,13 +285,25 @@ def _name_of(cls):
 def _class_of(name):
     """A class that may occur, by its name; None for any other name."""
     home, _, last = name.rpartition(".")
-    if name not in _CLASSES and (home not in _HOMES or last not in import_module(home).__all__):
-        return None
-    found = getattr(import_module(home), last)
+    public = import_module(home).__all__ if home in _HOMES else _OTHERS.get(home, "").split()
+    found = getattr(import_module(home), last) if last in public else None
     return found if isinstance(found, type) else None
 
 
-def _refuse_unsaved(value, name):
+def _state(value):
+    """Attributes that are saved, beside parameters of estimators."""
+    own = value._asdict() if isinstance(value, tuple) else vars(value)
+    if hasattr(value, "named_parameters"):  # a module of torch
+        inside = ("_parameters", "_buffers", "_modules")
+        state = {name: own[name] for name in own if name in inside or name[0] != "_"}
+        return {**state, "training": False}
+    state = {name: own[name] for name in own if name in _KEPT.split()}
+    return state | {
+        name: instead for name, instead in _INSTEAD_OF_CODE.items() if callable(state.get(name))
+    }
+
+
+def _refuse_ids_and_code(value, name):
     """Refuse estimators that need ids or code to predict."""
     if name.startswith("skultr.") and not name.startswith(_FITTED):
         raise TypeError(
@@ -321,7 +315,7 @@ def _refuse_unsaved(value, name):
             f"The network of {name} is a module of your own, and a saved model holds no code. "
             "Describe the network by hidden_layer_sizes, or pickle the model."
         )
-    if getattr(value, "relevance", None) == "embedding":
+    if not getattr(value, "_needs_features", True):
         raise ValueError(
             f"{name}(relevance='embedding') is a table of ids of documents, and a saved model "
             "holds none. Save a DistilledRanker with it as teacher, which scores documents by "
