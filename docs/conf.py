@@ -47,7 +47,7 @@ sphinx_gallery_conf = {
     "parallel": min(os.cpu_count() or 1, 4),
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"__init__\.py|quickstart\.py|/simulated_shop\.py",
+    "ignore_pattern": r"__init__\.py|quickstart\.py|\bsimulated_shop\.py",
     "within_subsection_order": ExplicitOrder(
         [
             "plot_naive_against_debiased.py",

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from ._page import Findings, page
-from .click_models import PBMModel
+from .click_models import PBMModel, UBMModel
 from .datasets import read_ubi
 from .datasets._ubi_queries import normalized
 from .identifiability import IdentifiabilityGraph
@@ -39,6 +39,13 @@ _JUDGMENTS = {
     "opensearch": ("judgments.json", "`PUT _plugins/_search_relevance/judgments`"),
     "quepid": ("judgments.csv", "`query,docid,rating`, for Quepid and OpenSearch's dashboard"),
     "trec": ("judgments.qrels", "for trec_eval; its topics are the numbers of topics.csv"),
+}
+_BY_INTERVAL = {
+    "lower": "A judgment is the grade of the lower end of the 95 % interval: what the clicks are "
+    "sure of. Grade 0 may be a document of which they tell too little.",
+    "within": "Only pairs whose 95 % interval lies within one grade are judged. More clicks or "
+    "fewer grades (`--grades 0 1`) judge more.",
+    "ignore": "A judgment is the grade of the label, however uncertain.",
 }
 #: Names that a log uses for itself.
 _TAKEN = {"session", "qid", "position", "user", "click", "relevance", "production", "bias"}
@@ -84,18 +91,13 @@ def _parser():
     ubi.add_argument("--page-size", type=int, metavar="N", help="hits that a page shows")
     ubi.add_argument(
         "--interval",
-        choices=("within", "lower", "ignore"),
-        default="within",
-        help="judge only pairs whose 95 %% interval lies within one grade (default), all by its "
-        "lower end, or all by the label",
+        choices=("lower", "within", "ignore"),
+        default="lower",
+        help="a judgment is the grade of the lower end of the 95 %% interval (default); or only "
+        "pairs whose interval lies within one grade are judged; or it is the grade of the label",
     )
     ubi.add_argument(
-        "--grades",
-        nargs="+",
-        type=float,
-        default=(0, 1, 2, 3),
-        metavar="G",
-        help="of the judgments, rising; fewer grades judge more pairs (default: 0 1 2 3)",
+        "--grades", nargs="+", type=float, metavar="G", help="of the judgments, such as 0 1 2 3"
     )
     return parser
 
@@ -121,7 +123,8 @@ def _ubi(options) -> None:
         say(summary.splitlines()[0])
         curve = _curve(log, graph.is_connected)
         propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
-        labels = relevance_labels(log, "click", propensity=propensity, interval=True)
+        source = UBMModel() if graph.is_connected else propensity
+        labels = relevance_labels(log, "click", propensity=source, interval=True)
         files = [_write_log(log, out)]
         grades, remarks = _judge(labels, report, options, graph.is_connected, out, files)
         say(remarks[0])
@@ -151,8 +154,9 @@ def _read(options):
     pair = options.queries, options.events
     if pair.count(None) != (0 if options.file is None else 2):
         raise ValueError("Give FILE, or both --queries and --events.")
-    if len(options.grades) < 2 or list(options.grades) != sorted(set(options.grades)):
-        raise ValueError(f"--grades is {list(options.grades)}; expected two or more that rise.")
+    grades = options.grades or (0, 1)
+    if len(grades) < 2 or list(grades) != sorted(set(grades)):
+        raise ValueError(f"--grades is {grades}; expected two or more that rise.")
     given = {
         "clicks": options.clicks,
         "ordinal_base": options.ordinal_base,
@@ -257,13 +261,10 @@ def _judge(labels, report, options, is_connected, out, files):
             topics[["topic", "user_query"]].to_csv(out / "topics.csv", index=False)
             files.append(("topics.csv", "the query of each topic"))
     n_judged = int(grades.sum())
-    remarks = [f"{n_judged:,} of {len(labels):,} pairs of query and document are judged."]
-    if n_judged < len(labels) and options.interval == "within":
-        remarks.append(
-            "Clicks do not settle the grade of the others. More clicks or fewer grades "
-            "(`--grades 0 1`) judge more of them, and `--interval lower` all, by the lower end of "
-            "the 95 % interval."
-        )
+    remarks = [
+        f"{n_judged:,} of {len(labels):,} pairs of query and document are judged.",
+        _BY_INTERVAL[options.interval],
+    ]
     remarks += [f"Left out: {', '.join(names)}. {why}" for why, names in left_out.items()]
     return grades, remarks
 

@@ -48,8 +48,7 @@ svg{display:block;width:100%;height:auto;max-width:40rem;font-size:14px;fill:var
 _VERDICTS = {
     "yes": (
         "This log supports judgments.",
-        "The clicks tell how far users look, and so what they like. Judgments are given where "
-        "the clicks settle the grade.",
+        "The clicks tell how far users look, and so what they like.",
     ),
     "barely": (
         "This log supports judgments only roughly.",

@@ -154,7 +154,7 @@ def test_a_second_run_leaves_no_file_of_the_first(log_file, features, shop, tmp_
     out = tmp_path / "out"
     assert _run(log_file, "--out", out, "--features", tmp_path / "features.parquet") == 0
     write_ndjson(serve(shop, 60, temperature=1e-9, n_positions=5), tmp_path / "few.ndjson")
-    assert _run(tmp_path / "few.ndjson", "--out", out) == 0
+    assert _run(tmp_path / "few.ndjson", "--out", out, "--interval", "within") == 0
     assert {path.name for path in out.iterdir()} == {"report.html", "log.parquet"}
     assert "Left out: judgments.json" in _text_of(out / "report.html")
 

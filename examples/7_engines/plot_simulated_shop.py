@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 from simulated_shop import FEATURES, open_shop, serve, write_ndjson
 
+from skultr.click_models import UBMModel
 from skultr.datasets import read_ubi
 from skultr.identifiability import IdentifiabilityGraph
 from skultr.metrics import ndcg_score
@@ -64,10 +65,11 @@ print(IdentifiabilityGraph.from_log(log, click="click").summary())
 # ------
 #
 # Examination comes from documents that stood at several positions. Labels are clicks per
-# examination, and start from where production put the document. COEC divides clicks by those
-# expected at the *lowest* ordinal that the document ever had.
+# examination, by a model of users who go on from their last click, and start from where production
+# put the document. COEC divides clicks by those expected at the *lowest* ordinal that the document
+# ever had.
 examination = RegressionEMPropensity(relevance="embedding").fit(log, "click")
-labels = relevance_labels(log, "click", propensity=examination, interval=True)
+labels = relevance_labels(log, "click", propensity=UBMModel(), interval=True)
 
 rate = log.groupby("position")["click"].mean()
 first = log.groupby(["qid", "doc"])["position"].min().map(rate).rename("expected")

@@ -61,11 +61,11 @@ print(graph.summary())
 # ---------------------------
 #
 # Examination has to be assumed: here it falls as one over the root of the position. The intervals
-# hold if it does.
+# hold if it does. Judged are only pairs whose interval lies within one grade.
 examination = 1 / np.sqrt(np.arange(1, log["position"].max() + 1))
 labels = relevance_labels(log, "click", propensity=examination, interval=True)
 try:
-    judgments = export_judgments(labels, "opensearch", queries=report.queries)
+    judgments = export_judgments(labels, "opensearch", queries=report.queries, interval="within")
 except ValueError as error:
     print(error, "\n")
     # To try the upload: grades of the labels, whatever their intervals.
