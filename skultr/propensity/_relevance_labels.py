@@ -148,7 +148,8 @@ def relevance_labels(
     """
     if is_in_engine(X):
         X, y = _counted(X, y, sample_weight, propensity, interval)
-    if isinstance(X, LogOnDisk):
+    dataset = X if isinstance(X, LogOnDisk) else None
+    if dataset is not None:
         X, y, _ = take_clicks(X, y, "relevance_labels")
     if not is_frame(X) or read_role(X, "doc") is None:
         raise ValueError(
@@ -161,8 +162,8 @@ def relevance_labels(
             "propensities are what its posterior depends on. Leave user_aware at its default."
         )
     X, y, _ = take_clicks(X, y, "relevance_labels")
-    if interval and hasattr(propensity, "predict_click"):
-        return _of_click_model(propensity, X, y, sample_weight, clip)
+    if interval and hasattr(propensity, "predict_click") and not isinstance(propensity, type):
+        return _of_click_model(propensity, dataset, X, y, sample_weight, clip)
     of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
@@ -186,14 +187,16 @@ def _counted(X, y, sample_weight, propensity, interval):
     return count_cells_of(X, y, by, mean=["production"] * interval)
 
 
-def _of_click_model(model, X, y, sample_weight, clip):
+def _of_click_model(model, dataset, X, y, sample_weight, clip):
     """Relevance of each document of a query by a click model that has intervals."""
     if clip is not None:
         raise ValueError(f"clip={clip} raises propensities, and a click model has none: drop it.")
     takes_column(model, read_role(X, "propensity") is not None)
-    frame = nw.from_native(X, eager_only=True)
-    X = without_columns(frame, feature_columns(X)).to_native()
-    documents = clone(model).fit(X, y, sample_weight).documents_
+    if dataset is None:
+        X = without_columns(nw.from_native(X, eager_only=True), feature_columns(X)).to_native()
+        documents = clone(model).fit(X, y, sample_weight).documents_
+    else:  # in X lists are merged, and their clicks are rates
+        documents = clone(model).fit(dataset).documents_
     if "lower" not in documents:
         raise ValueError(
             f"Documents of {model!r} have no intervals; expected UBMModel() or PBMModel(), with "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -191,10 +189,11 @@ def _opensearch(pairs, name):
 
 
 def _quepid(pairs, name):
-    writer = csv.writer(text := io.StringIO(), lineterminator="\n")
-    writer.writerow(["query", "docid", "rating"])
-    writer.writerows((*pair, f"{grade:g}") for pair, grade in pairs.items())
-    return text.getvalue()
+    def field(text):  # csv.writer leaves "\r" unquoted where lines end in "\n"
+        return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set(',"\r\n') else text
+
+    rows = (f"{field(query)},{field(doc)},{of:g}\n" for (query, doc), of in pairs.items())
+    return "".join(["query,docid,rating\n", *rows])
 
 
 def _trec(pairs, name):

@@ -11,18 +11,21 @@ shown:
 - ``rho``: rank correlation with the true grades over all pairs, since grades are compared between
   queries.
 - ``tau``: 16 rankers of different quality are compared by nDCG@10 as OpenSearch computes it (gain
-  2^rating - 1, 0 without a rating); rank correlation of their order with the true one. Grades of
-  labels are those of ``export_judgments``; COEC rates as it comes.
-- ``cover``, ``share``, ``right``: share of intervals that hold the true P(click) at the first
-  position; share of pairs whose interval lies within one grade, and of them the share with the
-  true one; ``over``: share of pairs whose lower end has a higher grade than the truth.
+  2^rating - 1, 0 without a rating); rank correlation of their order with the true one, by what
+  ``export_judgments`` writes: ratings for OpenSearch (``labels``), grades 0 to 3 (``grades``), and
+  only grades that an interval lies within (``within``).
+- ``cover``: share of intervals that hold the true P(click) at the first position. ``share``: of
+  pairs whose interval lies within one grade; ``right``: of these with the true one; ``over``: of
+  pairs whose lower end has a higher grade than the truth.
 
-``labels`` are ``relevance_labels(log, clicks, propensity=UBMModel(), interval=True)``, ``EM`` the
-same with ``RegressionEMPropensity(relevance="embedding")``. 3 minutes of one core with 3 seeds.
+``labels`` are ``relevance_labels(log, clicks, propensity=UBMModel(), interval=True)``, ``lower``
+the lower ends of their intervals, ``EM`` labels with
+``propensity=RegressionEMPropensity(relevance="embedding")``. 4 minutes of one core with 3 seeds.
 """
 
 import argparse
 import itertools
+import json
 import warnings
 
 import numpy as np
@@ -36,8 +39,6 @@ from skultr.propensity import RegressionEMPropensity, relevance_labels
 from skultr.serving import export_judgments
 from skultr.simulation import TrustBiasUser, noisy_oracle_scores, relevance_probability
 
-SOURCES = {"labels": UBMModel(), "EM": RegressionEMPropensity(relevance="embedding")}
-GRADES = (0, 1, 2, 3)
 VARIANCES = np.linspace(0.2, 6.0, 16)  # of the noise of rankers that are compared
 USERS["trust"] = TrustBiasUser()
 
@@ -61,31 +62,55 @@ def coec(log, clicks):
 def measure(seed, user, *world):
     """All measures of one log."""
     log, clicks, truth, docs = serve(seed, user, *world)
-    tables = {
-        name: relevance_labels(log, clicks, propensity=source, interval=True)
-        for name, source in SOURCES.items()
-    }
-    shown = tables["labels"][["qid", "doc", "clicks", "impressions"]].merge(docs)
+    table, by_em = (
+        relevance_labels(log, clicks, propensity=source, interval=True)
+        for source in (UBMModel(), RegressionEMPropensity(relevance="embedding"))
+    )
+    shown = table[["qid", "doc", "clicks", "impressions"]].merge(docs)
     rates = coec(log, clicks).loc[pd.MultiIndex.from_frame(shown[["qid", "doc"]])].to_numpy()
-    scores = {name: table["label"].to_numpy() for name, table in tables.items()}
-    scores |= {"COEC": rates, "click rate": (shown["clicks"] / shown["impressions"]).to_numpy()}
+    scores = {
+        "labels": table["label"].to_numpy(),
+        "lower": table["lower"].to_numpy(),
+        "EM": by_em["label"].to_numpy(),
+        "COEC": rates,
+        "click rate": (shown["clicks"] / shown["impressions"]).to_numpy(),
+    }
     grade, query = shown["relevance"].to_numpy(), shown["qid"].to_numpy()
     found = {}
     for name, score in scores.items():
         for k in (5, 10):
             found[f"ndcg@{k} {name}"] = ndcg_score(grade, score, qid=query, k=k)
         found[f"rho {name}"] = spearmanr(grade, score).statistic
+    lower, upper = (grades_of(table, table[end]) for end in ("lower", "upper"))
+    right = grades_of(table, _clicks_at_the_top(user, grade, truth))
+    ratings = {
+        "labels": ratings_of(table),
+        "grades": lower,
+        "within": np.where(lower == upper, lower, 0),
+        # A rating of 50 is a gain of 10^15: COEC of pairs whose expected clicks are nearly 0.
+        "COEC": np.minimum(rates, 50.0),
+        "click rate": scores["click rate"],
+    }
     compare = _Rankers(docs, shown)
-    # A rating of 50 is a gain of 10^15: COEC of pairs whose expected clicks are nearly 0.
-    found["tau COEC"] = compare(np.minimum(rates, 50.0))
-    found["tau click rate"] = compare(scores["click rate"])
-    true = _clicks_at_the_top(user, grade, truth)
-    for name, table in tables.items():
-        graded = _Grades(table)
-        found |= {f"{what} {name}": value for what, value in graded.against(table, true).items()}
-        found[f"tau {name}"] = compare(graded.of("lower"))
-        found[f"tau {name} within"] = compare(np.where(graded.sure, graded.of("lower"), 0))
+    found |= {f"tau {name}": compare(rating) for name, rating in ratings.items()}
+    true, sure = _clicks_at_the_top(user, grade, truth), lower == upper
+    for name, of in {"labels": table, "EM": by_em}.items():
+        found[f"cover {name}"] = np.mean((of["lower"] <= true) & (true <= of["upper"]))
+    found |= {"share": sure.mean(), "over": np.mean(lower > right)}
+    found["right"] = np.mean((lower == right)[sure]) if sure.any() else np.nan
     return found
+
+
+def ratings_of(labels):
+    """What OpenSearch reads, shape (n_pairs,)."""
+    body = json.loads(export_judgments(labels, "opensearch"))
+    return np.array([float(r["rating"]) for of in body["judgmentRatings"] for r in of["ratings"]])
+
+
+def grades_of(labels, values):
+    """Grades 0 to 3 of ``values`` on the scale of the labels, shape (n_pairs,)."""
+    text = export_judgments(labels.assign(lower=values), "trec")
+    return np.array([int(line.split()[3]) for line in text.splitlines()])
 
 
 def _clicks_at_the_top(user, grade, truth):
@@ -94,30 +119,6 @@ def _clicks_at_the_top(user, grade, truth):
         alpha, beta = USERS[user].affine_at(1)
         return alpha[0] * relevance + beta[0]
     return relevance * (truth.examination[0] if user == "pbm" else 1.0)
-
-
-class _Grades:
-    """Grades that ``export_judgments`` writes for values of the labels."""
-
-    def __init__(self, table):
-        self.table = table
-        self.sure = self.of("lower") == self.of("upper")
-
-    def of(self, values):
-        """Grades of a column, or of other values, on the scale of the labels."""
-        values = self.table[values] if isinstance(values, str) else values
-        # The labels set the scale; "lower" is what gets the grade.
-        text = export_judgments(self.table.assign(lower=values), "trec", grades=GRADES)
-        return np.array([int(line.split()[3]) for line in text.splitlines()])
-
-    def against(self, table, true):
-        lower, right = self.of("lower"), self.of(true)
-        return {
-            "cover": np.mean((table["lower"] <= true) & (true <= table["upper"])),
-            "share": self.sure.mean(),
-            "right": np.mean((lower == right)[self.sure]) if self.sure.any() else np.nan,
-            "over": np.mean(lower > right),
-        }
 
 
 class _Rankers:

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from sklearn.linear_model import Ridge
 
-from skultr import UserAwareIPSRanker
+from skultr import ClickDataset, UserAwareIPSRanker
 from skultr.click_models import DBNModel, PBMModel, UBMModel
 from skultr.exceptions import NotIdentifiableWarning
 from skultr.propensity import PowerLawPropensity, relevance_labels
@@ -68,6 +68,14 @@ def test_click_model_in_place_of_propensities(model, frame):
     np.testing.assert_allclose(labels[["label", *names[1:]]], expected[names])
 
 
+def test_click_model_reads_a_dataset(tmp_path):
+    X, clicks = random_lists()
+    dataset = ClickDataset.from_parquet(X.assign(click=clicks), path=tmp_path / "clicks")
+    found = relevance_labels(dataset, propensity=UBMModel(), interval=True)
+    expected = relevance_labels(X, clicks, propensity=UBMModel(), interval=True)
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-3)
+
+
 def test_click_model_labels_what_no_document_connects():
     X = pd.DataFrame({"session": np.repeat(range(50), 2), "qid": 1, "doc": ["a", "b"] * 50})
     X = X.assign(position=[1, 2] * 50)
@@ -86,3 +94,5 @@ def test_click_models_that_give_no_intervals_are_refused():
         relevance_labels(X, clicks, propensity=UBMModel(), interval=True, clip=0.1)
     with pytest.raises(ValueError, match="two answers"):
         relevance_labels(X.assign(propensity=0.5), clicks, propensity=UBMModel(), interval=True)
+    with pytest.raises(ValueError, match="is the class UBMModel"):
+        relevance_labels(X, clicks, propensity=UBMModel, interval=True)
