@@ -27,6 +27,8 @@ pytestmark = [
 ]
 
 GUIDE = Path(__file__).parents[2] / "docs" / "user_guide" / "engines.rst"
+#: The formats that the guide calls trees.
+TREES = ["xgboost+json", "xgboost+json+raw", "ranklib", "elastic", "lightgbm"]
 #: Rows that are no class with its defaults.
 SETTINGS = {
     "LightGBM as estimator": IPSRanker(
@@ -44,8 +46,15 @@ def _table():
     """Rows of the guide's table, by their first cell."""
     lines = iter(GUIDE.read_text(encoding="utf-8").split(".. csv-table::")[1].splitlines())
     cells = [line.strip() for line in lines if line.startswith("   ")]
-    formats, *rows = csv.reader(cells[2:], skipinitialspace=True)
-    return formats[1:], {row[0]: [cell == "yes" for cell in row[1:]] for row in rows}
+    (_, *columns), *rows = csv.reader(cells[2:], skipinitialspace=True)
+    return {
+        name: {
+            form: cell == "yes"
+            for column, cell in zip(columns, row, strict=True)
+            for form in (TREES if column == "trees" else [column])
+        }
+        for name, *row in rows
+    }
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +66,7 @@ def log():
     )[:2]
 
 
-FORMATS, ROWS = _table()
+ROWS = _table()
 
 
 def _row_of(name):
@@ -79,7 +88,7 @@ def test_the_table_is_what_export_model_does(name, log):
     if "max_epochs" in ranker.get_params():
         ranker.set_params(max_epochs=1)
     ranker.fit(*log)
-    for form, written in zip(FORMATS, ROWS[_row_of(name)], strict=True):
+    for form, written in ROWS[_row_of(name)].items():
         if written:
             assert export_model(ranker, form)
         else:
@@ -92,3 +101,8 @@ def test_networks_are_named_under_the_table():
     text = GUIDE.read_text(encoding="utf-8").split("*Networks* are")[1].split("The last three")[0]
     assert {name for name in networks if f"``{name}``" in text} == set(networks)
     assert text.count("``") == 2 * len(networks)
+
+
+def test_all_formats_are_in_the_table():
+    constraint = export_model._skl_parameter_constraints["format"][0]
+    assert all(set(row) == set(constraint.options) for row in ROWS.values())
