@@ -265,6 +265,8 @@ def _judge(labels, report, options, is_connected, out, files):
         f"{n_judged:,} of {len(labels):,} pairs of query and document are judged.",
         _BY_INTERVAL[options.interval],
     ]
+    if not is_connected:
+        remarks.append("All of this holds only if the assumed curve does.")
     remarks += [f"Left out: {', '.join(names)}. {why}" for why, names in left_out.items()]
     return grades, remarks
 

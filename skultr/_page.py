@@ -57,8 +57,8 @@ _VERDICTS = {
     ),
     "no": (
         "This log does not support judgments.",
-        "No document moved between all the positions, so that the clicks cannot tell what users "
-        "like from where they look. Judgments and model rest on an assumed curve. They show the "
+        "Too few documents were shown at several positions, so that the clicks cannot tell what "
+        "users like from where they look. Judgments and model rest on an assumed curve. They show the "
         "formats, not the truth.",
     ),
 }

@@ -144,6 +144,7 @@ def test_a_log_of_one_order_is_not_pretended_to_support_judgments(shop, tmp_path
     text = _text_of(tmp_path / "report.html")
     assert "This log does not support judgments." in text
     assert "Assumed, not estimated" in text
+    assert "holds only if the assumed curve does" in text
     assert "Upload" not in text
     name = json.loads((tmp_path / "judgments.json").read_text())["name"]
     assert name == "skultr, examination assumed"
