@@ -163,7 +163,9 @@ plt.show()
 # What holds
 # ----------
 #
-# The interval of a difference is that of the differences query by query.
+# The interval of a difference is that of the differences query by query. In two other shops (seeds
+# 1 and 2) with 20,000 searches all of this holds too, but for the lead over trees on raw clicks in
+# one: +.022, with an interval that reaches below 0.
 
 
 def ahead(found, one, other):
