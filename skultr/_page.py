@@ -58,8 +58,8 @@ _VERDICTS = {
     "no": (
         "This log does not support judgments.",
         "Too few documents were shown at several positions, so that the clicks cannot tell what "
-        "users like from where they look. Judgments and model rest on an assumed curve. They show the "
-        "formats, not the truth.",
+        "users like from where they look. Judgments and model rest on an assumed curve. They show "
+        "the formats, not the truth.",
     ),
 }
 _VARY = (
