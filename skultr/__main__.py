@@ -18,7 +18,7 @@ import pandas as pd
 from ._page import Findings, page
 from .click_models import PBMModel, UBMModel
 from .datasets import read_ubi
-from .datasets._ubi_queries import normalized
+from .datasets._ubi_log import normal_texts
 from .identifiability import IdentifiabilityGraph
 from .metrics import dcg_score
 from .model_selection import train_test_queries
@@ -302,7 +302,7 @@ def _features(name):
     texts = [column for column in features if table[column].dtype.kind not in "biuf"]
     if texts:
         raise ValueError(f"The feature {texts[0]!r} of {path} holds no numbers.")
-    table["query"] = [normalized(text) for text in table["query"].astype(str)]
+    table["query"] = _as_read(table["query"])
     table["doc"] = table["doc"].astype(str)
     twice = table.duplicated(["query", "doc"])
     if twice.any():
@@ -352,12 +352,15 @@ def _train(features, log, report, propensity, form, out, files):
     return _Trained(compared, [*remarks, compared], better)
 
 
+def _as_read(queries):
+    """Queries as read_ubi normalizes them."""
+    names, codes = normal_texts([str(text) for text in queries])
+    return np.array([*names, ""], dtype=object)[codes[:-1]]  # blanks have the code -1
+
+
 def _with_features(features, log, report):
     """The rows of the log whose document has features."""
-    words = {
-        qid: normalized(text)
-        for qid, text in zip(report.queries["qid"], report.queries["user_query"], strict=True)
-    }
+    words = dict(zip(report.queries["qid"], _as_read(report.queries["user_query"]), strict=True))
     keys = pd.DataFrame({"query": log["qid"].map(words), "doc": log["doc"].astype(str)})
     found = keys.merge(features.assign(_found=True), on=["query", "doc"], how="left")
     known = found.pop("_found").notna().to_numpy()
