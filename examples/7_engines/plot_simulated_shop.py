@@ -149,14 +149,16 @@ panels[0].set_title("How far users look")
 titles = ("Order of the documents shown", "Order of new queries")
 for axes, title, found in zip(panels[1:], titles, (of_labels, of_models), strict=True):
     values = pd.DataFrame({name: table["ndcg@10"] for name, table in found.items()})
-    place, mean = np.arange(len(found))[::-1], values.mean()
-    colors = ["#9aa0a6"] * (len(found) - 1) + ["#2b6cb0"]
-    axes.barh(place, mean, xerr=1.96 * values.sem(), color=colors, height=0.6)
-    for at, value in zip(place, mean, strict=True):
-        axes.text(0.51, at, f"{value:.3f}", color="white", va="center", weight="bold")
-    axes.set(
-        yticks=place, yticklabels=list(found), xlim=(0.5, 0.92), xlabel="nDCG@10", title=title
-    )
+    place, mean, error = np.arange(len(found))[::-1], values.mean(), 1.96 * values.sem()
+    colors = ["#6b7280"] * (len(found) - 1) + ["#2b6cb0"]
+    axes.hlines(place, mean - error, mean + error, color=colors, linewidth=2)
+    axes.scatter(mean, place, color=colors, s=60, zorder=2)
+    for at, value, color in zip(place, mean, colors, strict=True):
+        axes.text(value, at + 0.13, f"{value:.3f}", color=color, ha="center", weight="bold")
+    axes.set(yticks=place, yticklabels=list(found), xlabel="nDCG@10", title=title)
+    axes.set(xlim=(0.6, 0.9), ylim=(-0.5, len(found) - 0.3))
+    axes.grid(axis="x", color="#e5e7eb")
+    axes.set_axisbelow(True)
 plt.show()
 
 # %%
