@@ -101,7 +101,8 @@ def read_ubi(
         has some: add the document where it was clicked, or drop the click.
     keep : callable, default=None
         Called with each ``client_id``; records of clients for which it returns False are left out,
-        for example crawlers: ``keep=lambda client: "bot" not in client``.
+        for example crawlers: ``keep=lambda client: "bot" not in client``. Records without an id
+        are kept, but for events of a search that was left out.
     n_jobs : int, default=None
         Number of processes that read large files; None uses all cores.
 
@@ -243,7 +244,7 @@ def _take(records, source, kind, fields, n_jobs):
             continue
         path = fspath(each)
         if path.lower().endswith((".parquet", ".pq")):
-            records.extend(parquet_parts(path, kind, fields), path)
+            records.extend(parquet_parts(path, kind, fields, n_jobs), path)
         else:
             records.extend(line_parts(path, kind, fields, n_jobs), path)
 
@@ -280,6 +281,7 @@ _MUCH = 0.1
 _LEAST_CONFIRMED = 0.5
 #: Fates of events that were not asked for, or say again what is known.
 _HARMLESS = (
+    "no action_name",
     "action that was not asked for",
     "the same document again on its page",
     "the same record again",

@@ -7,13 +7,18 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import pandas as pd
+from joblib import Parallel, delayed
 
 from ._ubi_records import Fields, Part, coded_part, value_at
 
 __all__ = ["frame_parts", "parquet_parts"]
 
-#: Rows coded at a time.
-_BLOCK = 200_000
+#: Rows coded at a time, and the number of rows from which worker processes pay for their start.
+_BLOCK, _LARGE = 100_000, 500_000
+_NO_FIELD = (
+    "{} has the columns {}. Expected those of UBI: query_id, user_query, action_name, "
+    "event_attributes, ..."
+)
 #: Columns that say which record of an index a row is, and what equal records are equal in.
 _KEYS = ("_index", "_id", "timestamp")
 
@@ -38,18 +43,27 @@ def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
         ) from error
     wanted = [name for name in table.collect_schema().names() if _is_read(name, fields)]
     if not wanted:
-        raise ValueError(
-            f"The frame has the columns {list(table.columns)[:20]}; expected those of UBI: "
-            "query_id, user_query, action_name, event_attributes, ..."
-        )
+        raise ValueError(_NO_FIELD.format("The frame", table.collect_schema().names()[:20]))
     table = table.select(wanted)
     table = table.collect() if isinstance(table, nw.LazyFrame) else table
     for start in range(0, len(table), _BLOCK):
         yield _part(table[start : start + _BLOCK], kind, fields)
 
 
-def parquet_parts(path: str, kind: str | None, fields: Fields) -> Iterator[Part]:
-    """Parts of a Parquet file, of which only the fields that are needed are read."""
+def parquet_parts(
+    path: str, kind: str | None, fields: Fields, n_jobs: int | None
+) -> Iterator[Part]:
+    """Parts of a Parquet file, of which only the fields that are needed are read.
+
+    Parameters
+    ----------
+    path : str
+    kind : {"query", "event"} or None
+        What a row without ``action_name`` is.
+    fields : Fields
+    n_jobs : int or None
+        Number of worker processes for a large file; None uses all cores.
+    """
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -58,19 +72,28 @@ def parquet_parts(path: str, kind: str | None, fields: Fields) -> Iterator[Part]
             "package and pass the frame."
         ) from error
     with parquet.ParquetFile(path) as file:
-        schema = file.schema
-        leaves = [schema.column(i).path for i in range(len(schema.names))]
+        leaves = [file.schema.column(i).path for i in range(len(file.schema.names))]
         wanted = [leaf for leaf in leaves if _is_read(leaf, fields)]
         if not wanted:
-            raise ValueError(
-                f"{path} has the columns {file.schema_arrow.names[:20]}; expected those of UBI: "
-                "query_id, user_query, action_name, event_attributes, ..."
-            )
-        for batch in file.iter_batches(_BLOCK, columns=wanted):
-            import pyarrow as pa
+            raise ValueError(_NO_FIELD.format(path, file.schema_arrow.names[:20]))
+        n_groups, n_rows = file.num_row_groups, file.metadata.num_rows
+    n_jobs = 1 if n_rows < _LARGE or n_groups == 1 else -1 if n_jobs is None else n_jobs
+    groups = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="n_jobs")(
+        delayed(_row_group)(path, group, wanted, kind, fields) for group in range(n_groups)
+    )
+    for parts in groups:
+        yield from parts
 
-            table = nw.from_native(pa.Table.from_batches([batch]), eager_only=True)
-            yield _part(table, kind, fields)
+
+def _row_group(path, group, wanted, kind, fields):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        return [
+            _part(nw.from_native(pa.Table.from_batches([batch])), kind, fields)
+            for batch in file.iter_batches(_BLOCK, row_groups=[group], columns=wanted)
+        ]
 
 
 def _is_read(name, fields):

@@ -40,7 +40,7 @@ def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) 
         Number of worker processes for a large file; None uses all cores.
     """
     compressed = path.lower().endswith((".gz", ".zip"))
-    if not compressed and os.path.getsize(path) < _LARGE:
+    if os.path.getsize(path) < (_LARGE // 8 if compressed else _LARGE):
         n_jobs = 1
     n_jobs = -1 if n_jobs is None else n_jobs
     pieces = _unpacked_pieces(path) if compressed else _places(path)
@@ -143,7 +143,7 @@ class _LineReader:
             if type(document) is not dict:
                 if line.strip():
                     self._fault("no JSON object")
-            elif index is None and _is_action(document):
+            elif len(document) == 1 and index is None and _is_action(document):
                 self._action = next(iter(document.values()))
             else:
                 kind, document, key = _classified(document, index, self._action, self.kind)
@@ -216,6 +216,13 @@ def _values(documents, paths):
 
 
 def _at_path(documents, path):
+    values = documents
+    for name in path:
+        values = [value.get(name) if type(value) is dict else None for value in values]
     if len(path) == 1:
-        return [document.get(path[0]) for document in documents]
-    return [value_at(document, path) for document in documents]
+        return values
+    # JSON text and names joined by dots are rare.
+    return [
+        value_at(document, path) if value is None else value
+        for value, document in zip(values, documents, strict=True)
+    ]

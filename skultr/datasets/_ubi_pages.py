@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from ._ubi_fates import USED, Fates
+from ._ubi_log import category, normal_texts, query_table
 from ._ubi_positions import Shown, bases_of, indices_of, new, separated
-from ._ubi_queries import close_queries, normalized, pages_of
+from ._ubi_queries import close_queries, pages_of
 from ._ubi_records import NO_ORDINAL, Records
 
 __all__ = ["Reading", "Rules", "read_pages"]
@@ -63,9 +64,9 @@ class _Reader:
         self.query_fates = Fates(len(self.queries["key"]))
         self.notes: list[str] = []
         self.n_docs = len(self.texts["doc"])
-        self.normal, self.normal_of = _normal_texts(self.texts["text"])
+        self.normal = normal_texts(self.texts["text"])
         for columns in (self.events, self.queries):  # a text of blanks is none
-            columns["text"][self.normal_of[columns["text"]] < 0] = -1
+            columns["text"][self.normal[1][columns["text"]] < 0] = -1
 
     def read(self) -> Reading:
         self.leave_out()
@@ -83,7 +84,7 @@ class _Reader:
         """Records that are there twice, of clients to leave out, or without a query_id."""
         for columns, fates in ((self.events, self.fates), (self.queries, self.query_fates)):
             # As in an index, the last record of an id stands.
-            again = pd.Series(columns["key"]).duplicated(keep="last").to_numpy()
+            again = pd.Series(columns.pop("key")).duplicated(keep="last").to_numpy()
             fates.give(again, "the same record again")
         if self.rules.keep is not None:
             self.leave_out_clients()
@@ -111,7 +112,7 @@ class _Reader:
         self.fates.give(role == 0, "action that was not asked for")
         self.fates.give(self.events["query_id"] < 0, "no query_id")
         self.fates.give(self.events["doc"] < 0, "no object_id")
-        self.event = np.flatnonzero(self.fates.open)
+        self.event = np.flatnonzero(self.fates.open).astype(np.int32)
         self.role = role[self.event]
         self.page, self.doc, self.ordinal = (
             self.events[name][self.event] for name in ("query_id", "doc", "ordinal")
@@ -125,9 +126,14 @@ class _Reader:
 
     # Pages ----------------------------------------------------------------------------
     def make_pages(self):
-        self.pages, self.hits, unknown = pages_of(
+        self.pages, self.hits, unknown, unlike = pages_of(
             self.queries, self.texts, self.query_fates, self.rules.page_size
         )
+        if unlike:
+            self.notes.append(
+                f"{_n(unlike, 'hit list')} of query records differ from that of an earlier record "
+                "of their query_id, which was taken."
+            )
         if unknown:
             self.notes.append(
                 f"{unknown:,} query records are of a later page and do not say how many results "
@@ -145,6 +151,8 @@ class _Reader:
         known = self.pages.text[self.page] >= 0
         self.fates.give(self.event[~known], "no query record and no user_query")
         self.keep_rows(known)
+        self.note_users()
+        self.events = {"action": self.events["action"]}  # the rows hold all else
         self.place = self.hits.place_of(self.page, self.doc)
         self.application = self.pages.application  # -1 is the last entry of tables by it
 
@@ -159,6 +167,17 @@ class _Reader:
         best = best.drop_duplicates("page")
         values[best["page"]] = best["value"]
         return len(best)
+
+    def note_users(self):
+        """Events of other users than their page: is a page stored and served to several?"""
+        user = self.events["user"][self.event]
+        differ = (user >= 0) & (user != self.pages.user[self.page])
+        if differ.any():
+            self.notes.append(
+                f"{_n(int(differ.sum()), 'event')} have another user than the query record of "
+                "their page, which was taken. If result pages are stored and served again, their "
+                "query_id is not one page."
+            )
 
     def choose_source(self):
         """Which applications show what events say, and which show the hit lists."""
@@ -231,6 +250,10 @@ class _Reader:
 
     def note_disagreement(self, rows):
         """Ordinals that hit lists do not confirm."""
+        listed = np.zeros(len(self.pages.start), dtype=bool)
+        listed[self.hits.page] = True
+        if n := int((listed[self.page[rows]] & (self.place[rows] < 0)).sum()):
+            self.notes.append(f"{_n(n, 'impression')} of documents that are in no hit list.")
         known = (self.index[rows] >= 0) & (self.place[rows] >= 0)
         n = int((self.index[rows] != self.place[rows])[known].sum())
         if n:
@@ -246,14 +269,21 @@ class _Reader:
         if size is not None:
             rows &= hits.place - hits.start < size
         page, doc, place = hits.page[rows], hits.doc[rows], hits.place[rows]
-        return Shown(page, doc, place, place, np.full(len(page), -1))
+        if size is None and len(page):
+            deepest = self.place[self.by_hits[self.application[self.page]]].max(initial=-1)
+            self.notes.append(
+                f"Hit lists hold up to {place.max() + 1:,} documents, the deepest click or "
+                f"outcome stands at {deepest + 1:,}: if pages show fewer, pass page_size."
+            )
+        return Shown(page, doc, place, place, np.full(len(page), -1, dtype=np.int32))
 
     def separate(self, shown):
         """One document per position."""
         self.shown, collided, self.by_place, lost = separated(shown, len(self.pages.start))
         for reason, rows in lost.items():
             self.fates.give(rows.event[rows.event >= 0], reason)
-        self.lost = np.concatenate([self.key(rows.page, rows.doc) for rows in lost.values()])
+        lost_keys = [self.key(rows.page, rows.doc) for rows in lost.values()]
+        self.lost = np.concatenate([np.zeros(0, dtype=np.int64), *lost_keys])
         self.fates.give(self.shown.event[self.shown.event >= 0], USED["impression"])
         if collided.any():
             self.notes.append(
@@ -278,8 +308,8 @@ class _Reader:
         )
         raise ValueError(
             "No document was shown on any page, and clicks without impressions say nothing. Found "
-            f"{_n(len(self.events['key']), 'event')} ({found or 'none'}; impressions left out: "
-            f"{reasons or 'none'}), {_n(len(self.queries['key']), 'query record')} and "
+            f"{_n(len(self.events['action']), 'event')} ({found or 'none'}; impressions left out: "
+            f"{reasons or 'none'}), {_n(len(self.queries['n_hits']), 'query record')} and "
             f"{_n(int((self.queries['n_hits'] > 0).sum()), 'hit list')}. Expected events with "
             "action_name 'impression', a query_id, event_attributes.object.object_id and "
             "event_attributes.position.ordinal, or query records with a query_id, user_query and "
@@ -373,42 +403,42 @@ class _Reader:
         page = self.shown.page[order]
         in_log = np.zeros(len(self.pages.start), dtype=bool)
         in_log[page] = True
-        close_queries(self.queries, self.query_fates, self.pages, in_log, self.normal_of[:-1])
-        qid_of, names, queries = self.query_ids(np.flatnonzero(in_log))
+        close_queries(self.queries, self.query_fates, self.pages, in_log, self.normal[1])
+        qid_of, queries = query_table(self.pages, np.flatnonzero(in_log), self.texts, self.normal)
         log = {
-            "session": _category(page, self.texts["query_id"]),
-            "qid": pd.Categorical.from_codes(qid_of[page], names),
-            "doc": _category(self.shown.doc[order], self.texts["doc"]),
+            "session": category(page, self.texts["query_id"]),
+            "qid": pd.Categorical.from_codes(qid_of[page], queries["qid"]),
+            "doc": category(self.shown.doc[order], self.texts["doc"]),
             "position": (self.shown.at[order] + 1).astype(np.int32),
         }
         if (user := self.pages.user[page]).max(initial=-1) >= 0:
-            log["user"] = _category(user, self.texts["user"])
+            log["user"] = category(user, self.texts["user"])
         for name, values in zip(("click", *self.rules.outcomes), self.columns, strict=True):
             log[name] = values[order]
-        used = np.unique(self.application[np.flatnonzero(in_log)])
-        self.notes[:0] = [self.base_note(code) for code in used]
+        used, confirmed = np.unique(self.application[in_log]), self.confirmed(in_log)
+        self.notes[:0] = [self.base_note(code, confirmed.get(code)) for code in used]
         return Reading(
             pd.DataFrame(log),
             self.counts(),
             queries,
             {self.name_of(code): int(self.base[code]) for code in used},
-            {self.name_of(code): k / n for code, (k, n) in self.confirmed().items()},
+            {self.name_of(code): k / n for code, (k, n) in confirmed.items()},
             [self.name_of(code) for code in used if self.by_hits[code]],
             self.notes,
         )
 
-    def confirmed(self):
-        """Support of each base that was found, not given."""
+    def confirmed(self, in_log):
+        """Support of each base that was found, not given, by code of the application."""
         given = self.rules.ordinal_base
         if given is not None and not isinstance(given, Mapping):
             return {}
-        names = given or {}
-        return {c: s for c, s in self.support.items() if self.name_of(c) not in names}
+        found = {code: self.support.get(code) for code in np.unique(self.application[in_log])}
+        return {c: s for c, s in found.items() if s and self.name_of(c) not in (given or {})}
 
-    def base_note(self, code):
+    def base_note(self, code, found):
         name, by_hits = self.name_of(code), self.by_hits[code]
         note = f"Ordinals{name and f' of {name}'} count from {self.base[code]}"
-        if found := self.confirmed().get(int(code)):
+        if found:
             of = "clicks and outcomes" if by_hits else "pages"
             what = "stand at their place of the hit list" if by_hits else "begin there"
             note += f": {found[0]:,} of {found[1]:,} {of} {what}"
@@ -417,71 +447,23 @@ class _Reader:
     def name_of(self, code):
         return self.texts["application"][code] if code >= 0 else ""
 
-    def query_ids(self, pages):
-        """Code of the qid of each page, the qids, and the table of queries."""
-        several = len(np.unique(self.application[pages])) > 1
-        text = self.pages.text[pages]
-        keys = pd.DataFrame(
-            {
-                "text": self.normal_of[text],
-                "filters": self.pages.filters[pages],
-                "application": self.application[pages],
-            }
-        )
-        groups = keys if several else keys.drop(columns="application")
-        code = groups.groupby(list(groups.columns), sort=False).ngroup().to_numpy()
-        first = keys.loc[np.unique(code, return_index=True)[1]]
-        of_group, names = pd.factorize(
-            np.array([self.qid(*row, several) for row in first.to_numpy()], dtype=object)
-        )
-        code = of_group[code]
-        first = keys.loc[np.unique(code, return_index=True)[1]]
-        typed = pd.DataFrame({"code": code, "text": text}).value_counts().reset_index()
-        typed = typed.sort_values(["code", "count", "text"], ascending=[True, False, True])
-        spelling = typed.drop_duplicates("code")["text"]
-        queries = pd.DataFrame(
-            {
-                "qid": names,
-                "user_query": [self.texts["text"][i] for i in spelling],
-                "application": [self.name_of(i) for i in first["application"]],
-                "pages": np.bincount(code, minlength=len(names)),
-            }
-        )
-        qid_of = np.full(len(self.pages.start), -1)
-        qid_of[pages] = code
-        return qid_of, names, queries
-
-    def qid(self, text, filters, application, several):
-        name = self.normal[text]
-        if filters >= 0:
-            name += f" [{self.texts['filters'][filters]}]"
-        return f"{self.name_of(application)}: {name}" if several else name
-
     def counts(self):
         actions = ["", *self.texts["action"]]
         rows = [
             ("event", actions[label], fate, n)
             for (label, fate), n in self.fates.count(self.events["action"] + 1).items()
         ]
-        found = self.query_fates.count(np.zeros(len(self.queries["key"]), dtype=int))
+        found = self.query_fates.count(np.zeros(len(self.queries["n_hits"]), dtype=int))
         rows += [("query", "", fate, n) for (_, fate), n in found.items()]
         return rows
 
 
 _AGAIN = "the same document again on its page"
-_UNKNOWN = "unknown"
 _TAKEN = "its position is taken by another document"
 
 
 def _n(n, what):
     return f"{n:,} {what if n == 1 else what + 's'}"
-
-
-def _normal_texts(texts):
-    """Normalized texts, and the code of each text's; -1 for blanks, and for no text (last)."""
-    table = {"": -1}
-    codes = [table.setdefault(normalized(text), len(table) - 1) for text in texts]
-    return list(table)[1:], np.array([*codes, -1])
 
 
 def _plain(action):
@@ -494,16 +476,3 @@ def _lookup(keys, values, wanted):
         return np.full(len(wanted), -1)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[at] == wanted, values[at], -1)
-
-
-def _category(codes, texts):
-    """A categorical of the texts that occur; code -1 is "unknown"."""
-    if codes.min(initial=0) < 0:
-        texts = texts if _UNKNOWN in texts else [*texts, _UNKNOWN]
-        codes = np.where(codes < 0, texts.index(_UNKNOWN), codes)
-    used = np.zeros(len(texts), dtype=bool)
-    used[codes] = True
-    new = np.cumsum(used) - 1
-    return pd.Categorical.from_codes(
-        new[codes], [text for text, there in zip(texts, used, strict=True) if there]
-    )

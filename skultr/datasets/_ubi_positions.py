@@ -41,8 +41,8 @@ class Shown:
 
     def shared(self, *, spare_first: bool = False) -> NDArray[np.bool_]:
         """True where another document stands at the position of the page."""
-        rows = pd.DataFrame({"page": self.page, "at": self.at})
-        return rows.duplicated(keep="first" if spare_first else False).to_numpy()
+        cells = pd.Series(self.page.astype(np.int64) << 32 | self.at)
+        return cells.duplicated(keep="first" if spare_first else False).to_numpy()
 
 
 def new(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -101,14 +101,15 @@ def indices_of(
     starts : ndarray of shape (n_ids,)
         Number of results on earlier pages.
     """
-    index = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1)
+    index = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1).astype(np.int32)
     start = starts[page]
     later = (start > 0) & (index >= 0)
     lowest = np.full(len(starts), np.iinfo(np.int64).max)
     np.minimum.at(lowest, page[later], index[later])
     # Ordinals restart on a later page if they begin before its start; else they go on.
     restarts = later & (lowest[page] < start)
-    return np.where(restarts, index + start, index), len(np.unique(page[restarts]))
+    index[restarts] += start[restarts].astype(np.int32)
+    return index, len(np.unique(page[restarts]))
 
 
 def separated(
@@ -126,6 +127,8 @@ def separated(
     """
     collided = np.zeros(n_ids, dtype=bool)
     collided[shown.page[shown.shared()]] = True
+    if not collided.any():
+        return shown, collided, collided, {}
     by_place = np.zeros(n_ids, dtype=bool)
     by_place[shown.page[shown.place >= 0]] = True
     by_place &= collided

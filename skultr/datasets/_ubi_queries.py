@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,7 @@ from numpy.typing import NDArray
 
 from ._ubi_fates import USED, Fates
 
-__all__ = ["Hits", "Pages", "close_queries", "normalized", "pages_of"]
-
-
-def normalized(text: str) -> str:
-    """A query as equal queries are written: Unicode NFKC, lower case, single spaces."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+__all__ = ["Hits", "Pages", "close_queries", "pages_of"]
 
 
 @dataclass
@@ -57,10 +51,10 @@ class Hits:
 
     def place_of(self, page: NDArray[Any], doc: NDArray[Any]) -> NDArray[Any]:
         """Place of documents on pages; -1 where the list of the page does not hold it."""
-        wanted = page.astype(np.int64) * self.n_docs + doc
-        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         if not len(self.keys):
-            return np.full(len(wanted), -1)
+            return np.full(len(page), -1, dtype=np.int32)
+        wanted = page.astype(np.int64) * self.n_docs + doc
+        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.where(self.keys[at] == wanted, self.place[at], -1)
 
 
@@ -69,8 +63,12 @@ def pages_of(
     texts: dict[str, list[str]],
     fates: Fates,
     page_size: int | None,
-) -> tuple[Pages, Hits, int]:
-    """Pages and hit lists of the open query records, and the number of pages without a place."""
+) -> tuple[Pages, Hits, int, int]:
+    """Pages and hit lists of the open query records.
+
+    Also the number of records of a later page that do not say how many results came before, and
+    of those whose hit list is not that of an earlier record.
+    """
     n_ids, n_docs = len(texts.get("query_id", [])), len(texts.get("doc", []))
     is_open = np.flatnonzero(fates.open)
     start, unknown = _starts(queries, page_size)
@@ -90,7 +88,9 @@ def pages_of(
     np.minimum.at(page_start, queries["query_id"][is_open], start[is_open])
     page_start[record < 0] = 0
     pages = Pages(**columns, start=page_start, record=record)
-    return pages, _hits(queries, start, is_open, n_docs), int(unknown[is_open].sum())
+    order, unlike = _first_lists(queries, start, is_open)
+    hits = _hits(queries, start, order, n_docs)
+    return pages, hits, int(unknown[is_open].sum()), unlike
 
 
 def _starts(queries, page_size):
@@ -106,18 +106,32 @@ def _starts(queries, page_size):
     return start, later & (size < 0)
 
 
-def _hits(queries, start, is_open, n_docs):
-    """The first list that is not empty of each query_id and start."""
-    n_hits, offset = queries["n_hits"], np.cumsum(queries["n_hits"]) - queries["n_hits"]
-    order = is_open[n_hits[is_open] > 0]
+def _first_lists(queries, start, is_open):
+    """Records with the first list that is not empty of each query_id and start.
+
+    Also the number of records whose list is another one.
+    """
+    order = is_open[queries["n_hits"][is_open] > 0]
     order = order[np.argsort(queries["time"][order], kind="stable")]
     lists = pd.DataFrame({"id": queries["query_id"][order], "start": start[order]})
-    order = order[~lists.duplicated().to_numpy()]
+    several = lists[lists.duplicated(keep=False)].copy()
+    ends = np.cumsum(queries["n_hits"])
+    several["hits"] = [
+        queries["hits"][ends[row] - queries["n_hits"][row] : ends[row]].tobytes()
+        for row in order[several.index]
+    ]
+    first = several.groupby(["id", "start"])["hits"].transform("first")
+    return order[~lists.duplicated().to_numpy()], int((several["hits"] != first).sum())
+
+
+def _hits(queries, start, order, n_docs):
+    """The lists of some records, each document where it stood first."""
+    n_hits, offset = queries["n_hits"], np.cumsum(queries["n_hits"]) - queries["n_hits"]
     index = _ranges(n_hits[order])
     page = np.repeat(queries["query_id"][order], n_hits[order])
     doc = queries["hits"][np.repeat(offset[order], n_hits[order]) + index]
     begin = np.repeat(start[order], n_hits[order])
-    place = begin + index
+    place = (begin + index).astype(np.int32)
     key = page.astype(np.int64) * n_docs + doc
     # A document stands where it stood first.
     sort = np.lexsort((place, key))
@@ -147,14 +161,13 @@ def close_queries(
     ----------
     in_log : ndarray of shape (n_ids,)
         Whether the page of an id is in the log.
-    same_text : ndarray of shape (n_texts,)
-        Code of the normalized text.
+    same_text : ndarray of shape (n_texts + 1,)
+        Code of the normalized text; -1 (last) for no text.
     """
     is_open = np.flatnonzero(fates.open)
     ids = queries["query_id"][is_open]
     chosen = pages.record[ids] == is_open
-    text = np.append(same_text, -1)
-    unlike = text[queries["text"][is_open]] != text[pages.text[ids]]
+    unlike = same_text[queries["text"][is_open]] != same_text[pages.text[ids]]
     further = (queries["n_hits"][is_open] > 0) & _new_start(queries, is_open, pages)
     fates.give(is_open[queries["text"][is_open] < 0], "no user_query")
     fates.give(is_open[~in_log[ids]], "nothing shown on its page")

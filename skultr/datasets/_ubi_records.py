@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ __all__ = [
 
 #: Larger ordinals are taken for mistakes: tables by position would fill memory.
 _MAX_ORDINAL = 1_000_000
-#: Codes of ordinals that are none.
+#: Null, and the code of an ordinal that is none.
 _ABSENT, NO_ORDINAL = -1, -2
 
 _OFFSETS = ("from", "start", "offset")
@@ -201,41 +202,43 @@ def _hashes(keys):
 
 
 def _ordinals(values):
-    """Whole numbers from 0; -1 where there is none, -2 where the value is something else."""
-    if set(map(type, values)) <= {int}:
-        found = np.array(values, dtype=np.float64)  # also for whole numbers beyond 64 bits
-    else:
-        found = np.array([_number(value) for value in values], dtype=np.float64)
+    """Whole numbers from 0; -1 where there is none, NO_ORDINAL where there is something else."""
+    numbers = values if set(map(type, values)) <= {int} else list(map(_number, values))
+    try:
+        found = np.array(numbers, dtype=np.float64)
+    except OverflowError:  # a whole number that no float holds
+        found = np.array(list(map(_number, values)), dtype=np.float64)
     good = (found >= 0) & (found <= _MAX_ORDINAL) & (found == np.floor(found))
-    return np.where(good, found, np.where(found == _ABSENT, _ABSENT, NO_ORDINAL)).astype(np.int32)
+    codes = np.where(good, found, np.where(np.isnan(found), _ABSENT, NO_ORDINAL))
+    return codes.astype(np.int32)
 
 
 def _number(value):
-    if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
-        return _ABSENT
-    if isinstance(value, bool | np.bool_) or value is pd.NA:
-        return _ABSENT if value is pd.NA else NO_ORDINAL
+    """The number; NaN for null, -1 for what is no number."""
+    if value is None or value is pd.NA or value == "":
+        return np.nan
+    if isinstance(value, bool | np.bool_):
+        return -1.0
     try:
-        number = float(value)
+        return float(value)
     except (TypeError, ValueError, OverflowError):
-        return NO_ORDINAL
-    return NO_ORDINAL if number == _ABSENT else number
+        return -1.0
 
 
 def _times(values):
-    """Nanoseconds since 1970 of ISO 8601 texts, times and numbers of milliseconds."""
+    """Microseconds since 1970 of ISO 8601 texts, times and numbers of milliseconds."""
     numbers = [_milliseconds(value) for value in values]
     texts = [
-        None if number is not None else value
+        value if number is None and isinstance(value, str | date) else None
         for value, number in zip(values, numbers, strict=True)
     ]
     times = pd.to_datetime(
         pd.Series(texts, dtype=object), format="ISO8601", utc=True, errors="coerce"
     )
-    found = times.dt.as_unit("ns").astype("int64").to_numpy()
+    found = times.dt.as_unit("us").astype("int64").to_numpy()
     found = np.where(times.isna(), _NO_TIME, found)
     known = [number is not None for number in numbers]
-    found[known] = [int(number * 1e6) for number in numbers if number is not None]
+    found[known] = [int(number * 1e3) for number in numbers if number is not None]
     return found
 
 
@@ -314,7 +317,7 @@ class Records:
 
     def _recode(self, domain, new):
         table = self._tables.setdefault(domain, {})
-        codes = [table.setdefault(text, len(table)) for text in new]
+        codes = [_ABSENT if text.isspace() else table.setdefault(text, len(table)) for text in new]
         return np.array([*codes, _ABSENT], dtype=np.int32)  # so that -1 stays -1
 
     @property
@@ -331,7 +334,8 @@ class Records:
 
     @property
     def texts(self) -> dict[str, list[str]]:
-        return {domain: list(table) for domain, table in self._tables.items()}
+        """The dictionaries, which are let go."""
+        return {domain: list(self._tables.pop(domain)) for domain in [*self._tables]}
 
     def _whole(self, kind):
         """The columns of all parts, which are let go."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from lightgbm import LGBMModel, LGBMRegressor
+from lightgbm import LGBMRegressor
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -16,7 +16,7 @@ from .._log._pickles import NotPickled
 from .._sklearn import HasMethods, seeded_clone
 from .._typing import Estimator, Floats, Ints, RandomState
 from ._dual_learning import DLARanker
-from ._learners import booster_names, its_own_threads, scores_of_learner
+from ._learners import booster_names, its_own_threads, named_features, scores_of_learner
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
@@ -106,9 +106,7 @@ class DistilledRanker(BaseRanker):
         relevance = self.teacher_.predict(features, **self._roles_of_documents(log, shown))
         impressions = np.bincount(log.doc, log.weight * log.shown, minlength=len(log.features))
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
-        named = {}
-        if isinstance(self.student_, LGBMModel):
-            named["feature_name"] = booster_names(self)
+        named = named_features(self.student_, booster_names(self))
         with its_own_threads(self.student_):
             self.student_.fit(features, relevance, sample_weight=impressions[shown], **named)
 

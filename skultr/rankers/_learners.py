@@ -25,6 +25,7 @@ __all__ = [
     "booster_names",
     "fit_learner",
     "its_own_threads",
+    "named_features",
     "order_by_query",
     "scores_of_learner",
 ]
@@ -84,7 +85,7 @@ def fit_learner(
     with its_own_threads(last):
         if last is not estimator:
             features = _fit_transformers(estimator, features, labels)
-        named = {"feature_name": names} if isinstance(estimator, LGBMModel) else {}
+        named = named_features(estimator, names)
         if isinstance(last, LGBMRanker):
             objective = objective or _objective_of(last)
             _fit_ranker(last, features, labels, weight, query, objective, named)
@@ -92,6 +93,12 @@ def fit_learner(
             _check_regressor(last, objective)
             last.fit(features, labels, sample_weight=weight, **named)
     return estimator
+
+
+def named_features(estimator: Any, names: list[str] | Literal["auto"]) -> dict[str, Any]:
+    """Argument of the ``fit`` of a LightGBM estimator that names the features; else none."""
+    takes = isinstance(estimator, LGBMModel) and has_fit_parameter(estimator, "feature_name")
+    return {"feature_name": names} if takes else {}
 
 
 def scores_of_learner(estimator: Any, features: NDArray[np.float32]) -> Floats:

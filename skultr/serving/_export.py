@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
+
 from .._sklearn import StrOptions, validate_params
 from ._served_model import served_model
 from ._tree_formats import (
@@ -59,6 +62,7 @@ _OF_FORMAT = {"store": "solr", "queries": "elastic"}
 @validate_params(
     {
         "format": [StrOptions(set(_FORMATS))],
+        "feature_names": [list, tuple, np.ndarray, pd.Index, Mapping, None],
         "name": [str],
         "shift": [StrOptions({"nonnegative"}), None],
         "store": [str, None],
@@ -85,24 +89,23 @@ def export_model(
         :class:`~skultr.preprocessing.OnFeatures`, :class:`~skultr.IdentifiabilityRepair` and such
         a ranker, or a search over these. Scalers are written into the model.
     format : str
-        =====================  ===========================================  ===================
-        format                 engine, and where the text goes              written from
-        =====================  ===========================================  ===================
-        ``"xgboost+json"``     Elasticsearch and OpenSearch, LTR plugin:    trees
-                               ``POST _ltr/_featureset/<set>/_createmodel``
-        ``"xgboost+json+raw"`` the same; its ``definition`` is a model of   trees
-                               XGBoost, too
-        ``"ranklib"``          the same                                     trees
-        ``"elastic"``          Elasticsearch 8.12 or later, without plugin: trees
-                               ``PUT _ml/trained_models/<name>``
-        ``"solr"``             Solr: ``PUT .../schema/model-store``         trees, linear scores
-        ``"linear"``           Elasticsearch and OpenSearch, LTR plugin,    linear scores
-                               as ``"xgboost+json"``
-        ``"lightgbm"``         Vespa: ``models/<name>.json`` of the         trees
-                               application, ``lightgbm("<name>.json")``
-        ``"onnx"``             Vespa: ``files/<name>.onnx``, or any ONNX    networks, linear
-                               runtime                                      scores
-        =====================  ===========================================  ===================
+        ======================  ============================================  ==============
+        format                  engine, and where the text goes               written from
+        ======================  ============================================  ==============
+        ``"xgboost+json"``      Elasticsearch and OpenSearch, LTR plugin:     trees
+                                ``POST _ltr/_featureset/<set>/_createmodel``
+        ``"xgboost+json+raw"``  the same; XGBoost loads its ``definition``    trees
+        ``"ranklib"``           the same                                      trees
+        ``"linear"``            the same                                      linear scores
+        ``"elastic"``           Elasticsearch 8.12 or later, no plugin:       trees
+                                ``PUT _ml/trained_models/<name>``
+        ``"solr"``              Solr: ``PUT .../schema/model-store``          trees, linear
+                                                                              scores
+        ``"lightgbm"``          Vespa: a file in ``models/``, used as         trees
+                                ``lightgbm("<file>.json")``
+        ``"onnx"``              Vespa: ``files/<name>.onnx``, or any ONNX     networks, linear
+                                runtime                                       scores
+        ======================  ============================================  ==============
 
         Trees are those of :class:`~skultr.rankers.LambdaMARTRanker`, of a LightGBM ``estimator``
         of another ranker, and of a LightGBM ``student`` of
@@ -112,12 +115,13 @@ def export_model(
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
         the names of the training columns to the engine's. None takes the names of the columns.
-        ``"ranklib"`` holds no names: the feature set must have the features in this order.
+        ``"ranklib"`` holds no names: the feature set must have the features in this order. In
+        Vespa they are rank features, such as ``bm25(title)`` or ``attribute(price)``.
     name : str, default="skultr"
         Name of the model in the engine.
     shift : "nonnegative" or None, default=None
         Trees get one more leaf, which raises all scores alike so that none is negative. Lucene
-        refuses negative scores where a model is the query itself, and not in a rescorer.
+        refuses negative scores of a query; those of a rescorer may be negative.
     store : str, default=None
         Solr's feature store; None is its default store.
     queries : dict of str to dict, default=None
@@ -145,16 +149,15 @@ def export_model(
 
     Notes
     -----
-    Engines hold features in float32, and decide at a split by another rule than LightGBM: x < T,
-    or T plus a constant. Thresholds are written so that each document reaches the same leaf of
-    each tree, also on a threshold and beside it. Scores then differ from ``predict`` only as sums
-    in float32 do, by about 1e-7. ``predict`` is that of the same numbers in float64. In Solr,
-    which adds 1e-6 to a threshold, the rule is exact for thresholds from 0.01 on; nearer to 0, a
-    few of them are off by at most 2e-10.
+    Engines hold features in float32 and decide at a split by other rules than LightGBM. The
+    thresholds are written so that each document reaches the same leaf of each tree, also on a
+    threshold and beside it. Scores differ from ``predict``, of the same numbers in float64, only
+    as sums in float32 do, by about 1e-7. Solr adds 1e-6 to a threshold: of those nearer to 0 than
+    0.01 a few are off by at most 2e-10.
 
-    A missing feature counts as 0, as engines log it, or as what an imputer in an ``OnFeatures``
-    puts there (not in ``"ranklib"`` and ``"solr"``, which put 0 before they ask the model).
-    ``predict`` of a ranker refuses NaN.
+    A missing feature counts as 0 in trees, as engines log it, or as what an imputer in an
+    ``OnFeatures`` puts there (not in ``"ranklib"`` and ``"solr"``, which see 0). ``predict`` of a
+    ranker refuses NaN.
 
     An ONNX model has the input ``features``, shape (batch, n_features), and the output ``score``,
     shape (batch, 1), both float32. The scaling of features is inside. Scores equal ``predict``
@@ -181,9 +184,8 @@ def export_model(
     [{'name': 'title_bm25'}, {'name': 'feature_001'}]
     """
     served = served_model(ranker, feature_names)
-    options = {"store": store, "queries": queries}
-    _check_options(format, options, served.names)
-    upload = Upload(name, served.names, store, queries or {})
+    _check_options(format, {"store": store, "queries": queries}, served.names)
+    upload = Upload(name, served.names, store, queries)
     for part, write in _FORMATS[format].items():
         model = _PARTS[part](served)
         if model is None:
@@ -213,10 +215,16 @@ def _check_options(format, options, names):
 
 
 def _impossible(served, format):
-    has = {part for part, find in _PARTS.items() if find(served) is not None}
-    formats = [each for each, parts in _FORMATS.items() if has & set(parts)]
-    name = type(served.ranker).__name__
+    formats = [each for each, parts in _FORMATS.items() if any(_has(served, x) for x in parts)]
     return ValueError(
-        f"This {name} has no {' or '.join(_FORMATS[format])}, from which the format {format!r} is "
-        f"written. Its formats are {formats}. {' '.join(map(_HINTS.get, _FORMATS[format]))}"
+        f"This {type(served.ranker).__name__} has no {' or '.join(_FORMATS[format])}, from which "
+        f"the format {format!r} is written. Its formats: {formats or 'none'}. "
+        f"{' '.join(map(_HINTS.__getitem__, _FORMATS[format]))}"
     )
+
+
+def _has(served, part):
+    try:
+        return _PARTS[part](served) is not None
+    except ValueError:
+        return False

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,25 +22,16 @@ from ..rankers._ranker import BaseRanker
 __all__ = ["ServedModel", "parts_of", "served_model", "steps_of"]
 
 
-@dataclass(frozen=True, eq=False)
-class ServedModel:
-    """The parts that turn the features of a request into scores.
+class ServedModel(NamedTuple):
+    """The parts that turn the features of a request into scores."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        The engine's name of each feature that a request holds, in the order of the columns.
-    transformers : tuple of transformers
-        Fitted transformers of the features, in order; a Pipeline of them is taken apart.
-    offsets : FeatureOffsets
-        What the ranker takes off its features before it rounds them to float32.
-    ranker : ranker
-        Fitted.
-    """
-
+    #: The engine's name of each feature that a request holds, in the order of the columns.
     names: tuple[str, ...]
+    #: Fitted transformers of the features, in order; a Pipeline of them is taken apart.
     transformers: tuple[Any, ...]
+    #: What the ranker takes off its features before it rounds them to float32.
     offsets: FeatureOffsets
+    #: The final, fitted ranker.
     ranker: BaseRanker
 
     def features(self, raw: Floats) -> NDArray[np.float32]:
@@ -63,17 +53,8 @@ def served_model(
 ) -> ServedModel:
     """The parts of a fitted ranker, pipeline or search that compute its scores.
 
-    Parameters
-    ----------
-    ranker : ranker, Pipeline that ends in one, or a search over these
-        Fitted.
-    feature_names : list of str or dict, default=None
-        The engine's names: a list in the order of the columns, or a dict from fitted names to
-        the engine's, which leaves other names as they are. None takes the fitted names.
-
-    Returns
-    -------
-    served : ServedModel
+    ``feature_names`` are the engine's: a list in the order of the columns, or a dict from fitted
+    names to the engine's, which leaves other names as they are. None takes the fitted names.
 
     Raises
     ------
@@ -95,8 +76,8 @@ def served_model(
     _refuse_what_is_no_function(final)
     steps = [step for step in steps if not isinstance(step, IdentifiabilityRepair)]
     for step in steps:
-        check_is_fitted(step)
         _check_step(step)
+        check_is_fitted(step)
     names = _engine_names(steps[0] if steps else final, feature_names)
     transformers = tuple(part for step in steps for part in parts_of(step.transformer_))
     offsets: FeatureOffsets = final._offsets
@@ -161,55 +142,39 @@ def _refuse_what_is_no_function(ranker):
 def _engine_names(first, given):
     """The engine's names of the columns that the first step reads."""
     n_features = first.n_features_in_
-    fitted = getattr(first, "feature_names_in_", None)
-    fitted = None if fitted is None else [str(name) for name in fitted]
-    if fitted is None and (given is None or isinstance(given, Mapping)):
+    fitted = [str(name) for name in getattr(first, "feature_names_in_", ())]
+    by_name = given is None or isinstance(given, Mapping)
+    if by_name and not fitted:
         raise ValueError(
             f"The ranker was fitted to {n_features} columns without names. Pass feature_names, "
             "a list of the engine's names in the order of the columns."
         )
-    if isinstance(given, Mapping):
-        unknown = [name for name in given if name not in fitted]
-        if unknown:
-            raise ValueError(
-                f"feature_names has {unknown[0]!r}, which is no fitted feature; expected keys "
-                f"among {fitted}."
-            )
-        given = [given.get(name, name) for name in fitted]
-    elif given is not None:
-        given = _listed(given, n_features)
-        if fitted is not None:
-            _refuse_another_order(given, fitted)
-    return _checked(fitted if given is None else given)
-
-
-def _listed(given, n_features):
-    if isinstance(given, str):
-        raise TypeError(f"feature_names is {given!r}; expected a list or a dict of names.")
-    given = list(given)
-    if len(given) != n_features:
+    unknown = [name for name in given or () if name not in fitted] if by_name else []
+    if unknown:
         raise ValueError(
-            f"feature_names has {len(given)} names, but the ranker was fitted to {n_features} "
+            f"feature_names has {unknown[0]!r}, which is no fitted feature; expected keys among "
+            f"{fitted}."
+        )
+    names = [(given or {}).get(name, name) for name in fitted] if by_name else given
+    if not all(isinstance(name, str) and name.strip() for name in names):
+        raise TypeError(
+            f"feature_names is {given!r}; expected a list or a dict of texts that are not empty."
+        )
+    names = tuple(map(str, names))
+    if len(names) != n_features:
+        raise ValueError(
+            f"feature_names has {len(names)} names, but the ranker was fitted to {n_features} "
             "features. Pass one name per column, in their order, or a dict for some of them."
         )
-    return given
-
-
-def _refuse_another_order(given, fitted):
-    for place, name in enumerate(given):
-        if name != fitted[place] and name in fitted:
-            raise ValueError(
-                f"feature_names has {name!r} in place {place}, where the fitted feature is "
-                f"{fitted[place]!r}: a list renames columns in the order {fitted}. Pass it in "
-                "this order, or a dict if a column shall have the name of another."
-            )
-
-
-def _checked(names):
-    wrong = [name for name in names if not (isinstance(name, str) and name.strip())]
-    if wrong:
-        raise TypeError(f"feature_names has {wrong[0]!r}; expected texts that are not empty.")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ValueError(f"feature_names has {twice[0]!r} twice; expected different names.")
-    return tuple(str(name) for name in names)
+    moved = [name for name, own in zip(names, fitted, strict=False) if name in {*fitted} - {own}]
+    if moved and not by_name:
+        raise ValueError(
+            f"feature_names has {moved[0]!r} in place {names.index(moved[0])}, where the fitted "
+            f"feature is {fitted[names.index(moved[0])]!r}: a list renames columns in the order "
+            f"{fitted}. Pass it in this order, or a dict if a column shall have the name of "
+            "another."
+        )
+    return names

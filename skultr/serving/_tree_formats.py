@@ -1,23 +1,20 @@
 """Trees as the texts that search engines load: one function per format.
 
-Engines differ in how they decide at a split. A document goes left
+Engines differ in how they decide at a split, so that each format writes another T for the same
+split. A document goes left
 
 - in the plugins for Elasticsearch and OpenSearch, XGBoost's formats, if x < T in float32;
-- in RankLib's format if x <= T in float32, and a missing feature is 0;
-- in Solr if x <= T + 1e-6, added in float32, and a missing feature is the store's default;
+- in RankLib's format if x <= T in float32;
+- in Solr if x <= T + 1e-6, added in float32;
 - in Vespa if x < T in float64;
 - in Elasticsearch's own learning to rank if x <= T in float64.
-
-So every format writes another T for the same split.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
-from xml.sax.saxutils import quoteattr
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,53 +33,44 @@ __all__ = [
 ]
 
 _F32 = np.float32
-#: What Solr adds to every threshold, in float32.
-_SOLR_SLACK = _F32(1e-6)
+_UP, _DOWN = _F32(np.inf), _F32(-np.inf)
 #: XGBoost's parent of a root.
 _NO_PARENT = 2147483647
 
 
-@dataclass(frozen=True)
-class Upload:
-    """What a model is called where it is uploaded.
-
-    Parameters
-    ----------
-    name : str
-    names : tuple of str
-        The engine's names of the features, in the order of the columns.
-    store : str or None
-        Feature store of Solr.
-    queries : dict of str to dict
-        Query of Elasticsearch by feature.
-    """
+class Upload(NamedTuple):
+    """What a model and its features are called where it is uploaded."""
 
     name: str
+    #: The engine's names of the features, in the order of the columns.
     names: tuple[str, ...]
+    #: Feature store of Solr.
     store: str | None = None
-    queries: Mapping[str, Any] = field(default_factory=dict)
+    #: Query of Elasticsearch by feature.
+    queries: Mapping[str, Any] | None = None
 
 
 def write_xgboost(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/xgboost+json`` for the plugins of Elasticsearch and OpenSearch."""
 
     def nested(tree):
-        bound, value = _digits(_above(tree.threshold)), _digits(tree.value)
-        depth = _depth(tree)
+        depth = [0] * len(tree.feature)
+        for node in np.flatnonzero(tree.feature >= 0):
+            depth[tree.left[node]] = depth[tree.right[node]] = depth[node] + 1
 
-        def split(node, left, right):
+        def split(node, bound, left, right):
             return {
                 "nodeid": node,
                 "depth": depth[node],
                 "split": upload.names[tree.feature[node]],
-                "split_condition": bound[node],
+                "split_condition": bound,
                 "yes": left["nodeid"],
                 "no": right["nodeid"],
                 "missing": (left if tree.missing_left[node] else right)["nodeid"],
-                "children": [left, right],
+                "children": [left, right],  # no further keys: the parser refuses them
             }
 
-        return _nested(tree, split, lambda node: {"nodeid": node, "leaf": value[node]})
+        return _nested(tree, _above, split, lambda at, leaf: {"nodeid": at, "leaf": leaf})
 
     return _plugin_body(upload, "xgboost+json", _text([nested(tree) for tree in trees]))
 
@@ -92,22 +80,16 @@ def write_xgboost_raw(trees: list[Tree], upload: Upload) -> str:
     n_features = str(len(upload.names))
     model = {
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
-        "iteration_indptr": list(range(len(trees) + 1)),
         "tree_info": [0] * len(trees),
         "trees": [_raw_tree(tree, number, n_features) for number, tree in enumerate(trees)],
     }
+    sizes = {"num_class": "0", "num_feature": n_features, "num_target": "1"}
     learner = {
         "attributes": {},
-        "feature_names": list(upload.names),
+        "feature_names": upload.names,
         "feature_types": ["float"] * len(upload.names),
         "gradient_booster": {"model": model, "name": "gbtree"},
-        "learner_model_param": {
-            "base_score": "[0E0]",
-            "boost_from_average": "0",
-            "num_class": "0",
-            "num_feature": n_features,
-            "num_target": "1",
-        },
+        "learner_model_param": {"base_score": "0E0", "boost_from_average": "0", **sizes},
         "objective": {"name": "rank:pairwise", "lambdarank_param": {}},
     }
     definition = _text({"learner": learner, "version": [3, 0, 0]})
@@ -116,65 +98,54 @@ def write_xgboost_raw(trees: list[Tree], upload: Upload) -> str:
 
 def write_ranklib(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/ranklib``, which numbers the features in the order of their set."""
-    header = ["## LambdaMART", f"## No. of trees = {len(trees)}"]
-    names = enumerate(upload.names, start=1)
-    header += [f"## Feature {number}: {quoteattr(name)}" for number, name in names]
-    lines = ["", "<ensemble>"]
-    for number, tree in enumerate(trees, start=1):
-        bound, value = _digits(_floor(tree.threshold)), _digits(tree.value)
-        lines.append(f'<tree id="{number}" weight="1.0">')
-        open_nodes: list[Any] = [(0, "")]
-        while open_nodes:
-            node, place = open_nodes.pop()
-            if node is None:
-                lines.append("</split>")
-            elif tree.feature[node] < 0:
-                lines += [f"<split{place}>", f"<output> {value[node]} </output>", "</split>"]
-            else:
-                lines += [
-                    f"<split{place}>",
-                    f"<feature> {tree.feature[node] + 1} </feature>",
-                    f"<threshold> {bound[node]} </threshold>",
-                ]
-                children = (tree.left[node], ' pos="left"'), (tree.right[node], ' pos="right"')
-                open_nodes += [(None, ""), *reversed(children)]
-        lines.append("</tree>")
-    return _plugin_body(upload, "ranklib", "\n".join([*header, *lines, "</ensemble>", ""]))
+    lines = ["## LambdaMART", f"## No. of trees = {len(trees)}"]
+    lines += [f"## Feature {at}: {json.dumps(each)}" for at, each in enumerate(upload.names, 1)]
+    lines += ["", "<ensemble>"]  # one element a line: the parser counts what stands between
+    for number, tree in enumerate(trees, 1):
+
+        def split(node, bound, left, right, tree=tree):
+            feature = f"<feature> {tree.feature[node] + 1} </feature>"
+            threshold = f"<threshold> {bound} </threshold>"
+            left, right = ['<split pos="left">', *left], ['<split pos="right">', *right]
+            return [feature, threshold, *left, *right, "</split>"]
+
+        def leaf(_, value):
+            return [f"<output> {value} </output>", "</split>"]
+
+        root = _nested(tree, _floor, split, leaf)
+        lines += [f'<tree id="{number}" weight="1.0">', "<split>", *root, "</tree>"]
+    return _plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
 
 
 def write_solr(trees: list[Tree], upload: Upload) -> str:
     """A ``MultipleAdditiveTreesModel`` for Solr's model store."""
 
     def nested(tree):
-        bound, value = _digits(_solr_threshold(tree.threshold)), _digits(tree.value)
-
-        def split(node, left, right):
+        def split(node, bound, left, right):
             name = upload.names[tree.feature[node]]
-            return {"feature": name, "threshold": str(bound[node]), "left": left, "right": right}
+            return {"feature": name, "threshold": str(bound), "left": left, "right": right}
 
-        return _nested(tree, split, lambda node: {"value": str(value[node])})
+        # Texts, because some versions refuse numbers.
+        return _nested(tree, _solr_threshold, split, lambda _, leaf: {"value": str(leaf)})
 
     body = {
         "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
         "name": upload.name,
-        **({} if upload.store is None else {"store": upload.store}),
+        "store": upload.store,
         "features": [{"name": name} for name in upload.names],
-        # Texts, because some versions of Solr refuse numbers.
         "params": {"trees": [{"weight": "1", "root": nested(tree)} for tree in trees]},
     }
-    return _text(body)
+    return _text({key: value for key, value in body.items() if value is not None})
 
 
 def write_lightgbm(trees: list[Tree], upload: Upload) -> str:
     """LightGBM's dump, for the rank feature ``lightgbm`` of Vespa."""
 
     def nested(tree):
-        bound, value = np.nextafter(tree.threshold, np.inf).tolist(), tree.value.tolist()
-
-        def split(node, left, right):
+        def split(node, bound, left, right):
             return {
                 "split_feature": int(tree.feature[node]),
-                "threshold": bound[node],
+                "threshold": bound,
                 "decision_type": "<=",
                 "default_left": bool(tree.missing_left[node]),
                 "missing_type": "NaN",
@@ -182,21 +153,20 @@ def write_lightgbm(trees: list[Tree], upload: Upload) -> str:
                 "right_child": right,
             }
 
-        return _nested(tree, split, lambda node: {"leaf_value": value[node]})
+        return _nested(tree, _above_exactly, split, lambda _, leaf: {"leaf_value": leaf})
 
     body = {
         "name": "tree",
         "version": "v4",
         "num_class": 1,
         "num_tree_per_iteration": 1,
-        "label_index": 0,
         "max_feature_idx": len(upload.names) - 1,
         "objective": "lambdarank",  # the score is the sum
         "average_output": False,
-        "feature_names": list(upload.names),
+        "feature_names": upload.names,
         "feature_infos": {},
         "tree_info": [
-            {"tree_index": number, "num_cat": 0, "shrinkage": 1, "tree_structure": nested(tree)}
+            {"tree_index": number, "tree_structure": nested(tree)}
             for number, tree in enumerate(trees)
         ],
         "pandas_categorical": None,
@@ -206,17 +176,17 @@ def write_lightgbm(trees: list[Tree], upload: Upload) -> str:
 
 def write_elastic(trees: list[Tree], upload: Upload) -> str:
     """Body of ``PUT _ml/trained_models`` for Elasticsearch's own learning to rank."""
-    common = {"feature_names": list(upload.names), "target_type": "regression"}
+    common = {"feature_names": upload.names, "target_type": "regression"}
     extractors = [
         {"query_extractor": {"feature_name": name, "query": query, "default_score": 0.0}}
-        for name, query in upload.queries.items()
+        for name, query in (upload.queries or {}).items()
     ]
     models = [{"tree": {**common, "tree_structure": _elastic_nodes(tree)}} for tree in trees]
     ensemble = {**common, "aggregate_output": {"weighted_sum": {}}, "trained_models": models}
     body = {
         "description": upload.name,
         "inference_config": {"learning_to_rank": {"feature_extractors": extractors}},
-        "input": {"field_names": list(upload.names)},
+        "input": {"field_names": upload.names},
         "definition": {"trained_model": {"ensemble": ensemble}},
     }
     return _text(body)
@@ -224,22 +194,17 @@ def write_elastic(trees: list[Tree], upload: Upload) -> str:
 
 def _elastic_nodes(tree):
     nodes = []
-    threshold, value = tree.threshold.tolist(), tree.value.tolist()
-    for node, feature in enumerate(tree.feature.tolist()):
-        if feature < 0:
-            nodes.append({"node_index": node, "leaf_value": value[node]})
-            continue
-        nodes.append(
-            {
-                "node_index": node,
-                "decision_type": "lte",
-                "split_feature": feature,
-                "threshold": threshold[node],
-                "default_left": bool(tree.missing_left[node]),
-                "left_child": int(tree.left[node]),
-                "right_child": int(tree.right[node]),
-            }
-        )
+    for number, node in enumerate(zip(*(column.tolist() for column in tree), strict=True)):
+        feature, threshold, missing_left, left, right, value = node
+        split = {
+            "decision_type": "lte",
+            "split_feature": feature,
+            "threshold": threshold,
+            "default_left": missing_left,
+            "left_child": left,
+            "right_child": right,
+        }
+        nodes.append({"node_index": number, **({"leaf_value": value} if feature < 0 else split)})
     return nodes
 
 
@@ -249,62 +214,62 @@ def _raw_tree(tree, number, n_features):
     parents = np.full(n_nodes, _NO_PARENT)
     for children in (tree.left, tree.right):
         parents[children[~leaf]] = np.flatnonzero(~leaf)
-    zeros, none = [0] * n_nodes, [0.0] * n_nodes
-    value = _digits(np.where(leaf, tree.value, 0.0))
-    bound = _digits(_above(tree.threshold))
+    value = _digits(tree.value.astype(_F32))
+    no_statistic, numeric = [0.0] * n_nodes, [0] * n_nodes
+    empty = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
+    size = {"num_nodes": str(n_nodes), "size_leaf_vector": "1"}
     return {
         "base_weights": value,  # where the plugins look for the scores of leaves
-        "categories": [],
-        "categories_nodes": [],
-        "categories_segments": [],
-        "categories_sizes": [],
+        **{key: [] for key in empty},
         "default_left": tree.missing_left.astype(int).tolist(),
         "id": number,
         "left_children": tree.left.tolist(),
-        "loss_changes": none,
+        "loss_changes": no_statistic,
         "parents": parents.tolist(),
         "right_children": tree.right.tolist(),
-        "split_conditions": [
-            v if end else b for end, v, b in zip(leaf, value, bound, strict=True)
-        ],
+        "split_conditions": np.where(leaf, value, _digits(_above(tree.threshold))).tolist(),
         "split_indices": np.where(leaf, 0, tree.feature).tolist(),
-        "split_type": zeros,
-        "sum_hessian": none,
-        "tree_param": {
-            "num_deleted": "0",
-            "num_feature": n_features,
-            "num_nodes": str(n_nodes),
-            "size_leaf_vector": "1",
-        },
+        "split_type": numeric,
+        "sum_hessian": no_statistic,
+        "tree_param": {"num_deleted": "0", "num_feature": n_features, **size},
     }
 
 
-def _nested(tree: Tree, split: Callable[..., Any], leaf: Callable[[int], Any]) -> Any:
-    """The root with its children inside, made from the last node to the first."""
-    built: list[Any] = [None] * len(tree.feature)
+def _nested(
+    tree: Tree,
+    rule: Callable[[Floats], NDArray[Any]],
+    split: Callable[..., Any],
+    leaf: Callable[[int, float], Any],
+) -> Any:
+    """The root with its children inside, made from the last node to the first.
+
+    ``rule`` gives the thresholds that the engine reads, in the precision of all its numbers.
+    """
+    bound = rule(tree.threshold)
+    bound, value = _digits(bound), _digits(tree.value.astype(bound.dtype))
+    built: list[Any] = [None] * len(bound)
     left, right = tree.left.tolist(), tree.right.tolist()
     for node in reversed(range(len(built))):
-        is_leaf = left[node] < 0
-        built[node] = leaf(node) if is_leaf else split(node, built[left[node]], built[right[node]])
+        if left[node] < 0:
+            built[node] = leaf(node, value[node])
+        else:
+            built[node] = split(node, bound[node], built[left[node]], built[right[node]])
     return built[0]
-
-
-def _depth(tree):
-    depth = [0] * len(tree.feature)
-    for node in np.flatnonzero(tree.feature >= 0):
-        depth[tree.left[node]] = depth[tree.right[node]] = depth[node] + 1
-    return depth
 
 
 def _floor(threshold: Floats) -> NDArray[np.float32]:
     """The largest float32 that is not above each threshold."""
     near = threshold.astype(_F32)
-    return np.where(near > threshold, np.nextafter(near, _F32(-np.inf)), near)
+    return np.where(near > threshold, np.nextafter(near, _DOWN), near)
 
 
 def _above(threshold: Floats) -> NDArray[np.float32]:
     """The smallest float32 above each threshold."""
-    return np.nextafter(_floor(threshold), _F32(np.inf))
+    return np.nextafter(_floor(threshold), _UP)
+
+
+def _above_exactly(threshold: Floats) -> Floats:
+    return np.nextafter(threshold, np.inf)
 
 
 def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
@@ -312,18 +277,19 @@ def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
 
     Where no number does, below 0.01, that which becomes the largest below.
     """
-    wanted = _floor(threshold)
-    near = wanted - _SOLR_SLACK
-    low, high = (np.nextafter(near, _F32(x)) for x in (-np.inf, np.inf))
-    options = np.stack([np.nextafter(low, _F32(-np.inf)), low, near, high, wanted])
-    reached = options + _SOLR_SLACK
-    reached = np.where(reached > wanted, _F32(-np.inf), reached)
+    wanted, slack = _floor(threshold), _F32(1e-6)
+    near = wanted - slack
+    low, high = np.nextafter(near, _DOWN), np.nextafter(near, _UP)
+    options = np.stack([np.nextafter(low, _DOWN), low, near, high, wanted])
+    reached = np.where(options + slack > wanted, _DOWN, options + slack)
     return np.take_along_axis(options, reached.argmax(axis=0)[None], axis=0)[0]
 
 
 def _digits(values):
-    """Nine digits of float32 numbers, which identify them."""
-    return [float(f"{value:.9g}") for value in np.asarray(values, dtype=_F32).tolist()]
+    """Numbers as they are written: of float32 the nine digits that identify them."""
+    if values.dtype != _F32:
+        return values.tolist()
+    return [float(f"{value:.9g}") for value in values.tolist()]
 
 
 def _plugin_body(upload, kind, definition):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -108,11 +109,13 @@ def memory(pid: int) -> float:
 def read_apart(path: Path) -> None:
     """Read a file in a process of its own, and print what it took."""
     process = subprocess.Popen([sys.executable, __file__, "--read", path])
-    peak = 0.0
+    peak, before = 0.0, resource.getrusage(resource.RUSAGE_CHILDREN)
     while process.poll() is None:
         peak = max(peak, memory(process.pid))
         time.sleep(0.2)
-    print(f"  peak memory {peak:.2f} GB", flush=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    print(f"  peak memory {peak:.2f} GB, {seconds:.0f} s on all cores together", flush=True)
 
 
 def read(path: Path) -> None:
