@@ -274,6 +274,22 @@ def test_what_pickles_leave_out(estimator, name):
         getattr(clone(loaded), name)
 
 
+def test_the_plan_of_swaps_names_documents():
+    log, clicks = _log(10)
+    log = log[["session", "qid", "doc", *FEATURES]].assign(
+        position=log["doc"].str[-1].astype(int) % 5 + 1
+    )
+    given = {"relevance": dict.fromkeys(zip(log["qid"], log["doc"], strict=True), 0.5)}
+    repair = IdentifiabilityRepair(strategy="intervene", bias="position", **given)
+    repair.fit(log, clicks).set_params(relevance=None)
+    assert len(repair.interventions_)
+    loaded = _loaded(repair)
+    for name in ("interventions_", "intervened_lists_"):
+        with pytest.raises(AttributeError, match=f"without {name}"):
+            getattr(loaded, name)
+    assert _IDS["document"].encode() not in pickle.dumps(repair)
+
+
 def test_the_graph_itself_is_pickled_whole():
     graph = _fitted("IdentifiabilityRepair").graph_
     again = _loaded(graph)
