@@ -148,6 +148,8 @@ def _scale(grades, table, not_rounded):
     given = (0, 1, 2, 3) if grades is None else grades
     if isinstance(given, Mapping):
         cuts, given = np.array(sorted(given), dtype=float), [given[cut] for cut in sorted(given)]
+        if not np.isfinite(cuts).all():
+            raise ValueError(f"grades have the limits {cuts.tolist()}; expected numbers.")
     else:
         gain = 2.0 ** np.arange(len(given)) - 1
         cuts = np.append(0, best * (gain[1:] + gain[:-1]) / 2 / gain[-1:])
@@ -164,6 +166,8 @@ def _texts(queries, qid):
         return qid
     if is_frame(queries):
         frame = nw.from_native(queries, eager_only=True)
+        if not {"qid", "user_query"} <= {*frame.columns}:
+            raise ValueError(f"queries has columns {frame.columns}; expected qid and user_query.")
         queries = dict(zip(*(frame[of].to_list() for of in ("qid", "user_query")), strict=True))
     given = queries if isinstance(queries, Mapping) else {}
     texts = {_text(of, "qid"): text for of, text in given.items()}
