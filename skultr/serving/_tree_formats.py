@@ -134,7 +134,7 @@ def _lightgbm(trees: list[Tree], upload: Upload) -> str:
         if not _RANK_FEATURE.fullmatch(name):
             raise ValueError(
                 f"Vespa cannot read the feature name {name!r}; expected that of a rank feature or "
-                "function, such as bm25(title) or my_function. Rename the column, or pass feature_names."
+                "function, such as bm25(title) or my_function. Rename it by feature_names."
             )
     roots = _roots(trees, _above_exactly, split, lambda _, value: {"leaf_value": value})
     body = {
