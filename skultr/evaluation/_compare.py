@@ -169,10 +169,10 @@ def compare_rankers(
     """
     pairs = _pairs(list(rankers), baseline)
     level = (1 - confidence_level) / len(pairs)
-    if 2 / (n_resamples + 1) > level:
+    if 1 / (n_resamples + 1) > level:
         raise ValueError(
             f"With n_resamples={n_resamples} no p-value is below {level:.2g}, which the first of "
-            f"{len(pairs)} comparisons needs; expected at least {np.ceil(2 / level):.0f}."
+            f"{len(pairs)} comparisons needs; expected at least {np.ceil(1 / level):.0f}."
         )
     value, name_of_metric = metric_by_query(metric, k, options)
     documents = _documents(rankers, X, y, qid, doc)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +14,7 @@ from torch import nn
 from .._torch._networks import MAX_DEVIATION, ScaleFeatures, SideBySide
 from .._torch._stream import Dropout, Linear
 from ._linear import NetworkScores, columns_scaled
-
-if TYPE_CHECKING:
-    from ._tree_formats import Upload
+from ._tree_formats import Upload
 
 __all__ = ["write_onnx"]
 
@@ -27,15 +25,7 @@ _FLOAT, _DOUBLE = 1, 11
 
 
 def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
-    """ONNX model of ``features`` (batch, n_features) to ``score`` (batch, 1), both float32.
-
-    A row with NaN has the score NaN.
-
-    Raises
-    ------
-    ValueError
-        If a step in front of the ranker, or a layer of its network, cannot be written.
-    """
+    """ONNX model of ``features`` (batch, n_features) to ``score`` (batch, 1), both float32."""
     try:
         from onnx import checker, helper
     except ImportError as error:
