@@ -20,11 +20,6 @@ from ..metrics._scorers import RANKING_METRICS, AnnotatedDocuments, metric_by_qu
 
 __all__ = ["RankerComparison", "compare_rankers"]
 
-#: Values of a query that differ by a smaller share are ties.
-_ROUNDING = 1e-12
-#: Probability of finding a difference of the size ``detectable``.
-_POWER = 0.8
-
 
 @dataclass(frozen=True, eq=False)
 class RankerComparison:
@@ -35,12 +30,12 @@ class RankerComparison:
     Parameters
     ----------
     table : pandas.DataFrame of shape (n_comparisons, 14)
-        A row per pair of ``ranker`` and ``baseline``: ``value``, the mean metric of the ranker;
-        ``difference`` to the baseline, from ``lower`` to ``upper`` (NaN where queries do not
-        differ in it); ``p_value``, and ``p_adjusted`` for all comparisons (Holm); ``detectable``,
-        the smallest true difference that so many queries would show in 80 of 100 samples (NaN:
-        none); ``n_queries``, of which the ranker has ``wins``, ``ties`` and ``losses``;
-        ``verdict``: "better", "worse" or "cannot tell".
+        ``ranker`` and ``baseline``; ``value``, the mean metric of the ranker; ``difference`` to
+        the baseline, from ``lower`` to ``upper`` (NaN if it is the same in all queries);
+        ``p_value``, and ``p_adjusted`` for all comparisons (Holm); ``detectable``, the smallest
+        true difference that so many queries would show in 80 of 100 samples (NaN: none);
+        ``n_queries``, of which the ranker has ``wins``, ``ties`` and ``losses``; ``verdict``:
+        "better", "worse" or "cannot tell".
     values : pandas.DataFrame of shape (n_rankers, 3)
         ``value``, ``lower`` and ``upper``: mean metric of each ranker with its interval.
     per_query : pandas.DataFrame of shape (n_queries, n_rankers)
@@ -60,8 +55,7 @@ class RankerComparison:
     def summary(self) -> str:
         """Which ranker is better, and what these queries cannot tell, in plain words."""
         head = f"{self.metric} by query. Queries: {len(self.per_query)}"
-        if self.n_undefined:
-            head += f" (left out, where it is undefined: {self.n_undefined})"
+        head += f" (and {self.n_undefined} where it is undefined, left out)"
         return "\n".join([head, *map(_in_words, self.table.itertuples())])
 
 
@@ -102,9 +96,9 @@ def compare_rankers(
     rankers : dict of str to ranker or array-like of shape (n_rows,)
         Fitted rankers, pipelines or searches, or scores of the rows; at least two.
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns), default=None
-        Documents with the roles ``qid``, ``relevance`` and ``doc`` and the features of the
-        rankers. May be None if all rankers are scores. Without ``doc``, rows with equal features
-        are one document of their query; if all rankers are scores, each row is one.
+        Documents: the features of the rankers, and the roles ``qid``, ``relevance`` and ``doc``.
+        Without ``doc``, rows with equal features are one document of their query. If all rankers
+        are scores, each row is one, and X may be None.
     y : array-like of shape (n_rows,) or str, default=None
         Human annotation, never clicks: at least 0 or missing; or its column, by default
         ``relevance``.
@@ -213,9 +207,12 @@ def _documents(rankers, X, y, qid, doc):
         if any_model or y is None or isinstance(y, str):
             raise ValueError("X is None; expected it, unless rankers are scores and y an array.")
         X = pd.DataFrame(index=range(len(y)))
+    columns = column_names(X) if is_frame(X) else []
+    if y is None and "relevance" not in columns:
+        raise ValueError("There is no annotation; expected y, or a column 'relevance' of X.")
     if isinstance(y, str):
         y, X = read_column(X, y), without_column(X, y)
-    if not any_model and doc is None and not (is_frame(X) and "doc" in column_names(X)):
+    if not any_model and doc is None and "doc" not in columns:
         doc = np.arange(count_rows(X))
     roles = {"qid": qid, "doc": doc, "relevance": y}
     return AnnotatedDocuments(X, roles, caller="compare_rankers")
@@ -225,7 +222,7 @@ def _compare(per_query, pairs, level, n_resamples, rng):
     """The table of a comparison; see RankerComparison."""
     names, baselines = map(list, zip(*pairs, strict=True))
     a, b = per_query[names].to_numpy(), per_query[baselines].to_numpy()
-    is_tie = np.abs(a - b) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b))
+    is_tie = np.isclose(a, b, rtol=1e-12, atol=0)  # equal up to rounding
     difference = np.where(is_tie, 0.0, a - b)
     mean = difference.mean(axis=0)
     lower, upper = bootstrap(difference, level, n_resamples, rng)
@@ -239,7 +236,7 @@ def _compare(per_query, pairs, level, n_resamples, rng):
         upper=upper,
         p_value=p_value,
         p_adjusted=p_adjusted,
-        detectable=detectable(difference, (1 - level) / len(pairs), _POWER),
+        detectable=detectable(difference, (1 - level) / len(pairs), power=0.8),
         n_queries=len(difference),
         wins=(difference > 0).sum(axis=0),
         ties=is_tie.sum(axis=0),

@@ -326,7 +326,7 @@ def test_summary_says_what_so_many_queries_would_show(X, scores):
         ({"rankers": {"a": [1, 2], "b": LinearRegression()}, "X": None}, "X is None"),
         ({"X": None, "y": None}, "X is None"),
         ({"X": pd.DataFrame({"relevance": [0, 1]})}, "'qid'"),
-        ({"X": pd.DataFrame({"qid": [1, 1]})}, "'relevance'"),
+        ({"X": pd.DataFrame({"qid": [1, 1]})}, "no annotation; expected y"),
         ({"X": pd.DataFrame({"qid": [], "relevance": []})}, "X has no rows"),
         ({"y": "label"}, "X has no column 'label'"),
         ({"y": [0, -1]}, "relevance must be finite and at least 0"),
