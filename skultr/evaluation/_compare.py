@@ -23,9 +23,7 @@ __all__ = ["RankerComparison", "compare_rankers"]
 
 @dataclass(frozen=True, eq=False)
 class RankerComparison:
-    """Differences between rankers on annotated queries.
-
-    Made by :func:`compare_rankers`.
+    """Differences between rankers on annotated queries, made by :func:`compare_rankers`.
 
     Parameters
     ----------

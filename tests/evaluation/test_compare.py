@@ -304,8 +304,10 @@ def test_summary_says_what_so_many_queries_would_show(X, scores):
     scores["alike"] = scores["old"] + rng.normal(0, 0.3, len(X))
     found = compare_rankers(scores, X, baseline="old", **SETTINGS)
     head, new, worst, alike = found.summary().splitlines()
-    assert head == f"ndcg@10 by query. Queries: {40 - found.n_undefined} (left out, where it is " \
-        f"undefined: {found.n_undefined})"  # fmt: skip
+    counts = (
+        f"Queries: {len(found.per_query)} (and {found.n_undefined} where it is undefined, left"
+    )
+    assert head == f"ndcg@10 by query. {counts} out)"
     assert new.endswith("new is better.")
     assert worst.endswith("worst is worse.")
     row = found.table.set_index("ranker").loc["alike"]
