@@ -10,7 +10,7 @@ import pandas as pd
 
 __all__ = ["Findings", "page"]
 
-_COLOURS = {"yes": "#1b6e3c", "barely": "#8a5a00", "no": "#b3261e"}
+_COLOURS = {"yes": "#1b6e3c", "barely": "#8a5a00", "few": "#8a5a00", "no": "#b3261e"}
 _STYLE = """
 :root{--ink:#1c2430;--soft:#5b6675;--line:#dde2e8;--back:#f5f7f9;--bar:#2b6cb0}
 *{box-sizing:border-box}
@@ -55,11 +55,15 @@ _VERDICTS = {
         "The clicks tell little of how far users look at some positions. Labels of documents that "
         "always stood there may be off by more than their intervals say.",
     ),
+    "few": (
+        "This log has too few clicks for judgments.",
+        "The clicks are sure of no difference between documents: all judgments have one grade.",
+    ),
     "no": (
         "This log does not support judgments.",
         "Too few documents were shown at several positions, so that the clicks cannot tell what "
-        "users like from where they look. Judgments and model rest on an assumed curve. They show "
-        "the formats, not the truth.",
+        "users like from where they look. Judgments and model rest on an assumed curve, which the "
+        "names of their files say. They show the formats, not the truth.",
     ),
 }
 _VARY = (
@@ -73,6 +77,10 @@ _STEPS = {
     "barely": [
         "Use the judgments to compare configurations, not to tune a few documents.",
         "Collect more pages. " + _VARY,
+    ],
+    "few": [
+        "Do not upload the judgments: they compare nothing.",
+        "Collect more pages, or give `--grades 0 1`. Then run this again.",
     ],
     "no": ["Do not tune your search by these files.", _VARY],
 }
@@ -92,7 +100,7 @@ class Findings:
     ----------
     source : str
         What was read, as the user named it.
-    level : {"yes", "barely", "no"}
+    level : {"yes", "barely", "few", "no"}
         Whether the log supports judgments.
     read : list of str
         What was read and left out.

@@ -71,7 +71,11 @@ def parquet_parts(
             f"Reading {path} needs PyArrow: pip install pyarrow. Or read the file with another "
             "package and pass the frame."
         ) from error
-    with parquet.ParquetFile(path) as file:
+    try:
+        opened = parquet.ParquetFile(path)
+    except ValueError as error:  # of PyArrow
+        raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
+    with opened as file:
         leaves = [file.schema.column(i).path for i in range(len(file.schema.names))]
         wanted = [leaf for leaf in leaves if _is_read(leaf, fields)]
         if not wanted:
