@@ -161,7 +161,6 @@ def _ubi(options) -> None:
         log, report = _read(options)
         say(f"read {len(log):,} impressions, {log['click'].sum():,} clicks")
         X = None if features is None else _with_features(features, log, report)
-        _clear(out)
         graph = IdentifiabilityGraph.from_log(log, click="click")
         summary = graph.summary()
         say(summary.splitlines()[0])
@@ -169,12 +168,14 @@ def _ubi(options) -> None:
         propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
         source = UBMModel() if graph.is_connected else propensity
         labels = relevance_labels(log, "click", propensity=source, interval=True)
-        files = [_write_log(log, out)]
         mark = "" if graph.is_connected else _ASSUMED
+        trained = _train(X, features, len(log), propensity, options.format, mark)
+        say(trained.say)
+        _clear(out)  # only now: what cannot be used leaves an earlier run as it was
+        files = [_write_log(log, out)]
         grades, remarks = _judge(labels, report, options, mark, out, files)
         say(remarks[0])
-        trained = _train(X, features, len(log), propensity, options.format, mark, out, files)
-        say(trained.say)
+        _write_model(trained, options.format, mark, out, files)
     found = Findings(
         source=options.file or f"{options.queries} and {options.events}",
         level=_level(summary, graph, grades),
@@ -346,11 +347,13 @@ def _judge(labels, report, options, mark, out, files):
 # --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Trained:
-    """What to say of the model, and whether held-out clicks prefer it to the order served."""
+    """A model, what to say of it, and whether held-out clicks prefer it to the order served."""
 
     say: str
     remarks: list[str]
     better: bool | None = None
+    ranker: LambdaMARTRanker | None = None
+    upload: str = ""
 
 
 def _features(name):
@@ -396,8 +399,8 @@ def _table(path):
         raise ValueError(f"{path} cannot be read as Parquet or CSV: {error}") from error
 
 
-def _train(X, features, n_shown, propensity, form, mark, out, files):
-    """Train, compare with the order served, and write the model."""
+def _train(X, features, n_shown, propensity, form, mark):
+    """Train, and compare with the order served."""
     if features is None:
         return _Trained(
             "no model: give --features",
@@ -413,18 +416,27 @@ def _train(X, features, n_shown, propensity, form, mark, out, files):
     ranker.fit(X, "click")
     if mark:
         compared += " This holds only if the assumed curve does."
-    (name, how), title = _MODELS[form], "skultr-assumed" if mark else "skultr"
-    name = f"{mark}{name}"
-    (out / name).write_text(export_model(ranker, form, name=title), encoding="utf-8")
-    files.append((name, f"the model `{title}` for the engine: {how}"))
-    saved = f"{mark}model.zip"
+    upload = export_model(ranker, form, name=_title(mark))
+    return _Trained(compared, [*remarks, compared], better, ranker, upload)
+
+
+def _write_model(trained, form, mark, out, files):
+    if trained.ranker is None:
+        return
+    name, how = _MODELS[form]
+    name, saved = f"{mark}{name}", f"{mark}model.zip"
+    (out / name).write_text(trained.upload, encoding="utf-8")
+    files.append((name, f"the model `{_title(mark)}` for the engine: {how}"))
     try:
-        save_model(ranker, out / saved)
+        save_model(trained.ranker, out / saved)
     except ImportError as error:
-        remarks.append(f"{saved} was left out: {error}")
+        trained.remarks.append(f"{saved} was left out: {error}")
     else:
         files.append((saved, "the same for `skultr.serving.load_model`"))
-    return _Trained(compared, [*remarks, compared], better)
+
+
+def _title(mark):
+    return "skultr-assumed" if mark else "skultr"
 
 
 def _trained_on(X, features, n_shown, mark):

@@ -177,6 +177,15 @@ def test_a_second_run_leaves_no_file_of_the_first(log_file, features, shop, tmp_
     assert "Left out: assumed-judgments.json" in _text_of(out / "report.html")
 
 
+def test_a_run_that_fails_leaves_the_earlier_one_as_it_was(log_file, features, tmp_path):
+    out = tmp_path / "out"
+    assert _run(log_file, "--out", out) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    features.assign(doc="other").drop_duplicates("query").to_parquet(tmp_path / "f.parquet")
+    assert _run(log_file, "--out", out, "--features", tmp_path / "f.parquet") == 2
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
 def test_documents_without_features_are_counted(log_file, features, tmp_path):
     features.iloc[::2].to_parquet(tmp_path / "half.parquet")
     out = tmp_path / "out"
