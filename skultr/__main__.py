@@ -101,6 +101,9 @@ def _parser():
         help="verdict, judgments and a model from the click log of a search engine",
         description="Reads User Behavior Insights (OpenSearch, or the same fields from any "
         "engine) and writes report.html, judgments, the log and, with --features, a model.",
+        epilog="Exit code: 0 if files were written, whatever the verdict; 2 if the input cannot "
+        "be used. Where the log determines nothing, names of judgments and model begin with "
+        f"{_ASSUMED!r}.",
     )
     ubi.add_argument("file", nargs="?", metavar="FILE", help="queries and events in one file")
     ubi.add_argument("--queries", metavar="F", help="queries alone (with --events)")
@@ -255,7 +258,7 @@ def _level(summary, graph, grades):
     if not graph.is_connected:
         return "no"
     if len(grades) < 2:
-        return "few"
+        return "level"
     return "barely" if "barely" in summary.splitlines()[0] else "yes"
 
 
@@ -330,10 +333,11 @@ def _judge(labels, report, options, mark, out, files):
         if form == "trec":
             topics[["topic", "user_query"]].to_csv(out / f"{mark}topics.csv", index=False)
             files.append((f"{mark}topics.csv", "the query of each topic"))
-    n_judged, n_lowest = int(grades.sum()), int(grades.iloc[:1].sum())
+    n_judged = grades.sum()
+    n_above = grades[grades.index > min(options.grades or [0])].sum()
     remarks = [
         f"{n_judged:,} of {len(labels):,} pairs of query and document are judged, "
-        f"{n_judged - n_lowest:,} above the lowest grade{', by an assumed curve' * bool(mark)}.",
+        f"{n_above:,} above the lowest grade{', by an assumed curve' * bool(mark)}.",
         _BY_INTERVAL[options.interval],
     ]
     if mark:

@@ -10,7 +10,7 @@ import pandas as pd
 
 __all__ = ["Findings", "page"]
 
-_COLOURS = {"yes": "#1b6e3c", "barely": "#8a5a00", "few": "#8a5a00", "no": "#b3261e"}
+_COLOURS = {"yes": "#1b6e3c", "barely": "#8a5a00", "level": "#8a5a00", "no": "#b3261e"}
 _STYLE = """
 :root{--ink:#1c2430;--soft:#5b6675;--line:#dde2e8;--back:#f5f7f9;--bar:#2b6cb0}
 *{box-sizing:border-box}
@@ -55,9 +55,9 @@ _VERDICTS = {
         "The clicks tell little of how far users look at some positions. Labels of documents that "
         "always stood there may be off by more than their intervals say.",
     ),
-    "few": (
-        "This log has too few clicks for judgments.",
-        "The clicks are sure of no difference between documents: all judgments have one grade.",
+    "level": (
+        "This log tells no document from another.",
+        "All judgments have one grade: the clicks are too few, or the documents equally good.",
     ),
     "no": (
         "This log does not support judgments.",
@@ -78,7 +78,7 @@ _STEPS = {
         "Use the judgments to compare configurations, not to tune a few documents.",
         "Collect more pages. " + _VARY,
     ],
-    "few": [
+    "level": [
         "Do not upload the judgments: they compare nothing.",
         "Collect more pages, or give `--grades 0 1`. Then run this again.",
     ],
@@ -100,8 +100,8 @@ class Findings:
     ----------
     source : str
         What was read, as the user named it.
-    level : {"yes", "barely", "few", "no"}
-        Whether the log supports judgments.
+    level : {"yes", "barely", "level", "no"}
+        Whether the log supports judgments; "level" if all of them have one grade.
     read : list of str
         What was read and left out.
     graph : str

@@ -212,7 +212,7 @@ def test_clicks_that_are_sure_of_nothing_give_no_judgments_to_upload(tmp_path, c
     lines = [{"query_id": "q", "user_query": "tent"}, *actions]
     (tmp_path / "one.ndjson").write_text("\n".join(map(json.dumps, lines)))
     assert _run(tmp_path / "one.ndjson", "--out", tmp_path) == 0
-    assert "too few clicks" in capsys.readouterr().err
+    assert "tells no document from another" in capsys.readouterr().err
     assert "Do not upload the judgments" in _text_of(tmp_path / "report.html")
 
 
