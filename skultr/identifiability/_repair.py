@@ -172,9 +172,8 @@ class IdentifiabilityRepair(
     Notes
     -----
     `transform` returns the kind of frame that it receives. A frame without the bias columns, as at
-    serving time, is returned unchanged. A factor that `fit` has not seen takes the code of the
-    nearest one that it has seen, with a warning. In rows that were never shown, ``bias`` is
-    missing. Arrays have no roles: they are returned unchanged, and nothing is repaired.
+    serving time, and an array, which has no roles, are returned unchanged. A factor that `fit` has
+    not seen takes the code of the nearest one, with a warning. Rows never shown have no ``bias``.
 
     If document x is shown under factor t' as well as under t, the ratio of their examinations can
     be estimated with a variance proportional to
