@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._ubi_fates import USED, Fates
+from ._ubi_positions import LEAST_SHARE
 
 __all__ = ["Hits", "Pages", "close_queries", "pages_of"]
 
@@ -97,9 +98,10 @@ def _starts(queries, page_size):
     """Results before each record's page, and whether a later page has no size to tell."""
     page, size = queries["page"], queries["size"]
     size = np.where(size > 0, size, page_size or -1)
-    # Pages count from 0 where an application has a page 0.
-    first = pd.Series(np.where(page >= 0, np.minimum(page, 1), 1))
-    first = first.groupby(queries["application"]).transform("min").to_numpy(np.int64)
+    # Pages count from 0 where an application has pages 0, and not just a stray one.
+    is_0 = pd.Series(np.where(page >= 0, page == 0, np.nan))
+    is_0 = is_0.groupby(queries["application"]).transform("mean").to_numpy()
+    first = np.where(is_0 >= LEAST_SHARE, 0, 1)
     later = (queries["from"] < 0) & (page > first)
     start = np.where(queries["from"] >= 0, queries["from"], 0)
     start = np.where(later & (size > 0), (page - first) * size, start)
