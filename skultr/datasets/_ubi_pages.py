@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ._ubi_fates import USED, Fates
+from ._ubi_fates import USED, Fates, n_of
 from ._ubi_log import category, normal_texts, query_table
-from ._ubi_positions import Shown, bases_of, indices_of, new, separated
+from ._ubi_positions import Shown, bases_of, indices_of, lookup, new, separated
 from ._ubi_queries import close_queries, pages_of
 from ._ubi_records import NO_ORDINAL, Records
 
@@ -145,8 +145,8 @@ class _Reader:
                 )
         if unlike:
             self.notes.append(
-                f"{_n(unlike, 'hit list')} of query records differ from that of an earlier record "
-                "of their query_id, which was taken."
+                f"{n_of(unlike, 'hit list')} of query records unlike that of an earlier record of "
+                "the query_id, which was taken."
             )
         if unknown:
             self.notes.append(
@@ -207,7 +207,7 @@ class _Reader:
                 found, taken = normal[found], normal[taken]
             if n := int(((found >= 0) & (found != taken)).sum()):
                 note = (
-                    f"{_n(n, 'event')} {'has' if n == 1 else 'have'} another {what} than the "
+                    f"{n_of(n, 'event')} {'has' if n == 1 else 'have'} another {what} than the "
                     f"page, whose {what} was taken. {advice}"
                 )
                 doubtful = name != "application" and n > _MUCH * len(found)
@@ -255,14 +255,14 @@ class _Reader:
         )
         if n_restarts:
             self.notes.append(
-                f"Ordinals restart on {_n(n_restarts, 'later page')}: the number of earlier "
+                f"Ordinals restart on {n_of(n_restarts, 'later page')}: the number of earlier "
                 "results was added."
             )
         below = (self.ordinal >= 0) & (self.ordinal < base)
         none = self.ordinal == NO_ORDINAL
         for rows, what in ((below, "lies below the base"), (none, "is no whole number from 0")):
             if n := int(rows.sum()):
-                self.notes.append(f"The ordinal {what} in {_n(n, 'event')} and was not used.")
+                self.notes.append(f"The ordinal {what} in {n_of(n, 'event')} and was not used.")
 
     def show(self):
         """Rows of the log: page, document, index from 0, and its event (-1 for a hit)."""
@@ -277,14 +277,14 @@ class _Reader:
         moved = at[order] != at[first][np.cumsum(new(key[order])) - 1]
         if n := int(moved.sum()):
             self.notes.append(
-                f"{_n(n, 'repeated impression')} of a document stood further down its page than "
+                f"{n_of(n, 'repeated impression')} of a document stood further down its page than "
                 "the first place, which was taken."
             )
         rows, at = rows[first], at[first]
         n_by_place = int((self.index[rows] < 0).sum())
         if n_by_place:
             self.notes.append(
-                f"{_n(n_by_place, 'impression')} without an ordinal: the place in the hit list "
+                f"{n_of(n_by_place, 'impression')} without an ordinal: the place in the hit list "
                 "was taken."
             )
         shown = Shown(self.page[rows], self.doc[rows], at, self.place[rows], self.event[rows])
@@ -297,13 +297,13 @@ class _Reader:
         listed[self.hits.page] = True
         if n := int((listed[self.page[rows]] & (self.place[rows] < 0)).sum()):
             self.notes.append(
-                f"{_n(n, 'impression')} of a document that is not in the hit list of its page."
+                f"{n_of(n, 'impression')} of a document that is not in the hit list of its page."
             )
         known = (self.index[rows] >= 0) & (self.place[rows] >= 0)
         n = int((self.index[rows] != self.place[rows])[known].sum())
         if n:
             self.notes.append(
-                f"The ordinals of {n:,} of {_n(int(known.sum()), 'impression')} are not their "
+                f"The ordinals of {n:,} of {n_of(int(known.sum()), 'impression')} are not their "
                 "places in the hit lists, and were taken where no two of a page are equal."
             )
 
@@ -334,7 +334,7 @@ class _Reader:
         self.fates.give(self.shown.event[self.shown.event >= 0], USED["impression"])
         if collided.any():
             self.notes.append(
-                f"{_n(int(collided.sum()), 'page')} had two documents at one ordinal: on "
+                f"{n_of(int(collided.sum()), 'page')} had two documents at one ordinal: on "
                 f"{int(self.by_place.sum()):,} the places in the hit list were taken, and "
                 f"{int((collided & ~self.by_place).sum()):,} without a hit list were left out."
             )
@@ -343,22 +343,21 @@ class _Reader:
 
     def fail(self):
         """Nothing was shown: say what there was instead."""
-        events = dict.fromkeys(("impression", *self.rules.clicks), 0)
-        n_actions = np.bincount(self.events["action"] + 1, minlength=1)[1:]
-        events |= dict(zip(self.texts["action"], n_actions.tolist(), strict=False))
-        found = ", ".join(f"{n:,} {name}" for name, n in events.items() if n)
-        reasons = self.fates.count(self.events["action"] + 1, open_too=True)
+        labels = self.events["action"] + 1
+        actions = ["without an action_name", *self.texts["action"]]
+        found = [f"{n:,} {actions[label]}" for label, n in _counts(labels)]
         reasons = ", ".join(
             f"{n:,} {fate}"
-            for (label, fate), n in reasons.items()
-            if label and _plain(self.texts["action"][label - 1]) == "impression"
+            for (label, fate), n in self.fates.count(labels, open_too=True).items()
+            if _plain(actions[label]) == "impression"
         )
+        n_hits = self.queries["n_hits"]
         raise ValueError(
             "No document was shown on any page, and clicks without impressions say nothing. Found "
-            f"{_n(len(self.events['action']), 'event')} ({found or 'none'}; impressions left out: "
-            f"{reasons or 'none'}), {_n(len(self.queries['n_hits']), 'query record')} and "
-            f"{_n(int((self.queries['n_hits'] > 0).sum()), 'hit list')}. Expected events with "
-            "action_name 'impression', a query_id, event_attributes.object.object_id and "
+            f"{n_of(len(labels), 'event')} ({', '.join(found) or 'none'}; impressions left out: "
+            f"{reasons or 'none'}), {n_of(len(n_hits), 'query record')} and "
+            f"{n_of(int((n_hits > 0).sum()), 'hit list')}. Expected events with action_name "
+            "'impression', a query_id, event_attributes.object.object_id and "
             "event_attributes.position.ordinal, or query records with a query_id, user_query and "
             f"query_response_hit_ids (impressions={self.rules.impressions!r})."
         )
@@ -386,7 +385,7 @@ class _Reader:
         """Row of the log of each event; -1 if there is none."""
         keys = self.key(self.shown.page, self.shown.doc)
         order = np.argsort(keys, kind="stable")
-        return _lookup(keys[order], order, self.key(self.page[rows], self.doc[rows]))
+        return lookup(keys[order], order, self.key(self.page[rows], self.doc[rows]))
 
     def add_rows(self, rows):
         """Add documents that were clicked and have no impression; True where that was done."""
@@ -426,7 +425,7 @@ class _Reader:
         self.fates.give(self.event[lost], _TAKEN)
         if n_new:
             self.notes.append(
-                f"{_n(n_new, 'clicked document')} without an impression joined the page where "
+                f"{n_of(n_new, 'clicked document')} without an impression joined the page where "
                 'the click (or outcome) says; not_shown="drop" drops such clicks.'
             )
         return found
@@ -437,7 +436,7 @@ class _Reader:
         moved &= ~self.by_place[self.page[rows]]
         if moved.any():
             self.notes.append(
-                f"{_n(int(moved.sum()), 'click')} (or outcomes) with another ordinal than the "
+                f"{n_of(int(moved.sum()), 'click')} (or outcomes) with another ordinal than the "
                 "impression of the document, which was taken."
             )
 
@@ -460,6 +459,8 @@ class _Reader:
         }
         if (user := self.pages.user[page]).max(initial=-1) >= 0:
             log["user"] = category(user, self.texts["user"])
+            if n := int((self.pages.user[in_log] < 0).sum()):
+                self.notes.append(f"{n_of(n, 'page')} of {in_log.sum():,} named no user.")
         for name, values in zip(("click", *self.rules.outcomes), self.columns, strict=True):
             log[name] = values[order]
         from_hits = [
@@ -517,17 +518,9 @@ _AGAIN = "the same document again on its page"
 _TAKEN = "its position is taken by another document"
 
 
-def _n(n, what):
-    return f"{n:,} {what if n == 1 else what + 's'}"
+def _counts(codes):
+    return zip(*(each.tolist() for each in np.unique(codes, return_counts=True)), strict=True)
 
 
 def _plain(action):
     return action.casefold().strip()
-
-
-def _lookup(keys, values, wanted):
-    """Value of each wanted key among sorted keys; -1 if it is not there."""
-    if not len(keys):
-        return np.full(len(wanted), -1)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], -1)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_SHARE", "Shown", "bases_of", "indices_of", "new", "separated"]
+__all__ = ["LEAST_SHARE", "Shown", "bases_of", "indices_of", "lookup", "new", "separated"]
 
 #: An application counts from 0 if such a share of its pages does: a stray 0 decides nothing.
 LEAST_SHARE = 0.05
@@ -49,6 +49,14 @@ class Shown:
 def new(values: NDArray[Any]) -> NDArray[np.bool_]:
     """True where a sorted value is not that before it."""
     return np.append(True, values[1:] != values[:-1])[: len(values)]
+
+
+def lookup(keys: NDArray[Any], values: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
+    """Value of each wanted key among sorted keys; -1 if it is not there."""
+    if not len(keys):
+        return np.full(len(wanted), -1, dtype=values.dtype)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], -1)
 
 
 def bases_of(

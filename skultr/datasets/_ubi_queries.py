@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._ubi_fates import USED, Fates
-from ._ubi_positions import LEAST_SHARE
+from ._ubi_positions import LEAST_SHARE, lookup, new
 
 __all__ = ["Hits", "Pages", "close_queries", "pages_of"]
 
@@ -52,11 +52,7 @@ class Hits:
 
     def place_of(self, page: NDArray[Any], doc: NDArray[Any]) -> NDArray[Any]:
         """Place of documents on pages; -1 where the list of the page does not hold it."""
-        if not len(self.keys):
-            return np.full(len(page), -1, dtype=np.int32)
-        wanted = page.astype(np.int64) * self.n_docs + doc
-        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.where(self.keys[at] == wanted, self.place[at], -1)
+        return lookup(self.keys, self.place, page.astype(np.int64) * self.n_docs + doc)
 
 
 def pages_of(
@@ -138,10 +134,8 @@ def _hits(queries, start, order, n_docs):
     # A document stands where it stood first.
     sort = np.lexsort((place, key))
     sort = sort[doc[sort] >= 0]
-    keys = key[sort]
-    new = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
-    sort = sort[new]
-    return Hits(page[sort], doc[sort], place[sort], begin[sort], keys[new], n_docs)
+    sort = sort[new(key[sort])]
+    return Hits(page[sort], doc[sort], place[sort], begin[sort], key[sort], n_docs)
 
 
 def _ranges(lengths):

@@ -7,6 +7,8 @@ from html import escape
 
 import pandas as pd
 
+from ._ubi_fates import n_of
+
 __all__ = ["UBIReport"]
 
 
@@ -83,8 +85,9 @@ class UBIReport:
     def _chapters(self):
         """Titles, and the facts under each."""
         yield (
-            f"The log has {_n(self.n_pages, 'result page')} of "
-            f"{_n(len(self.queries), 'query', 'queries')}: {_n(self.n_rows, 'shown document')}, "
+            f"The log has {n_of(self.n_pages, 'result page')} of "
+            f"{n_of(len(self.queries), 'query', 'queries')}: "
+            f"{n_of(self.n_rows, 'shown document')}, "
             f"{self.n_clicks:,} of them clicked.",
             [],
         )
@@ -95,7 +98,7 @@ class UBIReport:
             for used, verb in ((True, "used"), (False, "left out")):
                 if n := self.n_records(record, used=used):
                     of = self.n_records(record)
-                    title = f"{n:,} of {_n(of, what)} {'was' if n == 1 else 'were'} {verb}:"
+                    title = f"{n:,} of {n_of(of, what)} {'was' if n == 1 else 'were'} {verb}:"
                     yield (
                         (title if n < of else title.partition(" of ")[2]),
                         self._fates(record, used),
@@ -187,7 +190,3 @@ def _actions(rows):
     if len(names) > _MOST_ACTIONS:
         names[_MOST_ACTIONS:] = [f"{len(names) - _MOST_ACTIONS} more in report.counts"]
     return ", ".join(names)
-
-
-def _n(n, what, plural=None):
-    return f"{n:,} {what if n == 1 else plural or what + 's'}"
