@@ -263,7 +263,7 @@ def test_several_records_of_one_query_id(tmp_path):
     ]
     log, report = read(records, tmp_path)
     assert set(log["qid"]) == {"lamp"}
-    assert "1 hit list of query records differ" in report.summary()
+    assert "1 hit list of query records unlike that" in report.summary()
     assert fates(report, "query") == {
         "query of a page": 1,
         "another record of its query_id": 1,
