@@ -73,8 +73,8 @@ def read_ubi(
         ``{"index": {...}}`` before each document), plain ndjson, or lines with the name of the
         index and a tab before the document, also as ``.gz`` or ``.zip``; or Parquet
         (``.parquet``, ``.pq``, with PyArrow). Frames of any engine that Narwhals reads hold one
-        record per row. In Parquet and frames, attributes may be structs, objects, JSON text, or
-        columns such as ``event_attributes.object.object_id``.
+        record per row. In Parquet and frames, attributes may be structs, maps, objects, JSON text,
+        or columns such as ``event_attributes.object.object_id``.
     events : str, path-like, list of these, or DataFrame, default=None
         The events.
     clicks : str or list of str, default=("click", "click_through", "item_click")
@@ -89,8 +89,8 @@ def read_ubi(
         Number of results of a page, where hit lists are longer than what was shown, or where
         ``query_attributes`` name a page by its number only.
     ordinal_base : int or dict of str to int, default=None
-        The ordinal of the first position, for all applications or by application. None finds it
-        for each application: 0 if at least 5 % of its pages begin at 0, else 1; where hit lists
+        The ordinal of the first position, for all applications or by application (that of the
+        events, whose clients count). None finds it for each: 0 if at least 5 % of its pages begin at 0, else 1; where hit lists
         say what was shown, by the ordinals of clicks on them.
     user : {"client_id", "user_id", "session_id"} or None, default="client_id"
         The field that becomes the role ``user``; None leaves it out.
