@@ -117,8 +117,8 @@ class IdentifiabilityRepair(
     Attributes
     ----------
     graph_ : IdentifiabilityGraph
-        The graph of the log before any repair; None if X has no bias factors. It holds the log's
-        documents, and pickles of the repair leave it out.
+        The graph of the log before any repair; None if X has no bias factors. Pickles leave out
+        what names documents of the log: it, `interventions_` and `intervened_lists_`.
     is_identifiable_ : bool
         True if the log determines relevance without a repair; None if X has no bias factors.
     factors_ : DataFrame
@@ -210,6 +210,8 @@ class IdentifiabilityRepair(
     """
 
     graph_ = NotPickled("the documents of the log with their impressions and clicks")
+    interventions_ = NotPickled("documents of the log", when=len)
+    intervened_lists_ = NotPickled("documents of the log", when=len)
 
     _parameter_constraints = {
         "bias": [str, list, tuple, None],
@@ -365,8 +367,7 @@ class IdentifiabilityRepair(
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
         names = ["from", "into", "cost", "estimated_error"]
         self.merges_ = pd.DataFrame({name: [] for name in names})
-        names = ["qid", "doc", "from", "to", "cost"]
-        self.interventions_ = pd.DataFrame({name: [] for name in names})
+        self.interventions_ = pd.DataFrame(dict.fromkeys(("qid", "doc", "from", "to", "cost"), []))
         self.total_cost_ = self.error_bound_if_smooth_ = 0.0
 
     def _plan(self, X, pairs):
