@@ -90,8 +90,8 @@ def read_ubi(
         ``query_attributes`` name a page by its number only.
     ordinal_base : int or dict of str to int, default=None
         The ordinal of the first position, for all applications or by application (that of the
-        events, whose clients count). None finds it for each: 0 if at least 5 % of its pages begin at 0, else 1; where hit lists
-        say what was shown, by the ordinals of clicks on them.
+        events, whose clients count). None finds it for each: 0 if at least 5 % of its pages begin
+        at 0, else 1; where hit lists say what was shown, by the ordinals of clicks on them.
     user : {"client_id", "user_id", "session_id"} or None, default="client_id"
         The field that becomes the role ``user``; None leaves it out.
     filters : str or list of str, default=()

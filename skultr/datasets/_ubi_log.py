@@ -55,8 +55,9 @@ def query_table(
         }
     )
     several = keys.loc[keys["application"] >= 0, "application"].nunique() > 1
-    groups = keys if several else keys.drop(columns="application")
-    group = groups.groupby(list(groups.columns), sort=False).ngroup().to_numpy()
+    if not several:  # pages that name none are of the only one
+        keys["application"] = keys["application"].max()
+    group = keys.groupby(list(keys.columns), sort=False).ngroup().to_numpy()
 
     def qid(text, filters, application):
         name = normal[0][text]

@@ -367,7 +367,8 @@ class IdentifiabilityRepair(
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
         names = ["from", "into", "cost", "estimated_error"]
         self.merges_ = pd.DataFrame({name: [] for name in names})
-        self.interventions_ = pd.DataFrame(dict.fromkeys(("qid", "doc", "from", "to", "cost"), []))
+        names = ["qid", "doc", "from", "to", "cost"]
+        self.interventions_ = pd.DataFrame({name: [] for name in names})
         self.total_cost_ = self.error_bound_if_smooth_ = 0.0
 
     def _plan(self, X, pairs):

@@ -208,8 +208,9 @@ def test_records_without_an_application_are_of_the_only_one(tmp_path):
     for record in records:
         if record["query_id"] == "q0":
             record["application"] = None
-    log, _ = read(records, tmp_path)
+    log, report = read(records[::-1], tmp_path)
     assert set(log["qid"]) == {"lamp"}
+    assert report.queries["application"].tolist() == ["shop"]
     log, _ = read([*records, *page("r0", application="app")], tmp_path)
     assert set(log["qid"]) == {"lamp", "shop: lamp", "app: lamp"}
 
