@@ -55,6 +55,8 @@ BiasFeatures: TypeAlias = (
     | Mapping[Any, ArrayLike]
     | Callable[[pd.DataFrame], ArrayLike]
 )
+#: Columns of the tables of merges and of swaps.
+_MERGE, _SWAP = ("from", "into", "cost", "estimated_error"), ("qid", "doc", "from", "to", "cost")
 
 
 class IdentifiabilityRepair(
@@ -365,10 +367,8 @@ class IdentifiabilityRepair(
         """Set the attributes as they are if nothing has to be repaired."""
         self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
-        names = ["from", "into", "cost", "estimated_error"]
-        self.merges_ = pd.DataFrame({name: [] for name in names})
-        names = ["qid", "doc", "from", "to", "cost"]
-        self.interventions_ = pd.DataFrame({name: [] for name in names})
+        self.merges_ = pd.DataFrame({name: [] for name in _MERGE})
+        self.interventions_ = pd.DataFrame({name: [] for name in _SWAP})
         self.total_cost_ = self.error_bound_if_smooth_ = 0.0
 
     def _plan(self, X, pairs):
