@@ -103,7 +103,7 @@ class Findings:
     level : {"yes", "barely", "level", "no"}
         Whether the log supports judgments; "level" if all of them have one grade.
     read : list of str
-        What was read and left out.
+        What was read and left out; a line with blanks in front belongs to the one before it.
     graph : str
         The summary of the identifiability graph.
     examination : DataFrame
@@ -157,7 +157,7 @@ def page(found: Findings) -> str:
             kind="verdict",
         ),
         _section(f"<h2>What to do next</h2>{_list('ol', found.steps)}"),
-        _section(f"<h2>What was read</h2>{_list('ul', found.read)}"),
+        _section(f"<h2>What was read</h2>{_outline(found.read)}"),
         _section(
             "<h2>Does the log determine relevance?</h2>"
             "<p>What tells attention from relevance are documents that were shown at several "
@@ -189,6 +189,19 @@ def _list(tag: str, items: list[str]) -> str:
     if not items:
         return ""
     return f"<{tag}>{''.join(f'<li>{_marked(item)}</li>' for item in items)}</{tag}>"
+
+
+def _outline(lines: list[str]) -> str:
+    """Paragraphs, each with the list of the indented lines after it."""
+    parts: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith(" ") and parts:
+            parts[-1][1].append(line.strip())
+        else:
+            parts.append((line, []))
+    return "".join(
+        f"<p>{_marked(title)}</p>{_list('ul', items) if items else ''}" for title, items in parts
+    )
 
 
 def _marked(text: str) -> str:
