@@ -55,6 +55,8 @@ BiasFeatures: TypeAlias = (
     | Mapping[Any, ArrayLike]
     | Callable[[pd.DataFrame], ArrayLike]
 )
+#: Columns of the tables of merges and of swaps.
+_MERGE, _SWAP = ("from", "into", "cost", "estimated_error"), ("qid", "doc", "from", "to", "cost")
 
 
 class IdentifiabilityRepair(
@@ -170,9 +172,8 @@ class IdentifiabilityRepair(
     Notes
     -----
     `transform` returns the kind of frame that it receives. A frame without the bias columns, as at
-    serving time, is returned unchanged. A factor that `fit` has not seen takes the code of the
-    nearest one that it has seen, with a warning. In rows that were never shown, ``bias`` is
-    missing. Arrays have no roles: they are returned unchanged, and nothing is repaired.
+    serving time, and an array, which has no roles, are returned unchanged. A factor that `fit` has
+    not seen takes the code of the nearest one, with a warning. Rows never shown have no ``bias``.
 
     If document x is shown under factor t' as well as under t, the ratio of their examinations can
     be estimated with a variance proportional to
@@ -365,9 +366,8 @@ class IdentifiabilityRepair(
         """Set the attributes as they are if nothing has to be repaired."""
         self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
-        names = ["from", "into", "cost", "estimated_error"]
-        self.merges_ = pd.DataFrame({name: [] for name in names})
-        self.interventions_ = pd.DataFrame(dict.fromkeys(("qid", "doc", "from", "to", "cost"), []))
+        self.merges_ = pd.DataFrame({name: [] for name in _MERGE})
+        self.interventions_ = pd.DataFrame({name: [] for name in _SWAP})
         self.total_cost_ = self.error_bound_if_smooth_ = 0.0
 
     def _plan(self, X, pairs):

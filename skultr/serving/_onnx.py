@@ -131,6 +131,12 @@ def _elu(graph, layer, values):
     return graph.add("Add", graph.add("Max", values, 0.0), graph.add("Mul", below, layer.alpha))
 
 
+def _silu(graph, layer, values):
+    # Not by Sigmoid: older releases of onnxruntime join it and the product in float32 alone.
+    above = graph.add("Add", graph.add("Exp", graph.add("Neg", values)), 1.0)
+    return graph.add("Div", values, above)
+
+
 def _layer_norm(graph, layer, values):
     values = graph.add("Sub", values, graph.add("ReduceMean", values, axes=[-1]))
     square = graph.add("ReduceMean", graph.add("Mul", values, values), axes=[-1])
@@ -162,5 +168,5 @@ _LAYERS: dict[type[nn.Module], Callable[[_Graph, Any, str], str]] = {
     nn.ReLU: lambda graph, _, values: graph.add("Relu", values),
     nn.Tanh: lambda graph, _, values: graph.add("Tanh", values),
     nn.Sigmoid: lambda graph, _, values: graph.add("Sigmoid", values),
-    nn.SiLU: lambda graph, _, values: graph.add("Mul", values, graph.add("Sigmoid", values)),
+    nn.SiLU: _silu,
 }
