@@ -140,7 +140,7 @@ def compare_rankers(
 
     *The verdict* needs a small ``p_adjusted`` and an interval without 0. The test alone also finds
     rankers that are equal on average but not alike: of 20 to 200 queries with skewed differences,
-    it found such in 5 to 16 of 100 samples, and the verdict in 3 to 7.
+    it found such in 5 to 19 of 100 samples, and the verdict in 3 to 7.
 
     References
     ----------

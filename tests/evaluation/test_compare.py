@@ -247,8 +247,7 @@ def test_level_of_the_verdict_for_rankers_that_are_equal_on_average_only():
         gain = np.where(rng.random(20) < 0.7, 0, rng.exponential(0.15, 20) - 0.03) - 0.3 * 0.12
         row = compare_values(gain, np.zeros(20), baseline="b").table.iloc[0]
         p_value[i], found[i] = row["p_value"], row["verdict"] != "cannot tell"
-    assert np.mean(p_value <= 0.05) > 0.1
-    assert found.mean() < 0.09
+    assert found.mean() < 0.11 < np.mean(p_value <= 0.05)  # 0.07 and 0.19 of many
 
 
 def test_holm():
