@@ -80,10 +80,11 @@ class Interleaver:
         random_state: RandomState = None,
     ) -> None:
         self.method, self.n_positions, self.exponent = method, n_positions, exponent
-        if method not in _METHODS or not n_positions >= 1 or not exponent > 0:
+        whole = isinstance(n_positions, Integral) and n_positions >= 1
+        if method not in _METHODS or not whole or not 0 < exponent < np.inf:
             raise ValueError(
-                f"Got {method=}, {n_positions=}, {exponent=}; expected a method of {_METHODS}, at "
-                "least one position and an exponent above 0."
+                f"Got {method=}, {n_positions=}, {exponent=}; expected a method of {_METHODS}, a "
+                "whole number of positions from 1 and an exponent above 0."
             )
         self._rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
@@ -145,20 +146,15 @@ class Interleaver:
         Raises
         ------
         ValueError
-            If a role or column is missing, a document is there twice or in no ranking, a score is
-            infinite, a ranking has no document of a query, or a ``qid`` of a session is unknown.
+            If a role or column is missing, a document is there twice, a score is infinite, a
+            ranking has no document of a query, or a ``qid`` of a session is unknown.
         """
         names = self._names(rankings)
         qid, doc = _read_documents(X)
         query, ids = encode(qid)
-        scores = [
-            rankings[n] if isinstance(rankings, Mapping) else read_column(X, n) for n in names
-        ]
-        ranks = np.stack([_ranks(query, *each) for each in zip(scores, names, strict=True)])
-        if np.isinf(ranks).all(axis=0).any():
-            raise ValueError(
-                "A document has no score; expected one at least. Drop such rows of X."
-            )
+        named = isinstance(rankings, Mapping)
+        scores = {name: rankings[name] if named else read_column(X, name) for name in names}
+        ranks = np.stack([_ranks(query, scores[name], name) for name in names])
         order = np.argsort(query, kind="stable")
         if self.method != "probabilistic":  # no list reaches deeper
             order = order[(ranks <= self.n_positions).any(axis=0)[order]]
@@ -263,27 +259,22 @@ class Interleaver:
 
 def _read_documents(X):
     """``qid`` and ``doc`` of the candidates."""
-    roles = {role: read_role(X, role) for role in ("qid", "doc")}
-    if any(
-        values is None or not len(values) or pd.isna(values).any() for values in roles.values()
-    ):
+    qid, doc = (read_role(X, role) for role in ("qid", "doc"))
+    if qid is None or doc is None or not len(qid) or pd.isna(qid).any() or pd.isna(doc).any():
         raise ValueError("Expected rows of X with an id in each of the columns 'qid' and 'doc'.")
-    twice = pd.DataFrame(roles).duplicated()
+    twice = pd.DataFrame({"qid": qid, "doc": doc}).duplicated().to_numpy()
     if twice.any():
-        pair = tuple(python_value(values[int(twice.argmax())]) for values in roles.values())
+        pair = tuple(python_value(values[twice.argmax()]) for values in (qid, doc))
         raise ValueError(f"X holds the qid and doc {pair} twice; expected each document once.")
-    return roles.values()
+    return qid, doc
 
 
 def _ranks(query, scores, name):
     """Rank of each document in one ranking, infinite where it is not in it."""
     scores = np.asarray(scores, dtype=float)
     held = ~np.isnan(scores)
-    if (
-        scores.shape != query.shape
-        or np.isinf(scores).any()
-        or len(np.unique(query[held])) <= query.max()
-    ):
+    fit = scores.shape == query.shape and not np.isinf(scores).any()
+    if not fit or len(np.unique(query[held])) <= query.max():
         raise ValueError(
             f"The scores of {name!r} have the shape {scores.shape}; expected a finite number, or "
             f"NaN where it does not hold the document, in each of {len(query)} rows, and a number "

@@ -18,7 +18,7 @@ from .._typing import Column, Frame
 
 __all__ = ["InterleavingOutcome", "interleaving_outcome"]
 
-#: Effective number of clusters with a winner, below which there is no p-value.
+#: Effective number of clusters with a winner, up to which there is no p-value.
 _LEAST = 10
 
 
@@ -104,7 +104,7 @@ def interleaving_outcome(
     .. math::
         \Bigl(\sum_g S_g - \theta m_g\Bigr)^2 \le z^2 \sum_g (S_g - \theta m_g)^2 .
 
-    Below 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1. It holds for
+    Up to 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1. It holds for
     one look at the log, not for looking until it is small. More sessions mean more queries, too,
     where ``cluster="qid"``.
 
@@ -124,12 +124,12 @@ def interleaving_outcome(
     """
     X, y, _ = take_clicks(X, y, "interleaving_outcome")
     session, group = _read(X, y, cluster)
-    names, table, code, kind = _read_teams(X)
+    names, table, code, by_rank = _read_teams(X)
     rows = np.flatnonzero(y)
     rows = rows[np.lexsort((read_role(X, "position")[rows], session[rows]))]
     active, first, clicked = np.unique(session[rows], return_index=True, return_inverse=True)
     credit = table[code[rows]]
-    if kind == "#":  # what both are credited with counts for none
+    if by_rank:  # what both are credited with counts for none
         best = np.append(credit[first[1:] - 1], credit[-1:], axis=0).min(axis=1)
         credit = (credit <= best[clicked, None]) * 1.0
         credit -= credit.min(axis=1, keepdims=True)
@@ -166,22 +166,23 @@ def _read(X, y, cluster):
 
 
 def _read_teams(X):
-    """Names of rankings, the values of each text of ``team``, codes of texts, and their kind."""
+    """Names of rankings, ranks or shares of each text of ``team``, codes of texts, and which."""
     code, texts = pd.factorize(read_role(X, "team"))
-    parts = [re.findall(r"([^#= ]+)([#=]?)([^#= ]*)(?: |$)", str(text)) for text in texts]
+    parts = [re.findall(r"([^#= ]+)([#=]?)([\d.e-]*)(?: |$)", str(text)) for text in texts]
     kinds = {kind for of in parts for _, kind, _ in of}
     names = sorted({name for of in parts for name, *_ in of})
-    if len(kinds) != 1 or len(names) < 2:
+    by_rank = kinds == {"#"}
+    table = np.full((len(texts), len(names)), np.inf if by_rank else 0.0)
+    for row, of in zip(table, parts, strict=True):
+        row[[names.index(name) for name, *_ in of]] = [float(value or 1) for *_, value in of]
+    total = table.sum(axis=1, keepdims=True)
+    fit = len(names) == 2 if by_rank else len(names) > 1 and (np.abs(total - 1) < 0.01).all()
+    if len(kinds) != 1 or not fit:
         raise ValueError(
             f"team holds {list(texts[:3])}, ...; expected texts of one Interleaver, which name "
             "two or more rankings."
         )
-    table = np.full((len(texts), len(names)), np.inf if kinds == {"#"} else 0.0)
-    for row, of in zip(table, parts, strict=True):
-        row[[names.index(name) for name, *_ in of]] = [float(value or 1) for *_, value in of]
-    if kinds == {"="}:  # rounded
-        table /= table.sum(axis=1, keepdims=True)
-    return names, table, code, kinds.pop()
+    return names, table if by_rank else table / total, code, by_rank  # shares are rounded
 
 
 def _winners(session, credit_a, credit_b, n):
@@ -205,7 +206,7 @@ def _compare(won_a, won_b, clicks, n_sessions, effect, z, z_power):
     lead, winners, n = won_b - won_a, won_b + won_a, n_sessions.sum()
     total, spread = winners.sum(), np.sqrt((lead**2).sum())
     theta, low, high, p_value = lead.sum() / max(total, 1e-300), -1.0, 1.0, 1.0
-    if total**2 >= _LEAST * (winners**2).sum() > 0:
+    if total**2 > max(_LEAST, z**2) * (winners**2).sum() > 0:
         p_value = 2 * norm.sf(abs(lead.sum()) / max(spread, 1e-300))
         a = total**2 - z**2 * (winners**2).sum()
         b = lead.sum() * total - z**2 * (lead * winners).sum()
@@ -245,10 +246,8 @@ def _verdict(row, level, effect):
     ends, better, worse = (row.preference, row.lower, row.upper), row.b, row.a
     if row.preference < 0.5:
         ends, better, worse = (1 - row.preference, 1 - row.upper, 1 - row.lower), row.a, row.b
-    won = "wins {:.1%} (95 % interval {:.1%} to {:.1%})".format(*ends).replace(
-        "95 %", f"{1 - level:.0%}"
-    )
-    found = f"{better} {won} of the sessions with a winner"
+    share = f"{ends[0]:.1%} ({1 - level:.0%} interval {ends[1]:.1%} to {ends[2]:.1%})"
+    found = f"{better} wins {share} of the sessions with a winner"
     if row.p_value <= level:
         return f"{better} beats {worse}: {found}."
     if effect and ends[1] > 0.5 - effect and ends[2] < 0.5 + effect:

@@ -4,13 +4,13 @@
 
 Pairs of rankers whose scores are relevance plus noise, of a different amount in the two: 400
 queries of 10 documents, of which lists show 5. The truth is the exact difference of expected
-clicks per list. An A/B test divides ``--sessions`` between the rankers; interleaving has a tenth of
-them. For the test and each method: the share of pairs with the true sign; where the A/B test was
+clicks per list. An A/B test divides ``--sessions`` between the rankers; interleaving has a tenth.
+For the test and each method: the share of pairs with the true sign; where the A/B test was
 significant at 5 %, the share that agrees with its sign; and how often each was significant.
 
 Better rankings satisfy users of the DBN sooner, so that they click less often: their A/B test
 counts sessions with a click. ``--level`` prints the share of significant results between rankers
-that are equal (noise of one amount, 60 queries, 1,000 sessions, 300 runs), with clusters by query
+that are equal (noise of one amount, 60 queries, 1,000 sessions, 200 runs), with clusters by query
 and by session, for even traffic and for 1 / rank.
 """
 
@@ -102,7 +102,7 @@ def summarise(table):
         }
 
 
-def level(user, method, steep, n_runs=300):
+def level(user, method, steep, n_runs=200):
     """Share of significant results between equal rankers, by cluster."""
     found = []
     for run in range(n_runs):

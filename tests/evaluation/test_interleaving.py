@@ -316,7 +316,6 @@ GOOD = pd.DataFrame({"qid": [1, 1, 2], "doc": ["a", "b", "c"], "s": [1.0, 2, 3],
         (GOOD.assign(s=[1, np.inf, 2]), ["s", "t"], 5, "finite"),
         (GOOD, {"s": [1, 2], "t": GOOD["t"]}, 5, r"shape \(2,\)"),
         (GOOD.assign(s=[1, 2, np.nan]), ["s", "t"], 5, "each query"),
-        (GOOD.assign(s=[1, np.nan, 2], t=[1, np.nan, 2]), ["s", "t"], 5, "has no score"),
     ],
 )
 def test_bad_candidates(X, rankings, sessions, match):
@@ -341,7 +340,7 @@ def test_bad_requests(rankings, match):
 def test_balanced_takes_two_and_parameters_are_checked():
     with pytest.raises(ValueError, match="unless balanced"):
         Interleaver("balanced").interleave_one({"a": [1], "b": [1], "c": [1]})
-    for wrong in ({"method": "x"}, {"n_positions": 0}, {"exponent": 0}):
+    for wrong in ({"method": "x"}, {"n_positions": 2.5}, {"exponent": 0}):
         with pytest.raises(ValueError, match="expected a method"):
             Interleaver(**wrong)
 
@@ -353,6 +352,9 @@ def test_balanced_takes_two_and_parameters_are_checked():
         (lambda log: log.drop(columns="session"), "no column 'session'"),
         (lambda log: log.assign(team=None), "'team', or one with gaps"),
         (lambda log: log.assign(team="s"), "two or more"),
+        (lambda log: log.assign(team=["s t", "s", "t"] * 10), "one Interleaver"),
+        (lambda log: log.assign(team="s=0.2 t=x"), "one Interleaver"),
+        (lambda log: log.assign(team=["s#1", "t#2", "u#1"] * 10), "one Interleaver"),
         (lambda log: log.assign(team=["s", "s#1 t#2", "t"] * 10), "one Interleaver"),
         (lambda log: log.assign(impressions=2), "aggregated"),
         (lambda log: log.assign(click=0.5), "0 or 1"),
