@@ -12,6 +12,8 @@ Better rankings satisfy users of the DBN sooner, so that they click less often: 
 counts sessions with a click. ``--level`` prints the share of significant results between rankers
 that are equal (noise of one amount, 60 queries, 1,000 sessions, 200 runs), with clusters by query
 and by session, for even traffic and for 1 / rank.
+
+Takes 35 seconds on one core; ``--level`` 4 minutes.
 """
 
 import argparse
