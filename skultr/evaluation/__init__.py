@@ -1,13 +1,22 @@
-"""What a ranking is worth, and whether the data can tell."""
+"""What a ranking is worth, and which experiment would tell."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._compare import RankerComparison as RankerComparison
     from ._compare import compare_rankers as compare_rankers
+    from ._interleaving import Interleaver as Interleaver
+    from ._interleaving_outcome import InterleavingOutcome as InterleavingOutcome
+    from ._interleaving_outcome import interleaving_outcome as interleaving_outcome
 else:
     from .._lazy import lazy_names
 
+    # Lazy, as in all public folders.
     __getattr__, __dir__, __all__ = lazy_names(
-        __name__, {"_compare": ("RankerComparison", "compare_rankers")}
+        __name__,
+        {
+            "_compare": ("RankerComparison", "compare_rankers"),
+            "_interleaving": ("Interleaver",),
+            "_interleaving_outcome": ("InterleavingOutcome", "interleaving_outcome"),
+        },
     )
