@@ -125,7 +125,8 @@ def compare_rankers(
     ------
     ValueError
         If there are fewer than two rankers, ``baseline`` is none of them, a role is missing or
-        invalid, scores are NaN or differ within a document, or no query has a value.
+        invalid, scores are NaN or differ within a document, a value is infinite, or no
+        query has one.
 
     Notes
     -----
@@ -171,6 +172,11 @@ def compare_rankers(
     documents = _documents(rankers, X, y, qid, doc)
     scores = {name: documents.scores(ranker, repr(name)) for name, ranker in rankers.items()}
     values = pd.DataFrame({name: value(documents, score) for name, score in scores.items()})
+    if np.isinf(values).any(axis=None):
+        raise ValueError(
+            f"{name_of_metric} is infinite for some query; expected finite values, or NaN where "
+            "it is undefined."
+        )
     per_query = values.dropna()
     if per_query.empty:
         raise ValueError(

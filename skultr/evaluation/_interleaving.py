@@ -15,6 +15,7 @@ from .._log._roles import read_column, read_role
 from .._log._segments import as_array, encode, offsets_from_sorted, pad, rank_in_segment
 from .._typing import ArrayLike, Column, Frame, RandomState
 from ..exceptions import python_value
+from ..metrics._rows import as_numbers
 
 __all__ = ["Interleaver"]
 
@@ -140,8 +141,8 @@ class Interleaver:
         Returns
         -------
         log : DataFrame
-            ``session`` (0, 1, ...), ``qid``, ``doc``, ``position``, ``team`` and, unless
-            probabilistic, ``arm``, sorted by session and position.
+            ``session`` (from 0 in every call), ``qid``, ``doc``, ``position``, ``team`` and,
+            unless probabilistic, ``arm``, sorted by session and position.
 
         Raises
         ------
@@ -162,7 +163,7 @@ class Interleaver:
         rows = order[place]
         table = np.where(place >= 0, ranks[:, rows], np.inf).swapaxes(0, 1)
         if isinstance(sessions, Integral):
-            asked = self._rng.integers(len(ids), size=int(sessions))
+            asked = self._rng.integers(len(ids), size=max(int(sessions), 0))
         else:
             asked = pd.Index(ids).get_indexer(as_array(sessions))
         if not len(asked) or (asked < 0).any():
@@ -228,7 +229,9 @@ class Interleaver:
         turn = np.take_along_axis(turn, shown, axis=1)
         teams = np.take_along_axis(ranks.swapaxes(1, 2), shown[..., None], axis=1)
         arms = np.full(shown.shape, -1)
-        pair = np.nonzero(np.isfinite(turn[:, 1:]) & (turn[:, 1:] // 2 == turn[:, :-1] // 2))
+        pair = np.nonzero(
+            np.isfinite(turn[:, 1:]) & (np.floor(turn[:, 1:] / 2) == np.floor(turn[:, :-1] / 2))
+        )
         arms[pair] = arms[pair[0], pair[1] + 1] = pair[1]
         return np.where(np.isinf(turn), -1, shown), teams, arms
 
@@ -271,7 +274,7 @@ def _read_documents(X):
 
 def _ranks(query, scores, name):
     """Rank of each document in one ranking, infinite where it is not in it."""
-    scores = np.asarray(scores, dtype=float)
+    scores = as_numbers(scores, f"The scores of {name!r}").astype(float)
     held = ~np.isnan(scores)
     fit = scores.shape == query.shape and not np.isinf(scores).any()
     if not fit or len(np.unique(query[held])) <= query.max():

@@ -15,6 +15,7 @@ from .._log._reader import take_clicks
 from .._log._roles import read_column, read_role
 from .._sklearn import Interval, validate_params
 from .._typing import Column, Frame
+from ..metrics._query_means import holm_adjusted
 
 __all__ = ["InterleavingOutcome", "interleaving_outcome"]
 
@@ -30,9 +31,10 @@ class InterleavingOutcome(NamedTuple):
     pairs : DataFrame
         One row per pair of rankings ``a`` and ``b``. Sessions: ``wins_a``, ``wins_b``, ``ties``
         (expected numbers if probabilistic). ``preference``: share of the sessions with a winner
-        that b won, with its interval ``lower``, ``upper``. ``p_value`` of no preference, corrected
-        for the number of pairs (Holm). ``clicks``: credited to b minus a, per session, with
-        ``clicks_lower``, ``clicks_upper``. ``sessions_needed`` in addition. ``verdict`` in words.
+        that b won, with its interval ``lower``, ``upper`` (of each pair alone). ``p_value`` of no
+        preference, corrected for the number of pairs (Holm). ``clicks``: credited to b minus a,
+        per session, with ``clicks_lower``, ``clicks_upper`` (NaN in too few clusters).
+        ``sessions_needed`` in addition. ``verdict`` in words.
     verdict : str
         All verdicts.
     """
@@ -91,7 +93,8 @@ def interleaving_outcome(
     ------
     ValueError
         If a role is missing, ``team`` is no text of one method of :class:`Interleaver`, a row
-        stands for several impressions, or a click is neither 0 nor 1.
+        stands for several impressions, a session and query have two rows at one position or two
+        clusters, or a click is neither 0 nor 1.
 
     Notes
     -----
@@ -104,9 +107,10 @@ def interleaving_outcome(
     .. math::
         \Bigl(\sum_g S_g - \theta m_g\Bigr)^2 \le z^2 \sum_g (S_g - \theta m_g)^2 .
 
-    Up to 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1. It holds for
-    one look at the log, not for looking until it is small. More sessions mean more queries, too,
-    where ``cluster="qid"``.
+    Up to 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1, and
+    ``sessions_needed`` are at least those that give more clusters. The p-value holds for one look
+    at the log, not for looking until it is small. More sessions mean more queries, too, where
+    ``cluster="qid"``.
 
     Examples
     --------
@@ -135,11 +139,13 @@ def interleaving_outcome(
         credit -= credit.min(axis=1, keepdims=True)
     n_sessions = np.bincount(group[np.unique(session, return_index=True)[1]])
     of_active, pairs = group[rows[first]], []
-    for a, b in combinations(range(len(names)), 2):
+    couples = [*combinations(range(len(names)), 2)]
+    z, z_needed = norm.isf(level / 2), norm.isf(level / 2 / len(couples)) + norm.ppf(power)
+    for a, b in couples:
         won = _winners(clicked, credit[:, a], credit[:, b], len(active))
         more = np.bincount(clicked, credit[:, b] - credit[:, a], len(active))
         sums = [np.bincount(of_active, of, len(n_sessions)) for of in (*won, more)]
-        row = _compare(*sums, n_sessions, effect, norm.isf(level / 2), norm.ppf(power))
+        row = _compare(*sums, n_sessions, effect, z, z_needed)
         pairs.append({"a": names[a], "b": names[b]} | row)
     return _judge(pd.DataFrame(pairs), level, effect)
 
@@ -161,14 +167,30 @@ def _read(X, y, cluster):
             "not say which clicks were of one session."
         )
     lists = pd.DataFrame({role: roles[role] for role in ("qid", "session")})
+    session = lists.groupby(["qid", "session"], sort=False).ngroup().to_numpy()
+    if pd.DataFrame({"session": session, "position": roles["position"]}).duplicated().any():
+        raise ValueError(
+            "A session and query have two rows at one position; expected one list each. Logs of "
+            "several calls of interleave all count sessions from 0: make their ids differ."
+        )
     group = pd.factorize(read_column(X, cluster), use_na_sentinel=False)[0]
-    return lists.groupby(["qid", "session"], sort=False).ngroup().to_numpy(), group
+    if (group[np.unique(session, return_index=True)[1]][session] != group).any():
+        raise ValueError(
+            f"The column {cluster!r} of cluster={cluster!r} has several values in one list; "
+            "expected one, such as the query, the session or the user."
+        )
+    return session, group
 
 
 def _read_teams(X):
     """Names of rankings, ranks or shares of each text of ``team``, codes of texts, and which."""
     code, texts = pd.factorize(read_role(X, "team"))
-    parts = [re.findall(r"([^#= ]+)([#=]?)([\d.e-]*)(?: |$)", str(text)) for text in texts]
+    parts = [
+        re.findall(r"([^#= ]+)(?:([#=])(\d*\.?\d+(?:e-\d+)?))?(?: |$)", str(t)) for t in texts
+    ]
+    whole = all(
+        str(t) == " ".join(map("".join, of)) != "" for t, of in zip(texts, parts, strict=True)
+    )
     kinds = {kind for of in parts for _, kind, _ in of}
     names = sorted({name for of in parts for name, *_ in of})
     by_rank = kinds == {"#"}
@@ -177,7 +199,7 @@ def _read_teams(X):
         row[[names.index(name) for name, *_ in of]] = [float(value or 1) for *_, value in of]
     total = table.sum(axis=1, keepdims=True)
     fit = len(names) == 2 if by_rank else len(names) > 1 and (np.abs(total - 1) < 0.01).all()
-    if len(kinds) != 1 or not fit:
+    if not whole or len(kinds) != 1 or not fit:
         raise ValueError(
             f"team holds {list(texts[:3])}, ...; expected texts of one Interleaver, which name "
             "two or more rankings."
@@ -201,22 +223,24 @@ def _winners(session, credit_a, credit_b, n):
     return lead[:, :most].sum(axis=1), lead[:, most + 1 :].sum(axis=1)
 
 
-def _compare(won_a, won_b, clicks, n_sessions, effect, z, z_power):
+def _compare(won_a, won_b, clicks, n_sessions, effect, z, z_needed):
     """The row of a pair, from sums over each cluster."""
     lead, winners, n = won_b - won_a, won_b + won_a, n_sessions.sum()
     total, spread = winners.sum(), np.sqrt((lead**2).sum())
     theta, low, high, p_value = lead.sum() / max(total, 1e-300), -1.0, 1.0, 1.0
-    if total**2 > max(_LEAST, z**2) * (winners**2).sum() > 0:
+    mean, error, least = clicks.sum() / n, np.nan, max(_LEAST, z**2) * (winners**2).sum()
+    if total**2 > least > 0:
+        error = np.sqrt(((clicks - mean * n_sessions) ** 2).sum()) / n
         p_value = 2 * norm.sf(abs(lead.sum()) / max(spread, 1e-300))
         a = total**2 - z**2 * (winners**2).sum()
         b = lead.sum() * total - z**2 * (lead * winners).sum()
         c = lead.sum() ** 2 - z**2 * spread**2
         half = np.sqrt(max(b**2 - a * c, 0.0))
         low, high = max(-1.0, (b - half) / a), min(1.0, (b + half) / a)
-    mean = clicks.sum() / n
-    error = np.sqrt(((clicks - mean * n_sessions) ** 2).sum()) / n
-    aim = (2 * effect if effect else abs(theta)) * total
-    needed = np.ceil(n * ((z + z_power) * spread / aim) ** 2 - n) if aim > 0 else np.inf
+    aim, needed = (2 * effect if effect else abs(theta)) * total, np.inf
+    if aim > 0:
+        needed = np.ceil(n * (z_needed * spread / aim) ** 2 - n)
+        needed = max(0.0, needed, np.floor(n * least / total**2 - n) + 1)
     return {
         "wins_a": won_a.sum(),
         "wins_b": won_b.sum(),
@@ -228,15 +252,13 @@ def _compare(won_a, won_b, clicks, n_sessions, effect, z, z_power):
         "clicks": mean,
         "clicks_lower": mean - z * error,
         "clicks_upper": mean + z * error,
-        "sessions_needed": max(0.0, needed),
+        "sessions_needed": needed,
     }
 
 
 def _judge(pairs, level, effect):
     """The outcome: p-values corrected (Holm), and the verdict on each pair in words."""
-    order = np.argsort(pairs["p_value"].to_numpy(), kind="stable")
-    corrected = pairs["p_value"].to_numpy()[order] * np.arange(len(pairs), 0, -1)
-    pairs.loc[order, "p_value"] = np.minimum(np.maximum.accumulate(corrected), 1)
+    pairs["p_value"] = holm_adjusted(pairs["p_value"].to_numpy())
     pairs.loc[pairs["p_value"] <= level, "sessions_needed"] = 0.0
     pairs["verdict"] = [_verdict(row, level, effect) for row in pairs.itertuples()]
     return InterleavingOutcome(pairs, "\n".join(pairs["verdict"]))
@@ -252,7 +274,9 @@ def _verdict(row, level, effect):
         return f"{better} beats {worse}: {found}."
     if effect and ends[1] > 0.5 - effect and ends[2] < 0.5 + effect:
         return f"No difference of {effect:.1%} between {better} and {worse}: {found}."
-    more = "more sessions than the log can say"
+    more = "It needs more sessions than the log can say"
     if 0 < row.sessions_needed < np.inf:
-        more = f"about {row.sessions_needed:,.0f} more sessions"
-    return f"Cannot tell {better} from {worse} yet: {found}. It needs {more}."
+        more = f"It needs about {row.sessions_needed:,.0f} more sessions"
+    elif effect and not row.sessions_needed:
+        more = f"The sessions suffice for a difference of {effect:.1%}; a smaller one needs more"
+    return f"Cannot tell {better} from {worse} yet: {found}. {more}."

@@ -350,6 +350,7 @@ def test_summary_says_what_so_many_queries_would_show(X, scores):
         ({"metric": "mrr"}, "'metric' parameter"),
         ({"threshold": 2}, "'ndcg' has no option 'threshold'"),
         ({"metric": value_as_score, "gain": "linear"}, "takes no options"),
+        ({"metric": lambda relevance, scores: np.inf}, "is infinite for some query"),
         ({"n_resamples": 18}, "expected at least 20"),
         ({"confidence_level": 1.0}, "'confidence_level' parameter"),
     ],

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.stats import norm
 
 from skultr.evaluation import Interleaver, interleaving_outcome
 from skultr.exceptions import NotIdentifiableWarning
@@ -261,7 +262,37 @@ def test_verdicts():
     won = interleaving_outcome(log, log["team"] == "new")
     assert won.verdict.startswith("new beats old: new wins 100.0%")
     one_query = log[log["qid"] == 0]
-    assert "Cannot tell" in interleaving_outcome(one_query, one_query["team"] == "new").verdict
+    one = interleaving_outcome(one_query, one_query["team"] == "new")
+    assert "Cannot tell" in one.verdict
+    assert one.pairs[["clicks_lower", "clicks_upper"]].isna().all(axis=None)
+    # More than 10 effective clusters, if others are as large.
+    assert one.pairs["sessions_needed"][0] > 9 * one_query["session"].nunique()
+
+
+def test_verdict_where_the_sessions_suffice_for_the_effect():
+    X = _candidates(12, 4).assign(s=0.0, t=1.0)
+    log = Interleaver(n_positions=2, random_state=0).interleave(X, ["s", "t"], 400)
+    winner = np.where(np.arange(400) < 215, "t", "s")[log["session"]]
+    found = interleaving_outcome(log, log["team"] == winner, effect=0.1, cluster="session")
+    assert "No difference of 10.0%" in found.verdict
+    winner = np.where(np.arange(400) < 219, "t", "s")[log["session"]]
+    found = interleaving_outcome(log, log["team"] == winner, effect=0.075, cluster="session")
+    assert found.pairs["sessions_needed"][0] == 0
+    assert found.verdict.endswith("suffice for a difference of 7.5%; a smaller one needs more.")
+
+
+def test_several_pairs_need_more_sessions_than_one():
+    X, rng = _candidates(50, 5), np.random.default_rng(0)
+    scores = {name: rng.random(len(X)) for name in "abc"}
+    log = Interleaver(random_state=0).interleave(X, scores, 500)
+    clicks = rng.random(len(log)) < 0.2
+    totals = [
+        500 + interleaving_outcome(log, clicks, effect=0.01, level=level).pairs["sessions_needed"]
+        for level in (0.05, 0.15)
+    ]
+    power = norm.ppf(0.8)
+    expected = (norm.isf(0.05 / 6) + power) ** 2 / (norm.isf(0.15 / 6) + power) ** 2
+    assert (totals[0] / totals[1]).tolist() == pytest.approx([expected] * 3, rel=1e-3)
 
 
 # Other readers of the log --------------------------------------------------------------
@@ -309,6 +340,8 @@ GOOD = pd.DataFrame({"qid": [1, 1, 2], "doc": ["a", "b", "c"], "s": [1.0, 2, 3],
         (GOOD, {"s 1": GOOD["s"], "t": GOOD["t"]}, 5, "no space"),
         (GOOD, ["s", "t"], [1, 7], "no qid"),
         (GOOD, ["s", "t"], 0, "no qid"),
+        (GOOD, ["s", "t"], -1, "no qid"),
+        (GOOD.assign(s="x"), ["s", "t"], 5, "'s' must hold numbers"),
         (GOOD.drop(columns="doc"), ["s", "t"], 5, "'qid' and 'doc'"),
         (GOOD.assign(doc=["a", None, "c"]), ["s", "t"], 5, "an id in each"),
         (GOOD[:0], ["s", "t"], 5, "Expected rows"),
@@ -356,6 +389,9 @@ def test_balanced_takes_two_and_parameters_are_checked():
         (lambda log: log.assign(team="s=0.2 t=x"), "one Interleaver"),
         (lambda log: log.assign(team=["s#1", "t#2", "u#1"] * 10), "one Interleaver"),
         (lambda log: log.assign(team=["s", "s#1 t#2", "t"] * 10), "one Interleaver"),
+        (lambda log: log.assign(team="s=0.2.1 t=0.8"), "one Interleaver"),
+        (lambda log: log.assign(team=["s#1 t#2", "", "s# t#1"] * 10), "one Interleaver"),
+        (lambda log: pd.concat([log, log]), "make their ids differ"),
         (lambda log: log.assign(impressions=2), "aggregated"),
         (lambda log: log.assign(click=0.5), "0 or 1"),
     ],
@@ -365,6 +401,19 @@ def test_bad_logs(change, match):
     log = Interleaver().interleave(X, ["s", "t"], 10).assign(click=1)
     with pytest.raises(ValueError, match=match):
         interleaving_outcome(change(log), "click")
+
+
+def test_a_list_is_of_one_cluster():
+    log = Interleaver().interleave(_candidates(2, 3).assign(s=0.0, t=1.0), ["s", "t"], 10)
+    with pytest.raises(ValueError, match="'doc' has several values in one list"):
+        interleaving_outcome(log, np.zeros(len(log)), cluster="doc")
+
+
+def test_queries_of_different_length():
+    X = _candidates(3, 4).drop(index=[1, 2, 3, 5]).assign(s=0.0, t=lambda X: X["doc"])
+    for method in METHODS:
+        log = Interleaver(method, random_state=0).interleave(X, ["s", "t"], [0, 1, 2])
+        assert log.groupby("session").size().tolist() == [1, 3, 4]
 
 
 def test_rankings_without_common_documents_and_of_different_length():
