@@ -107,6 +107,7 @@ def interleaving_outcome(
     .. math::
         \Bigl(\sum_g S_g - \theta m_g\Bigr)^2 \le z^2 \sum_g (S_g - \theta m_g)^2 .
 
+    That of ``clicks`` does so with clicks in place of wins, and sessions in place of winners.
     Up to 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1, and
     ``sessions_needed`` are at least those that give more clusters. The p-value holds for one look
     at the log, not for looking until it is small. More sessions mean more queries, too, where
@@ -227,16 +228,12 @@ def _compare(won_a, won_b, clicks, n_sessions, effect, z, z_needed):
     """The row of a pair, from sums over each cluster."""
     lead, winners, n = won_b - won_a, won_b + won_a, n_sessions.sum()
     total, spread = winners.sum(), np.sqrt((lead**2).sum())
-    theta, low, high, p_value = lead.sum() / max(total, 1e-300), -1.0, 1.0, 1.0
-    mean, error, least = clicks.sum() / n, np.nan, max(_LEAST, z**2) * (winners**2).sum()
-    if total**2 > least > 0:
-        error = np.sqrt(((clicks - mean * n_sessions) ** 2).sum()) / n
+    theta, p_value = lead.sum() / max(total, 1e-300), 1.0
+    least = max(_LEAST, z**2) * (winners**2).sum()
+    if total**2 > least:
         p_value = 2 * norm.sf(abs(lead.sum()) / max(spread, 1e-300))
-        a = total**2 - z**2 * (winners**2).sum()
-        b = lead.sum() * total - z**2 * (lead * winners).sum()
-        c = lead.sum() ** 2 - z**2 * spread**2
-        half = np.sqrt(max(b**2 - a * c, 0.0))
-        low, high = max(-1.0, (b - half) / a), min(1.0, (b + half) / a)
+    low, high = np.clip(_interval(lead, winners, z, np.inf), -1, 1)
+    clicks_lower, clicks_upper = _interval(clicks, n_sessions * (total > 0), z, np.nan)
     aim, needed = (2 * effect if effect else abs(theta)) * total, np.inf
     if aim > 0:
         needed = np.ceil(n * (z_needed * spread / aim) ** 2 - n)
@@ -249,11 +246,23 @@ def _compare(won_a, won_b, clicks, n_sessions, effect, z, z_needed):
         "lower": (1 + low) / 2,
         "upper": (1 + high) / 2,
         "p_value": p_value,
-        "clicks": mean,
-        "clicks_lower": mean - z * error,
-        "clicks_upper": mean + z * error,
+        "clicks": clicks.sum() / n,
+        "clicks_lower": clicks_lower,
+        "clicks_upper": clicks_upper,
         "sessions_needed": needed,
     }
+
+
+def _interval(lead, size, z, unknown):
+    """Ends of the ratio of two sums over clusters; ``unknown`` from 0 where these are too few."""
+    total, squares = size.sum(), (size**2).sum()
+    if total**2 <= max(_LEAST, z**2) * squares:
+        return -unknown, unknown
+    a = total**2 - z**2 * squares
+    b = lead.sum() * total - z**2 * (lead * size).sum()
+    c = lead.sum() ** 2 - z**2 * (lead**2).sum()
+    half = np.sqrt(max(b**2 - a * c, 0.0))
+    return (b - half) / a, (b + half) / a
 
 
 def _judge(pairs, level, effect):
