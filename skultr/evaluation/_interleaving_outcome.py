@@ -52,7 +52,7 @@ _PROBABILITY = [Interval(Real, 0, 1, closed="neither")]
         "y": "no_validation",
         "cluster": [str],
         "effect": [Interval(Real, 0, 0.5, closed="neither"), None],
-        "level": _PROBABILITY,
+        "confidence_level": _PROBABILITY,
         "power": _PROBABILITY,
     },
     prefer_skip_nested_validation=True,
@@ -63,7 +63,7 @@ def interleaving_outcome(
     *,
     cluster: str = "qid",
     effect: float | None = None,
-    level: float = 0.05,
+    confidence_level: float = 0.95,
     power: float = 0.8,
 ) -> InterleavingOutcome:
     r"""Which ranking wins more sessions: share, interval, p-value and the traffic still needed.
@@ -82,8 +82,10 @@ def interleaving_outcome(
     effect : float in (0, 0.5), default=None
         Distance of ``preference`` from 0.5 that would matter, for ``sessions_needed``; by default
         the one found, which is uncertain.
-    level, power : float in (0, 1), default=0.05 and 0.8
-        Probability of finding a winner between equals, and of finding a true one.
+    confidence_level : float in (0, 1), default=0.95
+        Of the intervals; a winner needs a ``p_value`` up to 1 minus this level.
+    power : float in (0, 1), default=0.8
+        Probability of finding a true winner, for ``sessions_needed``.
 
     Returns
     -------
@@ -141,6 +143,7 @@ def interleaving_outcome(
     n_sessions = np.bincount(group[np.unique(session, return_index=True)[1]])
     of_active, pairs = group[rows[first]], []
     couples = [*combinations(range(len(names)), 2)]
+    level = 1 - confidence_level
     z, z_needed = norm.isf(level / 2), norm.isf(level / 2 / len(couples)) + norm.ppf(power)
     for a, b in couples:
         won = _winners(clicked, credit[:, a], credit[:, b], len(active))

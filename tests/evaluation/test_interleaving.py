@@ -287,8 +287,11 @@ def test_several_pairs_need_more_sessions_than_one():
     log = Interleaver(random_state=0).interleave(X, scores, 500)
     clicks = rng.random(len(log)) < 0.2
     totals = [
-        500 + interleaving_outcome(log, clicks, effect=0.01, level=level).pairs["sessions_needed"]
-        for level in (0.05, 0.15)
+        500
+        + interleaving_outcome(log, clicks, effect=0.01, confidence_level=level).pairs[
+            "sessions_needed"
+        ]
+        for level in (0.95, 0.85)
     ]
     power = norm.ppf(0.8)
     expected = (norm.isf(0.05 / 6) + power) ** 2 / (norm.isf(0.15 / 6) + power) ** 2
