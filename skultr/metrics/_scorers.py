@@ -244,11 +244,10 @@ class AnnotatedDocuments:
         return predict_within(ranker, self._X, self._roles["qid"], self._roles["doc"])
 
     def _check_agreement(self, scores, name):
-        _, first, code = np.unique(self._document, return_index=True, return_inverse=True)
         scores = scores[self._annotated]
-        conflict = np.flatnonzero(scores != scores[first][code])
-        if len(conflict):
-            row, other = conflict[0], first[code[conflict[0]]]
+        _, conflict = _agreement(self._document, scores)
+        if conflict is not None:
+            other, row = conflict
             raise ValueError(
                 f"Rows {self._annotated[other]} and {self._annotated[row]} show one document of "
                 f"one query, and {name} gives them the scores {scores[other]:g} and "
@@ -365,13 +364,19 @@ def _without_text(X):
 
 def first_of_documents(document: Ints, relevance: Floats, rows: Ints) -> Ints:
     """Index of the first row of each document, increasing; its rows must agree in relevance."""
-    _, first, code = np.unique(document, return_index=True, return_inverse=True)
-    conflict = np.flatnonzero(relevance != relevance[first][code])
-    if len(conflict):
-        row, other = conflict[0], first[code[conflict[0]]]
+    first, conflict = _agreement(document, relevance)
+    if conflict is not None:
+        other, row = conflict
         raise ValueError(
             f"Rows {rows[other]} and {rows[row]} show one document of one query with the "
             f"relevance {relevance[other]:g} and {relevance[row]:g}; expected one annotation per "
             "document. If they are different documents, name them in a column 'doc'."
         )
     return np.sort(first)
+
+
+def _agreement(document, values):
+    """First row of each document, and the first two rows of one with unlike values, or None."""
+    _, first, code = np.unique(document, return_index=True, return_inverse=True)
+    conflict = np.flatnonzero(values != values[first][code])
+    return first, (first[code[conflict[0]]], conflict[0]) if len(conflict) else None
