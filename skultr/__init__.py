@@ -11,6 +11,7 @@
 - :mod:`skultr.datasets`: documents with relevance labels, made or read; logs of search engines.
 - :mod:`skultr.plotting`: Displays of graphs and examination curves.
 - :mod:`skultr.serving`: models and judgments in the formats of search engines, and on disk.
+- :mod:`skultr.evaluation`: what a ranking would be worth, told from the clicks on another one.
 - :mod:`skultr.testing`: checks for rankers, yours or ours.
 - :func:`skultr.aggregate_clicks`: from impressions in any engine to distinct cells.
 - :class:`skultr.ClickDataset`: a log on disk, for what no memory holds.
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import click_models as click_models
     from . import datasets as datasets
+    from . import evaluation as evaluation
     from . import exceptions as exceptions
     from . import identifiability as identifiability
     from . import metrics as metrics
@@ -58,6 +60,7 @@ else:
         submodules=(
             "click_models",
             "datasets",
+            "evaluation",
             "exceptions",
             "identifiability",
             "metrics",
