@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._policy_value import PolicyDifference as PolicyDifference
-    from ._policy_value import PolicyValue as PolicyValue
+    from ._policy_value import PolicyEstimate as PolicyEstimate
     from ._policy_value import policy_difference as policy_difference
     from ._policy_value import policy_value as policy_value
 else:
@@ -14,8 +13,7 @@ else:
         __name__,
         {
             "_policy_value": (
-                "PolicyDifference",
-                "PolicyValue",
+                "PolicyEstimate",
                 "policy_difference",
                 "policy_value",
             ),

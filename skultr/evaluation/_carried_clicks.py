@@ -1,7 +1,7 @@
 """Estimators of the clicks on pages that a log did not show, from the clicks that it has.
 
-Each carries the click rate of a *unit* of the log to the pages: a document of a query
-(position-based model), or a document at a position (item-position).
+Each carries the click rates of *units* of the log to the pages: of a document of a query
+(position-based model), or of a document at a position (item-position).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from .._typing import Bools, Floats, Ints
 from ._logged_pages import LoggedPages, Pages
@@ -26,70 +25,42 @@ __all__ = [
     "modelled",
 ]
 
-#: Bound of the share of a click model's error that is no chance, in units of a click's variance.
-_LARGEST_ERROR = 1e6
-
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Pages of one ranking, or of two of which the second is subtracted.
-
-    Attributes
-    ----------
-    pages : Pages
-    sign : ndarray of shape (n_placed,)
-        1, or -1 for the second ranking.
-    changed : ndarray of shape (n_placed,), bool
-        Where the other ranking has another document, or there is none.
-    gain : ndarray of shape (n_placed,)
-        Value of one click.
-    """
+    """The pages to tell the clicks of; those of a second ranking are subtracted."""
 
     pages: Pages
-    sign: Ints
-    changed: Bools
-    gain: Floats
-
-    @property
-    def mass(self) -> Floats:
-        """Gain of a click times the number of pages, negative for the second ranking."""
-        return self.sign * self.gain * self.pages.log.slot_pages[self.pages.slot]
+    changed: Bools  # where the other ranking, if there is one, has another document
+    mass: Floats  # number of pages times the gain of a click; negative for the second ranking
 
     def by_query(self, values: Floats) -> Floats:
         """Sums over each query."""
-        return np.bincount(self.pages.query, values, minlength=self.pages.log.n_queries)
+        log = self.pages.log
+        query = log.slot_query[self.pages.slot]
+        return np.bincount(query, values, minlength=len(log.rows.query_ids))
 
 
 class Estimate(NamedTuple):
-    """Clicks of each query on the pages of a target, and how much of the log tells them."""
+    """Clicks of each query on the pages, and how much of the log tells them."""
 
     by_query: Floats
     support: float
     effective: float
+    bias: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Carrier:
-    """From the clicks of units to pages.
+    """From the clicks of units to pages."""
 
-    Attributes
-    ----------
-    unit_row, exposure_row : ndarray of shape (n_shown,)
-        Unit of each shown row, and the click probability that its place gives, up to a factor.
-    inverse : ndarray of shape (n_shown,)
-        Impressions of the row, divided by the probability of its place if that is known.
-    unit, exposure : ndarray of shape (n_placed,)
-        The same of the pages; the unit of a row of which the log has none is arbitrary.
-    coverage : ndarray of shape (n_placed,)
-        1 if the log has the unit, else 0; with known probabilities the share of the pages that
-        the rows of the unit stand for, of which 1 is the expectation.
-    """
-
-    unit_row: Ints
-    exposure_row: Floats
-    inverse: Floats
-    unit: Ints
+    unit_row: Ints  # of each shown row
+    exposure_row: Floats  # click probability that the place of the shown row gives, up to a factor
+    inverse: Floats  # impressions, divided by the probability of the place if it is known
+    unit: Ints  # of each row of the pages; arbitrary where the log has none
     exposure: Floats
+    #: 1 if the log has the unit, else 0. With known probabilities the share of the pages that the
+    #: rows of the unit stand for; its expectation is 1.
     coverage: Floats
 
     def total(self, values: Floats) -> Floats:
@@ -97,67 +68,54 @@ class Carrier:
         n_units = 1 + max(self.unit_row.max(), self.unit.max(initial=0))
         return np.bincount(self.unit_row, values, minlength=n_units)
 
-    def seen(self) -> Floats:
+    def exposed(self) -> Floats:
         """Exposure of each unit in the log; 1 where it has none, and nothing is carried."""
         exposed = self.total(self.inverse * self.exposure_row)
         return np.where(exposed > 0, exposed, 1.0)
 
-    def per_page(self, of_unit: Floats) -> Floats:
-        """Values of units per unit of exposure, on the pages."""
+    def to_pages(self, of_unit: Floats) -> Floats:
+        """Click probability on the pages, from that of units at exposure 1."""
         return self.coverage * self.exposure * of_unit[self.unit]
 
 
-def by_pair(log: LoggedPages, pages: Pages, examination: Floats) -> Carrier:
+def by_pair(pages: Pages, examination: Floats) -> Carrier:
     """Position-based: a click at position j counts o(new position) / o(j)."""
+    log = pages.log
     unit_row = log.pair[log.row]
     shown = np.bincount(unit_row, log.weight, minlength=len(log.pair_query)) > 0
-    return Carrier(
-        unit_row=unit_row,
-        exposure_row=examination,
-        inverse=log.weight,
-        unit=pages.pair,
-        exposure=log.by_position(examination)[pages.slot],
-        coverage=shown[pages.pair].astype(float),
-    )
+    exposure, coverage = log.by_position(examination)[pages.slot], shown[pages.pair].astype(float)
+    return Carrier(unit_row, examination, log.weight, pages.pair, exposure, coverage)
 
 
-def by_cell(log: LoggedPages, pages: Pages, probability: Floats | None) -> Carrier:
-    """Item-position: clicks of a document count where the new page has it at the same place."""
+def by_cell(pages: Pages, probability: Floats | None) -> Carrier:
+    """Item-position: a click counts where the new page has the document at the same position."""
+    log = pages.log
     _, unit_row = log.cells
     unit, there = pages.cell()
     inverse, coverage = log.weight, there.astype(float)
     if probability is not None:
         inverse = log.weight / probability
         coverage = there * np.bincount(unit_row, inverse)[unit] / log.slot_pages[pages.slot]
-    return Carrier(
-        unit_row=unit_row,
-        exposure_row=np.ones(len(unit_row)),
-        inverse=inverse,
-        unit=unit,
-        exposure=np.ones(len(unit)),
-        coverage=coverage,
-    )
+    return Carrier(unit_row, np.ones(len(unit_row)), inverse, unit, np.ones(len(unit)), coverage)
 
 
 def carried(target: Target, carrier: Carrier) -> Estimate:
     """Clicks carried over, divided by the share of the pages that they cover.
 
-    Documents that the log cannot speak of are thereby taken to be clicked like the others on the
-    changed places. What both rankings have at one place is left out.
+    Documents that the log cannot speak of are thereby taken to be clicked like the others at the
+    changed places. What two rankings have at the same place is left out.
     """
     log = target.pages.log
-    rate = carrier.total(carrier.inverse * log.rate) / carrier.seen()
-    value = target.mass * carrier.per_page(rate)
-    due = np.abs(target.mass) * _click_rate(target)
-    by_query = np.zeros(log.n_queries)
-    for sign in (1, -1):
-        rows = target.changed & (target.sign == sign)
+    rate = carrier.total(carrier.inverse * log.rate) / carrier.exposed()
+    value, due = target.mass * carrier.to_pages(rate), _due(target)
+    by_query = np.zeros(len(log.query_pages))
+    for number in (0, 1):
+        rows = target.changed & (target.pages.ranking == number)
         parts = (value * rows, due * carrier.coverage * rows, due * rows)
         clicks, covered, whole = (target.by_query(of) for of in parts)
         if covered.sum() > 0:
-            # The ratio A W / C of three sums, as a sum over queries with the same variance.
-            share = whole.sum() / covered.sum()
-            level = clicks.sum() / covered.sum()
+            # The ratio A W / C of three sums, as a sum over queries of the same variance.
+            share, level = whole.sum() / covered.sum(), clicks.sum() / covered.sum()
             by_query += clicks * share + level * (whole - share * covered)
     return Estimate(by_query, _support(target, carrier), _effective(target, carrier))
 
@@ -171,65 +129,58 @@ def modelled(target: Target, predicted: Floats, shown: Carrier) -> Estimate:
 def corrected(
     target: Target, predicted: Floats, on_log: Floats, carrier: Carrier, shown: Carrier
 ) -> Estimate:
-    """Predicted clicks plus the carried-over error of the model on the log (doubly robust).
+    """Predicted clicks plus the carried-over errors of the model on the log (doubly robust).
 
-    The error of a unit with few impressions is mostly chance, and is shrunk accordingly.
+    The errors are D clicks in all, and S is their standard deviation by chance. Of them the part
+    1 - S² / D² is kept, so that errors which may be chance do not add to the variance.
     """
     log = target.pages.log
-    exposed = carrier.seen()
-    error = carrier.total(carrier.inverse * (log.rate - on_log)) / exposed
-    chance = carrier.inverse**2 / log.weight * on_log * (1 - on_log)
-    variance = carrier.total(chance) / exposed**2
-    spread = carrier.total(carrier.inverse * on_log * (1 - on_log)) / exposed
-    asked = np.zeros(len(error), dtype=bool)
-    asked[carrier.unit[target.changed & (carrier.coverage > 0)]] = True
-    keep = _share_of_error(error, variance, spread, asked & (variance > 0))
-    value = target.mass * (predicted + carrier.per_page(keep * error))
-    return Estimate(target.by_query(value), _support(target, shown), _effective(target, carrier))
+    weight = _click_weights(target, carrier, target.mass)
+    errors = weight * log.weight * (log.rate - on_log)
+    total, variance = errors.sum(), (weight**2 * log.weight * on_log * (1 - on_log)).sum()
+    kept = max(0.0, 1 - variance / total**2) if total else 0.0
+    by_query = target.by_query(target.mass * predicted)
+    by_query += kept * np.bincount(log.slot_query[log.slot], errors, minlength=len(by_query))
+    bias = (1 - kept) * np.sqrt(kept) * abs(total) / log.query_pages.sum()  # of D² - S²
+    return Estimate(by_query, _support(target, shown), _effective(target, carrier), bias)
 
 
-def _share_of_error(error, variance, spread, asked):
-    """Share of each unit's error that is no chance: φ n / (1 + φ n) for n clicks' worth.
-
-    The errors of a model have the variance φ times that of a click; φ is such that squared errors
-    have their expectation (Paule and Mandel).
-    """
-    ratio = error[asked] ** 2 / variance[asked]
-    worth = spread[asked] / variance[asked]
-
-    def excess(phi):
-        return np.mean(ratio / (1 + phi * worth)) - 1
-
-    phi = 0.0
-    if len(ratio) and excess(0.0) > 0:
-        phi = _LARGEST_ERROR if excess(_LARGEST_ERROR) > 0 else brentq(excess, 0, _LARGEST_ERROR)
-    worth = np.divide(spread, variance, out=np.zeros_like(spread), where=variance > 0)
-    return phi * worth / (1 + phi * worth)
+def mean_per_page(log: LoggedPages, by_query: Floats) -> tuple[float, float]:
+    """Mean per page, and its standard error from the variance between queries."""
+    pages = log.query_pages
+    value = by_query.sum() / pages.sum()
+    residual = (by_query - value * pages) / pages.sum()
+    n_queries = max(np.count_nonzero(pages), 2)  # of one, no error is told
+    return float(value), float(np.sqrt(n_queries / (n_queries - 1) * (residual**2).sum()))
 
 
-def _click_rate(target):
-    """Click rate of the log at the position of each row of the pages."""
+def _due(target):
+    """What each row of the pages counts in the support: the click rate of its position."""
     log = target.pages.log
-    return log.by_position(log.rate)[target.pages.slot]
+    return np.abs(target.mass) * log.by_position(log.rate)[target.pages.slot]
 
 
 def _support(target, carrier):
-    """Share of the changed places, weighted by the clicks of their positions, that is covered."""
-    due = np.abs(target.mass) * _click_rate(target) * target.changed
-    shares = []
-    for sign in np.unique(target.sign):
-        whole = due[target.sign == sign].sum()
-        covered = (due * carrier.coverage)[target.sign == sign].sum()
-        shares.append(min(covered / whole, 1.0) if whole > 0 else 0.0)
+    """Share of the changed places that is covered, for the ranking of which it is less."""
+    due, shares = _due(target) * target.changed, []
+    for number in np.unique(target.pages.ranking):
+        of = due * (target.pages.ranking == number)
+        shares.append(min((of * carrier.coverage).sum() / of.sum(), 1.0) if of.any() else 0.0)
     return float(min(shares))
+
+
+def _click_weights(target, carrier, mass):
+    """What a click on each shown row counts on all pages."""
+    exposed = carrier.exposed()
+    carried = mass * carrier.coverage * carrier.exposure
+    of_unit = np.bincount(carrier.unit, carried, minlength=len(exposed)) / exposed
+    return of_unit[carrier.unit_row] * carrier.inverse / target.pages.log.weight
 
 
 def _effective(target, carrier):
     """Equally weighted clicks of the same precision, (Σ w)² / Σ w² (Kish)."""
     log = target.pages.log
-    carried = np.abs(target.mass) * carrier.coverage * carrier.exposure * target.changed
-    of_unit = np.bincount(carrier.unit, carried, minlength=len(carrier.seen())) / carrier.seen()
-    weight = of_unit[carrier.unit_row] * carrier.inverse / log.weight
+    weight = _click_weights(target, carrier, np.abs(target.mass) * target.changed)
     clicks = log.rate * log.weight
     squares = (weight**2 * clicks).sum()
     return float((weight * clicks).sum() ** 2 / squares) if squares > 0 else 0.0

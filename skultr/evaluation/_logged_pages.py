@@ -19,58 +19,39 @@ from ..exceptions import python_value
 
 __all__ = ["LoggedPages", "Pages", "read_pages"]
 
-#: Scores of one document may differ by this much of its score, as float32 in batches do.
+#: Scores of one document may differ by this part, as those of float32 in batches do.
 _SAME = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
 class LoggedPages:
-    """The shown rows of a log. A slot is a position of a query, a pair a document of a query.
-
-    Attributes
-    ----------
-    X, y, roles, rows
-        The log as it came, and as it was read.
-    pair : ndarray of shape (n_rows,)
-        Pair of each row of X, also of rows that were not shown.
-    row : ndarray of shape (n_shown,)
-        Rows of X that were shown; ``weight`` and ``rate`` (clicks per impression) are theirs.
-    slot : ndarray of shape (n_shown,)
-    pair_query : ndarray of shape (n_pairs,)
-    slot_query, slot_position, slot_pages : ndarray of shape (n_slots,)
-        ``slot_pages`` is the number of pages of the query that had this position.
-    """
+    """The shown rows of a log. A slot is a position of a query, a pair a document of a query."""
 
     X: Table
     y: Floats
     sample_weight: Column | None
     roles: Mapping[str, Any]
     rows: Rows
-    pair: Ints
-    row: Ints
-    weight: Floats
-    rate: Floats
-    slot: Ints
+    pair: Ints  # of each row of X, also of rows that were not shown
+    row: Ints  # rows of X that were shown
+    slot: Ints  # of each shown row
+    weight: Floats  # impressions of each shown row
+    rate: Floats  # clicks per impression of each shown row
     pair_query: Ints
-    slot_query: Ints
+    slot_query: Ints  # rising
     slot_position: Ints
-    slot_pages: Floats
-
-    @cached_property
-    def n_queries(self) -> int:
-        """Number of queries."""
-        return len(self.rows.query_ids)
+    slot_pages: Floats  # pages of the query that had this position
 
     @cached_property
     def query_pages(self) -> Floats:
-        """Pages of each query, shape (n_queries,)."""
-        pages = np.zeros(self.n_queries)
+        """Pages of each query."""
+        pages = np.zeros(len(self.rows.query_ids))
         np.maximum.at(pages, self.slot_query, self.slot_pages)
         return pages
 
     @cached_property
     def cells(self) -> tuple[Ints, Ints]:
-        """Sorted keys of (pair, slot) that the log has, and the cell of each shown row."""
+        """Sorted keys of the pairs at slots that the log has, and the cell of each shown row."""
         cell, keys = encode(self.key(self.pair[self.row], self.slot))
         return keys, cell
 
@@ -79,11 +60,10 @@ class LoggedPages:
         return pair * len(self.slot_query) + slot
 
     def by_position(self, values: Floats) -> Floats:
-        """Mean of ``values`` (n_shown,) over the impressions at the position of each slot."""
-        position, _ = encode(np.concatenate([self.slot_position[self.slot], self.slot_position]))
-        of_row, of_slot = np.split(position, [len(self.slot)])
-        total = np.bincount(of_row, self.weight * values)
-        return (total / np.bincount(of_row, self.weight))[of_slot]
+        """Mean of values of shown rows over the impressions at the position of each slot."""
+        position = self.slot_position[self.slot]
+        total, weight = (np.bincount(position, self.weight * of) for of in (values, 1.0))
+        return total[self.slot_position] / weight[self.slot_position]
 
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""
@@ -93,27 +73,19 @@ class LoggedPages:
         np.maximum.at(usual, keys // len(self.slot_query), shown)
         return float(1 - usual.sum() / shown.sum())
 
-    def predicted(self, model: Any) -> Floats:
-        """P(click) of each shown row by a click model, not conditional on clicks."""
-        given = {name: self.roles[name] for name in ("qid", "session", "doc", "position")}
-        clicks = model.predict_click(self.X, conditional=False, **given)
-        return np.asarray(clicks, dtype=float)[self.row]
-
     def rank_by(self, scores: ArrayLike, k: int | None, name: str) -> Pages:
         """The pages on which the documents of each query stand by falling score."""
         score = self._pair_scores(scores, name)
         # Equal scores: an order that depends on the document only, not on where the log put it.
         chance = mix(np.arange(len(score), dtype=np.uint64))
-        order = np.lexsort((chance, -score, self.pair_query))
-        query = self.pair_query[order]
-        rank = np.arange(len(order)) - np.searchsorted(query, query)
+        pair = np.lexsort((chance, -score, self.pair_query))
+        query = self.pair_query[pair]
+        rank = np.arange(len(pair)) - np.searchsorted(query, query)
         slot = np.searchsorted(self.slot_query, query) + rank
         fits = slot < np.searchsorted(self.slot_query, query, side="right")
-        pair, slot = order[fits], slot[fits]
         if k is not None:
-            top = self.slot_position[slot] <= k
-            pair, slot = pair[top], slot[top]
-        return Pages(self, pair, slot, np.zeros(len(pair), dtype=int))
+            fits[fits] = self.slot_position[slot[fits]] <= k
+        return Pages(self, pair[fits], slot[fits], np.zeros(fits.sum(), dtype=int))
 
     def _pair_scores(self, scores, name):
         scores = as_array(scores)
@@ -131,7 +103,7 @@ class LoggedPages:
             )
         of_pair = scores[first_rows(self.pair, len(self.pair_query))]
         first = of_pair[self.pair]
-        differs = (scores != first) & ~(np.abs(scores - first) <= _SAME * np.abs(first))
+        differs = ~np.isclose(scores, first, rtol=_SAME, atol=0)
         if differs.any():
             row = int(np.argmax(differs))
             raise ValueError(
@@ -145,7 +117,7 @@ class LoggedPages:
 
 @dataclass(frozen=True, eq=False)
 class Pages:
-    """Pairs at slots, of the ranking number 0 or 1."""
+    """Pairs at slots: the pages of ranking 0, or of the rankings 0 and 1 one after the other."""
 
     log: LoggedPages
     pair: Ints
@@ -157,10 +129,11 @@ class Pages:
         """One number per pair at a slot."""
         return self.log.key(self.pair, self.slot)
 
-    @property
-    def query(self) -> Ints:
-        """Query of each row of the pages."""
-        return self.log.slot_query[self.slot]
+    def and_of(self, other: Pages) -> Pages:
+        """These pages, and those of another ranking as number 1."""
+        names = ("pair", "slot")
+        joined = (np.concatenate([getattr(self, of), getattr(other, of)]) for of in names)
+        return Pages(self.log, *joined, np.repeat([0, 1], [len(self.slot), len(other.slot)]))
 
     def cell(self) -> tuple[Ints, Bools]:
         """Cell of the log of each row, and whether there is one."""
@@ -169,18 +142,18 @@ class Pages:
         return place, keys[place] == self.key
 
     def predicted(self, model: Any) -> Floats:
-        """P(click) of each row of the pages by a click model."""
+        """P(click) of each row by a click model."""
         log = self.log
         row = first_rows(log.pair, len(log.pair_query))[self.pair]
-        roles = {name: log.rows[name] for name in ("qid", "doc")}
-        clicks = model.predict_click(
+        doc = log.rows["doc"]
+        return model.predict_click(
             safe_indexing(log.X, row),
             conditional=False,
-            session=self.ranking,  # one page per query
+            qid=log.rows["qid"][row],
+            session=self.ranking,
+            doc=None if doc is None else doc[row],
             position=log.slot_position[self.slot],
-            **{name: None if of is None else of[row] for name, of in roles.items()},
         )
-        return np.asarray(clicks, dtype=float)
 
 
 def read_pages(
@@ -202,10 +175,11 @@ def read_pages(
     }
     rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller="policy_value")
     document = rows.documents().code
-    pair, keys = encode(rows.query * (int(document.max()) + 1) + document)
+    pair, pairs = encode(rows.query * (int(document.max()) + 1) + document)
     row = np.flatnonzero(rows.shown)
-    slot, slots = encode(_slot_key(rows, row))
-    first = first_rows(slot, len(slots))
+    position, positions = encode(rows.position[row])
+    slot, slots = encode(rows.query[row] * len(positions) + position)
+    slot_query, place = np.divmod(slots, len(positions))
     return LoggedPages(
         X=X,
         y=y,
@@ -214,16 +188,11 @@ def read_pages(
         rows=rows,
         pair=pair,
         row=row,
+        slot=slot,
         weight=rows.weight[row],
         rate=rows.rate[row],
-        slot=slot,
-        pair_query=rows.query[first_rows(pair, len(keys))],
-        slot_query=rows.query[row[first]],
-        slot_position=rows.position[row[first]],
+        pair_query=rows.query[first_rows(pair, len(pairs))],
+        slot_query=slot_query,
+        slot_position=positions[place],
         slot_pages=np.bincount(slot, rows.weight[row]),
     )
-
-
-def _slot_key(rows, row):
-    position, values = encode(rows.position[row])
-    return rows.query[row] * len(values) + position

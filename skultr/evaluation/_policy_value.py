@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -13,19 +13,16 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
-from .._typing import ArrayLike, Column, Estimator, Floats, Table
+from .._typing import ArrayLike, Column, Estimator, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT, row_propensities
-from ._carried_clicks import Target, by_cell, by_pair, carried, corrected, modelled
-from ._logged_pages import LoggedPages, Pages, read_pages
+from ._carried_clicks import Target, by_cell, by_pair, carried, corrected, mean_per_page, modelled
+from ._logged_pages import read_pages
 
-if TYPE_CHECKING:
-    from .._log._dataset import ClickDataset
-
-__all__ = ["PolicyDifference", "PolicyValue", "policy_difference", "policy_value"]
+__all__ = ["PolicyEstimate", "policy_difference", "policy_value"]
 
 #: Below this share of the changed places that the log speaks of, it cannot tell.
 _LEAST_SUPPORT = 0.8
-#: Below so many equally weighted clicks, or queries of equal traffic, intervals are no use.
+#: Below so many clicks of equal weight, or queries of equal traffic, intervals are no use.
 _LEAST_CLICKS = 50
 _LEAST_QUERIES = 10
 #: Share of impressions away from a document's usual position that a fitted model needs.
@@ -33,83 +30,51 @@ _LEAST_MOVED = 0.01
 
 #: The arguments that each method reads, and what it assumes.
 _METHODS = {
-    "item-position": (
-        {"probability"},
-        "if a click depends on the document and its position only",
-    ),
-    "pbm": ({"propensity"}, "if a click needs an examination that depends on the position only"),
-    "direct": ({"model"}, "if the click model is right on other pages too"),
+    "item-position": ({"probability"}, "a click depends on the document and its position only"),
+    "pbm": ({"propensity"}, "a click needs examination, which depends on the position only"),
+    "direct": ({"model"}, "the click model is right on these pages too"),
     "dr": (
         {"model", "propensity", "probability"},
-        "if the click model is right on other pages too, or its errors can be carried over",
+        "the click model is right on these pages too, or its errors can be carried over",
     ),
 }
-
+_ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 _CONSTRAINTS = {
     "X": "no_validation",
     "y": ["array-like", str, None],
     "method": [StrOptions({*_METHODS})],
-    "model": [HasMethods(["fit", "predict_click"]), HasMethods(["predict_click"]), None],
+    "model": [HasMethods(["predict_click"]), None],
     "propensity": PROPENSITY_CONSTRAINT,
     "probability": ["array-like", None],
     "gain": [StrOptions({"clicks", "dcg"})],
     "k": [Interval(Integral, 1, None, closed="left"), None],
     "sample_weight": ["array-like", None],
-    **dict.fromkeys(("qid", "session", "doc", "position", "impressions"), "no_validation"),
 }
+_Method = Literal["item-position", "pbm", "direct", "dr"]
+_Gain = Literal["clicks", "dcg"]
 
 
-class PolicyValue(NamedTuple):
-    """What :func:`policy_value` returns; NaN in the first three where the log cannot tell.
-
-    Parameters
-    ----------
-    value : float
-        Expected clicks per page, or DCG of the clicks with ``gain="dcg"``.
-    standard_error : float
-        From the variance between queries, without errors of the propensities and of what queries
-        share in a click model.
-    interval : tuple of float
-        95 % interval.
-    logged : float
-        The same of the pages that the log shows.
-    effective_sample_size : float
-        Number of equally weighted clicks of the same precision (Kish).
-    support : float
-        Share of the pages that the log can speak of, positions weighted by their clicks.
-    verdict : str
-        In words; begins with "cannot tell" where the log cannot.
-    """
-
-    value: float
-    standard_error: float
-    interval: tuple[float, float]
-    logged: float
-    effective_sample_size: float
-    support: float
-    verdict: str
-
-
-class PolicyDifference(NamedTuple):
-    """What :func:`policy_difference` returns; NaN in the first four where the log cannot tell.
+class PolicyEstimate(NamedTuple):
+    """What a log tells of a ranking, or of two; the first four are NaN where it cannot tell.
 
     Parameters
     ----------
     value : float
-        Expected clicks per page of ``scores_a`` minus those of ``scores_b``.
+        Expected clicks per page, or DCG of the clicks with ``gain="dcg"``; or the difference.
     standard_error : float
-        As that of :class:`PolicyValue`, of the paired difference.
+        From the variance between queries; without errors of given propensities and models.
     interval : tuple of float
-        95 % interval.
+        95 % interval of ``value``.
     p_value : float
-        Two-sided, of no difference.
+        Two-sided, of no difference between the rankings; for one ranking, from the logged pages.
     logged : float
-        Clicks per page of the log.
+        Clicks (DCG) per page of the log.
     effective_sample_size : float
-        Number of equally weighted clicks, where the rankings differ.
+        Number of equally weighted clicks of the same precision (Kish), on documents that two
+        rankings have at different places.
     support : float
-        Share of the places where the rankings differ that the log can speak of, for the ranking
-        of which it knows less.
+        Share of the places that the log can speak of, positions weighted by their clicks; of two
+        rankings where they differ, for the one of which the log knows less.
     verdict : str
         In words; begins with "cannot tell" where the log cannot.
     """
@@ -126,33 +91,28 @@ class PolicyDifference(NamedTuple):
 
 @validate_params(_CONSTRAINTS | {"scores": ["array-like"]}, prefer_skip_nested_validation=True)
 def policy_value(
-    X: Table | ClickDataset,
+    X: Table,
     y: Column | str | None,
     scores: ArrayLike,
     *,
-    method: Literal["item-position", "pbm", "direct", "dr"] = "item-position",
+    method: _Method = "item-position",
     model: Any = None,
     propensity: Literal["column"] | ArrayLike | Estimator | None = None,
     probability: ArrayLike | None = None,
-    gain: Literal["clicks", "dcg"] = "clicks",
+    gain: _Gain = "clicks",
     k: int | None = None,
     sample_weight: Column | None = None,
-    qid: Column | None = None,
-    session: Column | None = None,
-    doc: Column | None = None,
-    position: Column | None = None,
-    impressions: Column | None = None,
-) -> PolicyValue:
+    **roles: Any,
+) -> PolicyEstimate:
     r"""Expected clicks per result page of a ranking, from the log of another ranking.
 
     On every page of a query the new ranking shows the best documents, by ``scores``, of *all*
     documents that the query has in X: shown on that page, shown on other pages of the query, or
-    never shown (rows without a position). It fills the positions that the logged page had. A
-    document that is not in X cannot be ranked.
+    never shown (rows without a position). It fills the positions that the logged page had.
 
     Parameters
     ----------
-    X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns), or ClickDataset
         The log, raw or counted (``impressions``), with the roles ``qid``, ``doc``, ``position``.
     y : array-like of shape (n_rows,) or str
         Clicks or click rates, or the name of the column of X that holds them.
@@ -165,45 +125,41 @@ def policy_value(
         - ``"item-position"``: a document is clicked as on the logged pages that had it at the
           same position. Needs a log that shows documents at several positions.
         - ``"pbm"``: a click at the position j counts o(new position) / o(j), with ``propensity``
-          o. Logs that never moved a document will do if o is known from elsewhere.
+          o. A log that never moved a document will do if o is known from elsewhere.
         - ``"direct"``: the click ``model`` is right.
-        - ``"dr"``: the ``model``, corrected by the errors that it makes on the log, which are
-          carried over as by ``"pbm"`` if there is a ``propensity``, else as by
-          ``"item-position"``, and shrunk where few impressions tell them (doubly robust).
+        - ``"dr"``: the ``model``, corrected by its errors on the log, which are carried over as by
+          ``"pbm"`` if there is a ``propensity``, else as by ``"item-position"``, as far as they
+          are no chance (doubly robust, with shrinkage).
     model : object with a method ``predict_click``, default=None
-        A click model; fitted on X if it is not yet fitted.
+        A click model; a clone is fitted on X if it is not yet fitted.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Examination by position: as of :class:`~skultr.metrics.IPSScorer`.
+        Examination, as for :class:`~skultr.metrics.IPSScorer`.
     probability : array-like of shape (n_rows,), default=None
         Probability with which the logging policy showed the document of the row at its position,
-        if it is known: in (0, 1] where shown. By default its frequency among the query's pages,
-        which has less variance for queries with many pages.
+        if it is known. By default its frequency among the pages of the query.
     gain : {"clicks", "dcg"}, default="clicks"
         Value of a click: 1, or 1 / log2(1 + position).
     k : int or None, default=None
         Positions that count; None for all.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
-    qid, session, doc, position, impressions : array-like of shape (n_rows,), default=None
-        Roles as keywords; they take precedence over columns.
+    **roles : array-like of shape (n_rows,)
+        ``qid``, ``session``, ``doc``, ``position``, ``impressions`` or ``doc_scope`` as keywords,
+        which take precedence over columns.
 
     Returns
     -------
-    value : PolicyValue
-        "cannot tell" if less than 80 % of the new pages have documents (with ``"item-position"``:
-        at positions) that the log has; if the clicks are worth fewer than 50, or the queries
-        fewer than 10, of equal weight; or if a model or propensities are fitted on a log that
-        moved documents in less than 1 % of the impressions.
+    estimate : PolicyEstimate
+        "cannot tell" if the log has the documents (for ``"item-position"``: at their positions)
+        of less than 80 % of the new pages; if the clicks are worth fewer than 50, or the queries
+        fewer than 10, of equal weight; or if ``model`` or propensities come with a log that has
+        documents away from their usual position in less than 1 % of the impressions.
 
     Raises
     ------
     ValueError
         If a role, a score or what the method needs is missing or not valid, scores differ for one
         document of a query, or k is deeper than the log.
-
-    See Also
-    --------
-    policy_difference : Two rankings, with far less variance than two values have.
 
     Notes
     -----
@@ -213,10 +169,10 @@ def policy_value(
     .. math::
         \hat V = \frac 1 N \sum_{q,j} n_{qj}\, \hat P(\text{click} \mid d_{qj}, j),
 
-    where :math:`\hat P` is the click rate :math:`C / n` of the document at that position
-    ("item-position") or :math:`o_j \sum C / \sum o` over the document's impressions ("pbm"). Both
-    have no bias, given where the log put the documents, if their assumption holds and all is
-    covered. What is not covered is taken to be clicked like the rest (self-normalised).
+    where :math:`\hat P` is the click rate of the document at that position ("item-position") or
+    :math:`o_j \sum c / \sum o` over its impressions ("pbm"). Given where the log put documents,
+    both have no bias if their assumption holds and the log covers all. What it does not cover is
+    taken to be clicked like the rest (self-normalised).
 
     References
     ----------
@@ -245,24 +201,14 @@ def policy_value(
     >>> round(found.value, 2), found.support, round(found.logged, 2)
     (0.6, 1.0, 0.55)
     """
-    roles = _roles(qid, session, doc, position, impressions)
     log = _read(X, y, sample_weight, roles, k)
     pages = log.rank_by(scores, k, "scores")
-    rows = len(pages.slot)
-    target = Target(pages, np.ones(rows, dtype=int), np.ones(rows, dtype=bool), _gain(pages, gain))
-    estimate, doubt = _estimate(log, target, method, model, propensity, probability)
-    value, error, half, _ = _mean(log, estimate.by_query)
-    doubt = doubt or _doubt(log, estimate)
+    target = Target(pages, np.ones(len(pages.slot), dtype=bool), _mass(pages, gain))
+    found, doubt = _estimate(target, method, model, propensity, probability)
     logged = _logged(log, gain, k)
-    counts = (logged, estimate.effective, estimate.support)
-    if doubt:
-        return PolicyValue(np.nan, np.nan, (np.nan, np.nan), *counts, f"cannot tell: {doubt}")
-    low, high = value - half, value + half
-    words = (
-        f"{value:.4g} per page (95 % interval {low:.4g} to {high:.4g}), {logged:.4g} in the log, "
-        f"{_METHODS[method][1]}"
-    )
-    return PolicyValue(value, error, (low, high), *counts, words)
+    same = np.isclose(found.by_query, logged, rtol=1e-9, atol=0)  # but for rounding
+    more = np.where(same, 0.0, found.by_query - logged)
+    return _told(target, found, logged, more, ("the ranking", "the log"), doubt, method)
 
 
 @validate_params(
@@ -270,42 +216,36 @@ def policy_value(
     prefer_skip_nested_validation=True,
 )
 def policy_difference(
-    X: Table | ClickDataset,
+    X: Table,
     y: Column | str | None,
     scores_a: ArrayLike,
     scores_b: ArrayLike,
     *,
-    method: Literal["item-position", "pbm", "direct", "dr"] = "item-position",
+    method: _Method = "item-position",
     model: Any = None,
     propensity: Literal["column"] | ArrayLike | Estimator | None = None,
     probability: ArrayLike | None = None,
-    gain: Literal["clicks", "dcg"] = "clicks",
+    gain: _Gain = "clicks",
     k: int | None = None,
     sample_weight: Column | None = None,
-    qid: Column | None = None,
-    session: Column | None = None,
-    doc: Column | None = None,
-    position: Column | None = None,
-    impressions: Column | None = None,
-) -> PolicyDifference:
+    **roles: Any,
+) -> PolicyEstimate:
     """Expected clicks per result page of one ranking minus those of another one, paired.
 
     Both rankings are judged by the same sessions. Places where they have the same document
-    cancel, and the support is that of the other places.
+    cancel, so that the difference has far less variance than its two terms.
 
     Parameters
     ----------
-    X, y, method, model, propensity, probability, gain, k, sample_weight, qid, session, doc, \
-            position, impressions
+    X, y, method, model, propensity, probability, gain, k, sample_weight, **roles
         See :func:`policy_value`.
     scores_a, scores_b : array-like of shape (n_rows,)
         Of the two rankings.
 
     Returns
     -------
-    difference : PolicyDifference
-        "cannot tell" under the conditions of :func:`policy_value`, applied to the places where
-        the rankings differ.
+    estimate : PolicyEstimate
+        "cannot tell" as from :func:`policy_value`, for the places where the rankings differ.
 
     Raises
     ------
@@ -314,8 +254,8 @@ def policy_difference(
 
     Notes
     -----
-    The interval is for queries like those of the log: its standard error is that of the mean of
-    paired differences by query, weighted by their traffic.
+    The interval is for queries like those of the log: the standard error is that of the mean of
+    paired differences by query, weighted by traffic.
 
     Examples
     --------
@@ -330,113 +270,82 @@ def policy_difference(
     >>> found = policy_difference(X, clicks, by_grade, by_chance, method="pbm",
     ...     propensity=truth.examination)
     >>> found.verdict.split(":")[0], found.p_value < 0.001
-    ('a gets more', True)
+    ('a gets more than b', True)
     """
-    roles = _roles(qid, session, doc, position, impressions)
     log = _read(X, y, sample_weight, roles, k)
     a, b = log.rank_by(scores_a, k, "scores_a"), log.rank_by(scores_b, k, "scores_b")
     changed = np.concatenate([~np.isin(a.key, b.key), ~np.isin(b.key, a.key)])
     logged = _logged(log, gain, k)
     if not changed.any():
-        same = "the two rankings show the same pages"
-        return PolicyDifference(0.0, 0.0, (0.0, 0.0), 1.0, logged, 0.0, 1.0, same)
-    pages = Pages(log, np.concatenate([a.pair, b.pair]), np.concatenate([a.slot, b.slot]), np.concatenate([a.ranking, b.ranking+1]))
-    target = Target(pages, 1 - 2*pages.ranking, changed, _gain(pages, gain))
-    estimate, doubt = _estimate(log, target, method, model, propensity, probability)
-    value, error, half, p_value = _mean(log, estimate.by_query)
-    doubt = doubt or _doubt(log, estimate)
-    counts = (logged, estimate.effective, estimate.support)
-    if doubt:
-        nothing = (np.nan, np.nan, (np.nan, np.nan), np.nan)
-        return PolicyDifference(*nothing, *counts, f"cannot tell: {doubt}")
-    more = "no difference seen" if p_value >= 0.05 else f"{'ab'[value < 0]} gets more"
-    low, high = value - half, value + half
-    words = (
-        f"{more}: {value:+.3g} per page (95 % interval {low:+.3g} to {high:+.3g}), that is "
-        f"{value / logged:+.1%} of the clicks in the log, {_METHODS[method][1]}"
-    )
-    return PolicyDifference(value, error, (low, high), p_value, *counts, words)
+        of_log, same = (
+            mean_per_page(log, logged)[0],
+            "no difference: both rankings show the same pages.",
+        )
+        return PolicyEstimate(0.0, 0.0, (0.0, 0.0), 1.0, of_log, 0.0, 1.0, same)
+    pages = a.and_of(b)
+    target = Target(pages, changed, _mass(pages, gain))
+    found, doubt = _estimate(target, method, model, propensity, probability)
+    return _told(target, found, logged, found.by_query, ("a", "b"), doubt, method)
 
 
-def _roles(qid, session, doc, position, impressions):
-    return {
-        "qid": qid,
-        "session": session,
-        "doc": doc,
-        "position": position,
-        "impressions": impressions,
-    }
-
-
-def _read(X, y, sample_weight, roles, k) -> LoggedPages:
-    log = read_pages(X, y, sample_weight, roles)
+def _read(X, y, sample_weight, roles, k):
+    unknown = sorted({*roles} - {*_ROLES})
+    if unknown:
+        raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {_ROLES}.")
+    log = read_pages(X, y, sample_weight, dict.fromkeys(_ROLES) | roles)
     deepest = int(log.slot_position.max())
     if k is not None and k > deepest:
         raise ValueError(
-            f"k={k}, but the log has positions up to {deepest}: it cannot tell clicks on longer "
-            f"lists. Pass k={deepest} or less."
+            f"k={k}, but the log has positions up to {deepest}, and cannot tell the clicks on "
+            f"longer lists. Pass k={deepest} or less."
         )
     return log
 
 
-def _gain(pages, gain):
-    position = pages.log.slot_position[pages.slot]
+def _worth(position, gain):
+    """Value of a click at a position."""
     return np.ones(len(position)) if gain == "clicks" else 1 / np.log2(1 + position)
 
 
+def _mass(pages, gain):
+    log, slot = pages.log, pages.slot
+    return (1 - 2 * pages.ranking) * log.slot_pages[slot] * _worth(log.slot_position[slot], gain)
+
+
 def _logged(log, gain, k):
-    """Clicks per page of the log."""
+    """Clicks of each query in the log."""
     position = log.slot_position[log.slot]
-    value = np.ones(len(position)) if gain == "clicks" else 1 / np.log2(1 + position)
     counts = position <= (position.max() if k is None else k)
-    return float((log.weight * log.rate * value * counts).sum() / log.query_pages.sum())
-
-
-def _mean(log, by_query: Floats):
-    """Mean per page, its standard error, half of its 95 % interval, and p-value."""
-    pages = log.query_pages
-    value = by_query.sum() / pages.sum()
-    residual = (by_query - value * pages) / pages.sum()
-    n_queries = np.count_nonzero(pages)
-    if n_queries < 2:
-        return float(value), np.nan, np.nan, np.nan
-    error = float(np.sqrt(n_queries / (n_queries - 1) * (residual**2).sum()))
-    freedom = max(_queries(log) - 1, 1)
-    p_value = 2 * student.sf(abs(value) / error, freedom) if error > 0 else float(value == 0)
-    return float(value), error, float(student.ppf(0.975, freedom) * error), float(p_value)
-
-
-def _queries(log):
-    """Number of queries of equal traffic that are worth as much (Kish)."""
-    pages = log.query_pages
-    return float(pages.sum() ** 2 / (pages**2).sum())
+    clicks = log.weight * log.rate * _worth(position, gain) * counts
+    return np.bincount(log.slot_query[log.slot], clicks, minlength=len(log.query_pages))
 
 
 # --------------------------------------------------------------------------------------
 # Methods
 # --------------------------------------------------------------------------------------
-def _estimate(log, target, method, model, propensity, probability):
+def _estimate(target, method, model, propensity, probability):
     """The estimate, and why the log cannot tell, if the method says so."""
     _check_given(method, model=model, propensity=propensity, probability=probability)
-    pages = target.pages
-    # For a model the log speaks of each document that it showed.
-    shown = by_pair(log, pages, np.ones(len(log.row)))
-    fitted_on_log = method in ("direct", "dr")
+    pages, log = target.pages, target.pages.log
+    is_modelled = "model" in _METHODS[method][0]
+    needs_moves = is_modelled
     if method == "pbm" or propensity is not None:
         examination, known = _examination(log, propensity)
-        fitted_on_log |= not known
-        carrier = by_pair(log, pages, examination)
+        needs_moves |= not known
+        carrier = by_pair(pages, examination)
     else:
-        carrier = by_cell(log, pages, _probability(log, probability))
-    doubt = _not_moved(log) if fitted_on_log else ""
-    if method in ("pbm", "item-position"):
+        carrier = by_cell(pages, _probability(log, probability))
+    doubt = _not_moved(log) if needs_moves else ""
+    if not is_modelled:
         return carried(target, carrier), doubt
     model = _fitted(model, log)
-    predicted = _checked(pages.predicted(model), model)
+    predicted = _probabilities(pages.predicted(model), model)
+    shown = by_pair(pages, np.ones(len(log.row)))  # a model may know each document of the log
     if method == "direct":
         return modelled(target, predicted, shown), doubt
-    on_log = _checked(log.predicted(model), model)
-    return corrected(target, predicted, on_log, carrier, shown), doubt
+    given = {name: log.roles[name] for name in ("qid", "session", "doc", "position")}
+    on_log = _probabilities(model.predict_click(log.X, conditional=False, **given), model)
+    return corrected(target, predicted, on_log[log.row], carrier, shown), doubt
 
 
 def _check_given(method, **given):
@@ -451,8 +360,7 @@ def _check_given(method, **given):
         )
     if given["propensity"] is not None and given["probability"] is not None:
         raise ValueError(
-            "Both propensity= and probability= were given; expected one, since errors are carried "
-            "over either by examination or by the probabilities of the logging policy."
+            "propensity= and probability= are two ways to carry errors over; pass one of them."
         )
 
 
@@ -461,16 +369,16 @@ def _examination(log, source):
     propensity, estimator = row_propensities(
         source, log.X, log.y, log.sample_weight, log.roles, default=_refuse_to_assume
     )
-    values = np.asarray(log.rows.replace("propensity", propensity)["propensity"], dtype=float)
+    values = log.rows.replace("propensity", propensity)["propensity"]
     known = estimator is None or isinstance(estimator, FrozenEstimator)
     return _positive(values[log.row], "propensity"), known
 
 
 def _refuse_to_assume():
     raise ValueError(
-        "method='pbm' needs propensities, and an assumed curve would decide which ranking wins: "
-        "found neither a role 'propensity' nor the argument. Pass propensity= one probability per "
-        "position, or an estimator of skultr.propensity."
+        "method='pbm' needs propensities, and an assumed curve would decide which ranking wins. "
+        "Pass propensity= one probability per position or an estimator of skultr.propensity, or "
+        "add the role 'propensity'."
     )
 
 
@@ -490,8 +398,8 @@ def _positive(values, name):
     wrong = ~((values > 0) & (values <= 1))
     if wrong.any():
         raise ValueError(
-            f"{name} is {values[wrong][0]:g} in a shown row; expected a number in (0, 1] wherever "
-            "a document was shown, since what has no chance is not shown."
+            f"{name} is {values[wrong][0]:g} in a row that was shown; expected a number in (0, 1] "
+            "there."
         )
     return values
 
@@ -502,51 +410,76 @@ def _fitted(model, log):
     except NotFittedError:
         roles = {name: of for name, of in log.roles.items() if of is not None}
         return clone(model).fit(log.X, log.y, log.sample_weight, **roles)
-    except TypeError:  # not an estimator, but it predicts
+    except TypeError:  # it predicts clicks, but is no estimator
         return model
     return model
 
 
-def _checked(clicks, model):
-    if not (np.isfinite(clicks).all() and (clicks >= 0).all() and (clicks <= 1).all()):
+def _probabilities(clicks, model):
+    clicks = np.asarray(clicks, dtype=float)
+    if not ((clicks >= 0) & (clicks <= 1)).all():  # also NaN
         raise ValueError(
-            f"{type(model).__name__}.predict_click returned values that are no probabilities; "
-            "expected numbers in [0, 1]."
+            f"{type(model).__name__}.predict_click returned values that are no probabilities."
         )
     return clicks
 
 
 # --------------------------------------------------------------------------------------
-# What a log cannot tell
+# What is told
 # --------------------------------------------------------------------------------------
+def _told(target, found, logged, more, names, doubt, method):
+    """The estimate in numbers and words; ``more`` is what the first of ``names`` has, by query."""
+    log = target.pages.log
+    # Queries of equal weight that would be worth as much (Kish).
+    changes = target.by_query(np.abs(target.mass) * target.changed)
+    n_queries = changes.sum() ** 2 / (changes**2).sum()
+    doubt = doubt or _doubt(found, n_queries)
+    of_log, _ = mean_per_page(log, logged)
+    counts = (of_log, found.effective, found.support)
+    if doubt:
+        nan = np.nan
+        return PolicyEstimate(nan, nan, (nan, nan), nan, *counts, f"cannot tell: {doubt}.")
+    value, error = mean_per_page(log, found.by_query)
+    gained, its_error = mean_per_page(log, more)
+    error, its_error = (float(np.hypot(of, found.bias)) for of in (error, its_error))
+    p_value = 2 * student.sf(abs(gained) / its_error, n_queries - 1) if its_error > 0 else 1.0
+    half = student.ppf(0.975, n_queries - 1) * error
+    low, high = value - half, value + half
+    winner, other = names if gained > 0 else names[::-1]
+    words = f"{winner} gets more than {other}" if p_value < 0.05 else "no difference seen"
+    verdict = (
+        f"{words}: {value:.4g} per page (95 % interval {low:.4g} to {high:.4g}), which is "
+        f"{gained / of_log:+.1%} of the clicks in the log, if {_METHODS[method][1]}."
+    )
+    interval = (float(low), float(high))
+    return PolicyEstimate(value, error, interval, float(p_value), *counts, verdict)
+
+
 def _not_moved(log):
-    moved = log.moved()
-    if moved >= _LEAST_MOVED:
+    if (moved := log.moved()) >= _LEAST_MOVED:
         return ""
     return (
-        f"in {1 - moved:.1%} of the impressions a document stood at its usual position, so that "
-        "only the assumption of the model says what another position changes. Log pages with "
-        "random swaps, or pass examination that was measured elsewhere (method='pbm', one number "
-        "per position)"
+        f"documents stand at their usual position in {1 - moved:.1%} of the impressions, so that "
+        "only an assumption says what another position changes. Log some pages with random swaps, "
+        "or pass examination that was measured elsewhere (method='pbm', one number per position)"
     )
 
 
-def _doubt(log, estimate):
+def _doubt(found, n_queries):
     """Why the log cannot tell; empty if it can."""
-    if estimate.support < _LEAST_SUPPORT:
+    if found.support < _LEAST_SUPPORT:
         return (
-            f"the log speaks of {estimate.support:.0%} of what the ranking would change, and "
-            f"{_LEAST_SUPPORT:.0%} are needed. Log more random pages, or use a method that "
+            f"the log can speak of {found.support:.0%} of what the ranking shows, or changes, of "
+            f"{_LEAST_SUPPORT:.0%} that are needed. Log more random pages, or use a method that "
             "assumes more ('pbm', 'dr')"
         )
-    if estimate.effective < _LEAST_CLICKS:
-        return (
-            f"the clicks are worth {estimate.effective:.0f} of equal weight, and "
-            f"{_LEAST_CLICKS} are needed. Log more sessions"
-        )
-    if (queries := _queries(log)) < _LEAST_QUERIES:
-        return (
-            f"the queries are worth {queries:.1f} of equal traffic, and {_LEAST_QUERIES} are "
-            "needed for an interval"
-        )
+    for number, least, what in [
+        (found.effective, _LEAST_CLICKS, "clicks"),
+        (n_queries, _LEAST_QUERIES, "queries"),
+    ]:
+        if number < least:
+            return (
+                f"the {what} are worth {number:.1f} of equal weight, and {least} are needed. Log "
+                "more sessions"
+            )
     return ""

@@ -149,9 +149,7 @@ def main():
         for policy in POLICIES
         for user in USERS
         for seed in range(options.pairs)
-        for row in pair(
-            seed, USERS[user], POLICIES[policy], options.queries, options.sessions
-        )
+        for row in pair(seed, USERS[user], POLICIES[policy], options.queries, options.sessions)
     ]
     print(summary(pd.DataFrame(rows)).round(3).to_string())
 
