@@ -61,9 +61,9 @@ class LoggedPages:
 
     def by_position(self, values: Floats) -> Floats:
         """Mean of values of shown rows over the impressions at the position of each slot."""
-        position = self.slot_position[self.slot]
-        total, weight = (np.bincount(position, self.weight * of) for of in (values, 1.0))
-        return total[self.slot_position] / weight[self.slot_position]
+        place, _ = encode(self.slot_position)
+        total, weight = (np.bincount(place[self.slot], self.weight * of) for of in (values, 1.0))
+        return (total / weight)[place]
 
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""

@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from .._log._segments import TINY
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import ArrayLike, Column, Estimator, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT, row_propensities
@@ -163,29 +164,18 @@ def policy_value(
 
     Notes
     -----
-    With :math:`n_{qj}` pages of the query q that have the position j, :math:`d_{qj}` the document
-    that the new ranking puts there and :math:`N` pages in all,
-
-    .. math::
-        \hat V = \frac 1 N \sum_{q,j} n_{qj}\, \hat P(\text{click} \mid d_{qj}, j),
-
-    where :math:`\hat P` is the click rate of the document at that position ("item-position") or
+    P(click) of a document at a position is estimated by its click rate there ("item-position") or
     :math:`o_j \sum c / \sum o` over its impressions ("pbm"). Given where the log put documents,
     both have no bias if their assumption holds and the log covers all. What it does not cover is
-    taken to be clicked like the rest (self-normalised).
+    taken to be clicked like the rest (self-normalised). Of the errors of the model, "dr" keeps the
+    part 1 - S² / D² if they are D clicks in all, with the standard deviation S by chance.
 
     References
     ----------
     Li, Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay & Wen (2018). Offline evaluation of ranking
-    policies with click models. KDD.
-
-    Swaminathan & Joachims (2015). The self-normalized estimator for counterfactual learning. NIPS.
-
-    Oosterhuis (2023). Doubly robust estimation for correcting position bias in click feedback for
-    unbiased learning to rank. TOIS.
-
-    Su, Dimakopoulou, Krishnamurthy & Dudík (2020). Doubly robust off-policy evaluation with
-    shrinkage. ICML.
+    policies with click models. KDD. Swaminathan & Joachims (2015). The self-normalized estimator
+    for counterfactual learning. NIPS. Oosterhuis (2023). Doubly robust estimation for correcting
+    position bias in click feedback for unbiased learning to rank. TOIS.
 
     Examples
     --------
@@ -247,11 +237,6 @@ def policy_difference(
     estimate : PolicyEstimate
         "cannot tell" as from :func:`policy_value`, for the places where the rankings differ.
 
-    Raises
-    ------
-    ValueError
-        See :func:`policy_value`.
-
     Notes
     -----
     The interval is for queries like those of the log: the standard error is that of the mean of
@@ -277,10 +262,8 @@ def policy_difference(
     changed = np.concatenate([~np.isin(a.key, b.key), ~np.isin(b.key, a.key)])
     logged = _logged(log, gain, k)
     if not changed.any():
-        of_log, same = (
-            mean_per_page(log, logged)[0],
-            "no difference: both rankings show the same pages.",
-        )
+        of_log, _ = mean_per_page(log, logged)
+        same = "no difference: both rankings show the same pages."
         return PolicyEstimate(0.0, 0.0, (0.0, 0.0), 1.0, of_log, 0.0, 1.0, same)
     pages = a.and_of(b)
     target = Target(pages, changed, _mass(pages, gain))
@@ -293,11 +276,11 @@ def _read(X, y, sample_weight, roles, k):
     if unknown:
         raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {_ROLES}.")
     log = read_pages(X, y, sample_weight, dict.fromkeys(_ROLES) | roles)
-    deepest = int(log.slot_position.max())
-    if k is not None and k > deepest:
+    first, deepest = int(log.slot_position.min()), int(log.slot_position.max())
+    if k is not None and not first <= k <= deepest:
         raise ValueError(
-            f"k={k}, but the log has positions up to {deepest}, and cannot tell the clicks on "
-            f"longer lists. Pass k={deepest} or less."
+            f"k={k}, but the log has positions {first} to {deepest}, and tells clicks there only. "
+            "Pass k in this range."
         )
     return log
 
@@ -320,9 +303,6 @@ def _logged(log, gain, k):
     return np.bincount(log.slot_query[log.slot], clicks, minlength=len(log.query_pages))
 
 
-# --------------------------------------------------------------------------------------
-# Methods
-# --------------------------------------------------------------------------------------
 def _estimate(target, method, model, propensity, probability):
     """The estimate, and why the log cannot tell, if the method says so."""
     _check_given(method, model=model, propensity=propensity, probability=probability)
@@ -350,17 +330,12 @@ def _estimate(target, method, model, propensity, probability):
 
 def _check_given(method, **given):
     reads, _ = _METHODS[method]
-    wrong = [name for name, value in given.items() if value is not None and name not in reads]
-    if wrong:
-        raise ValueError(f"method={method!r} does not read {wrong[0]}=; leave it out.")
-    if "model" in reads and given["model"] is None:
+    found = {name for name, value in given.items() if value is not None}
+    if found - reads or ("model" in reads and "model" not in found) or len(found - {"model"}) > 1:
         raise ValueError(
-            f"method={method!r} needs a click model; pass model=, for example "
-            "skultr.click_models.PBMModel()."
-        )
-    if given["propensity"] is not None and given["probability"] is not None:
-        raise ValueError(
-            "propensity= and probability= are two ways to carry errors over; pass one of them."
+            f"method={method!r} got {sorted(found)}; expected "
+            f"{'a click model as model=, and ' if 'model' in reads else ''}at most one of "
+            f"{sorted(reads - {'model'})}."
         )
 
 
@@ -388,8 +363,7 @@ def _probability(log, probability):
     probability = np.asarray(probability, dtype=float)
     if probability.shape != (log.rows.n_rows,):
         raise ValueError(
-            f"probability has the shape {probability.shape}; expected one per row of X, that is "
-            f"({log.rows.n_rows},)."
+            f"probability has the shape {probability.shape}; expected one per row of X."
         )
     return _positive(probability[log.row], "probability")
 
@@ -398,20 +372,18 @@ def _positive(values, name):
     wrong = ~((values > 0) & (values <= 1))
     if wrong.any():
         raise ValueError(
-            f"{name} is {values[wrong][0]:g} in a row that was shown; expected a number in (0, 1] "
-            "there."
+            f"{name} is {values[wrong][0]:g} in a shown row; expected a number in (0, 1] there."
         )
     return values
 
 
 def _fitted(model, log):
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        roles = {name: of for name, of in log.roles.items() if of is not None}
-        return clone(model).fit(log.X, log.y, log.sample_weight, **roles)
-    except TypeError:  # it predicts clicks, but is no estimator
-        return model
+    if hasattr(model, "fit"):
+        try:
+            check_is_fitted(model)
+        except NotFittedError:
+            roles = {name: of for name, of in log.roles.items() if of is not None}
+            return clone(model).fit(log.X, log.y, log.sample_weight, **roles)
     return model
 
 
@@ -424,15 +396,12 @@ def _probabilities(clicks, model):
     return clicks
 
 
-# --------------------------------------------------------------------------------------
-# What is told
-# --------------------------------------------------------------------------------------
 def _told(target, found, logged, more, names, doubt, method):
     """The estimate in numbers and words; ``more`` is what the first of ``names`` has, by query."""
     log = target.pages.log
     # Queries of equal weight that would be worth as much (Kish).
     changes = target.by_query(np.abs(target.mass) * target.changed)
-    n_queries = changes.sum() ** 2 / (changes**2).sum()
+    n_queries = changes.sum() ** 2 / max((changes**2).sum(), TINY)
     doubt = doubt or _doubt(found, n_queries)
     of_log, _ = mean_per_page(log, logged)
     counts = (of_log, found.effective, found.support)
@@ -442,7 +411,7 @@ def _told(target, found, logged, more, names, doubt, method):
     value, error = mean_per_page(log, found.by_query)
     gained, its_error = mean_per_page(log, more)
     error, its_error = (float(np.hypot(of, found.bias)) for of in (error, its_error))
-    p_value = 2 * student.sf(abs(gained) / its_error, n_queries - 1) if its_error > 0 else 1.0
+    p_value = 2 * student.sf(abs(gained) / its_error, n_queries - 1) if its_error else gained == 0
     half = student.ppf(0.975, n_queries - 1) * error
     low, high = value - half, value + half
     winner, other = names if gained > 0 else names[::-1]

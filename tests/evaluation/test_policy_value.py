@@ -363,20 +363,21 @@ def test_few_clicks_and_few_queries():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"k": 4}, "k=4, but the log has positions up to 3"),
+        ({"k": 4}, "k=4, but the log has positions 1 to 3"),
         ({"k": 0}, "'k' parameter"),
         ({"method": "ips"}, "'method' parameter"),
         ({"method": "pbm"}, "needs propensities"),
-        ({"method": "direct"}, "needs a click model"),
+        ({"method": "direct"}, "expected a click model as model="),
         ({"method": "pbm", "propensity": [0.9, 0.5]}, "positions up to 3"),
         ({"method": "pbm", "propensity": [0.9, 0.5, 0.0]}, "got 0 at position 3"),
-        ({"propensity": EXAMINATION}, "does not read propensity="),
+        ({"propensity": EXAMINATION}, "got .'propensity'.; expected at most one of"),
         ({"probability": np.zeros(400)}, "shape"),
+        ({"method": "direct", "model": PBMModel}, "class"),
     ],
 )
 def test_wrong_arguments(change, message):
     X, relevance = world()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         policy_value(X, chance(X, relevance), of_rows(relevance, X), **change)
 
 
@@ -400,7 +401,7 @@ def test_wrong_scores_and_probabilities():
         with pytest.raises(ValueError, match=r"expected a number in \(0, 1\]"):
             policy_value(X, y, scores, probability=np.full(len(X), p))
     how = {"method": "dr", "model": GivenModel(relevance), "propensity": EXAMINATION}
-    with pytest.raises(ValueError, match="pass one of them"):
+    with pytest.raises(ValueError, match="at most one of"):
         policy_value(X, y, scores, probability=np.ones(len(X)), **how)
     model = GivenModel(relevance)
     model.relevance = 3 * relevance
@@ -423,3 +424,6 @@ def test_wrong_logs():
     with pytest.raises(ValueError, match="NaN"):
         policy_value(X, np.where(X.index == 3, np.nan, y), scores)
     cannot_tell(policy_value(X[:1], [1.0], [1.0]), "clicks are worth")
+    deep = X[X["position"].isna() | (X["position"] > 1)]
+    with pytest.raises(ValueError, match="positions 2 to 3"):
+        policy_value(deep, y[deep.index], scores[deep.index], k=1)
