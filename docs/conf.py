@@ -47,7 +47,7 @@ sphinx_gallery_conf = {
     "parallel": min(os.cpu_count() or 1, 4),
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"__init__\.py|quickstart\.py",
+    "ignore_pattern": r"__init__\.py|quickstart\.py|\bsimulated_shop\.py",
     "within_subsection_order": ExplicitOrder(
         [
             "plot_naive_against_debiased.py",
@@ -81,6 +81,8 @@ sphinx_gallery_conf = {
             "plot_metrics_in_and_out.py",
             "plot_choosing_offline.py",
             "plot_real_logs_perplexity.py",
+            "plot_ubi_sample.py",
+            "plot_simulated_shop.py",
             "plot_log_on_disk.py",
             "*",
         ]

@@ -23,7 +23,8 @@ ORDER = [
     {"metrics", "model_selection", "preprocessing"},
     {"rankers"},
     {"click_models", "plotting", "evaluation", "serving"},
-    {"testing"},
+    {"testing", "_page"},
+    {"__main__"},
 ]
 RANK = {folder: rank for rank, folders in enumerate(ORDER) for folder in folders}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")

@@ -40,9 +40,10 @@ class NotPickled:
         if name not in vars(estimator).get(_LEFT_OUT, ()):
             raise AttributeError(f"{cls!r} object has no attribute {name!r}")
         raise AttributeError(
-            f"This {cls} was loaded from a pickle, which holds no training data: {name} is not in "
-            f"it ({self.what}). To keep it, pickle it too, as in joblib.dump((model, "
-            f"model.{name}), file); once loaded, model.{name} = ... puts it back."
+            f"This {cls} was loaded from a file, or came from a worker (n_jobs) or a cache "
+            f"(Pipeline's memory), without {name} ({self.what}). Fit it here, with n_jobs=None "
+            f"and no cache; or pickle both, as in joblib.dump((model, model.{name}), file), and "
+            f"set model.{name} again once loaded."
         )
 
     def leaves_out(self, value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from os import PathLike, fspath
+from os.path import isdir
 from typing import Literal, TypeAlias
 
 import pandas as pd
@@ -72,8 +73,8 @@ def read_ubi(
         ``{"index": {...}}`` before each document), plain ndjson, or lines with the name of the
         index and a tab before the document, also as ``.gz`` or ``.zip``; or Parquet
         (``.parquet``, ``.pq``, with PyArrow). Frames of any engine that Narwhals reads hold one
-        record per row. In Parquet and frames, attributes may be structs, objects, JSON text, or
-        columns such as ``event_attributes.object.object_id``.
+        record per row. In Parquet and frames, attributes may be structs, maps, objects, JSON text,
+        or columns such as ``event_attributes.object.object_id``.
     events : str, path-like, list of these, or DataFrame, default=None
         The events.
     clicks : str or list of str, default=("click", "click_through", "item_click")
@@ -88,9 +89,9 @@ def read_ubi(
         Number of results of a page, where hit lists are longer than what was shown, or where
         ``query_attributes`` name a page by its number only.
     ordinal_base : int or dict of str to int, default=None
-        The ordinal of the first position, for all applications or by application. None finds it
-        for each application: 0 if at least 5 % of its pages begin at 0, else 1; where hit lists
-        say what was shown, by the ordinals of clicks on them.
+        The ordinal of the first position, for all applications or by application (that of the
+        events, whose clients count). None finds it for each: 0 if at least 5 % of its pages begin
+        at 0, else 1; where hit lists say what was shown, by the ordinals of clicks on them.
     user : {"client_id", "user_id", "session_id"} or None, default="client_id"
         The field that becomes the role ``user``; None leaves it out.
     filters : str or list of str, default=()
@@ -128,7 +129,9 @@ def read_ubi(
     -----
     ClickDataWarning
         If more than a tenth of the impressions, clicks and outcomes could not be used, few pages
-        begin at the ordinal taken for the first, nothing was clicked, or lines hold no record.
+        begin at the ordinal taken for the first, nothing was clicked, lines hold no record, many
+        events have another user or query than their page, hit lists are far longer than what was
+        clicked, or no query record has a filter. ``report.warnings`` holds the same texts.
 
     See Also
     --------
@@ -177,6 +180,7 @@ def read_ubi(
         impressions,
         page_size,
         ordinal_base,
+        fields.filters,
         not_shown,
         keep,
     )
@@ -243,6 +247,11 @@ def _take(records, source, kind, fields, n_jobs):
             records.extend(frame_parts(each, kind, fields), "the frame")
             continue
         path = fspath(each)
+        if isdir(path):
+            raise ValueError(
+                f"{path} is a folder. Expected files: pass a list of those in it, such as "
+                f"sorted(pathlib.Path({path!r}).glob('*.parquet'))."
+            )
         if path.lower().endswith((".parquet", ".pq")):
             records.extend(parquet_parts(path, kind, fields, n_jobs), path)
         else:
@@ -258,7 +267,9 @@ def _read(records, rules):
         found = "; ".join(where) or "nothing"
         raise ValueError(
             f"There is no record of UBI: found {records.n_lines:,} lines ({found}). Expected "
-            'documents with "action_name" (events) or "user_query" (queries), one per line.'
+            'documents with "action_name" (events) or "user_query" (queries), one per line; '
+            "jq -c '.[]' makes lines of a JSON array, and jq -c '.hits.hits[]' of the answer to a "
+            "search."
         )
     reading = read_pages(records, rules)
     size = (reading.log["session"].nunique(), len(reading.log), int(reading.log["click"].sum()))
@@ -271,14 +282,14 @@ def _read(records, rules):
         where,
         size,
     )
-    _warn(report, rules, reading.confirmed)
+    report.warnings = [*_unusable(report), *_nothing_clicked(report, rules), *reading.doubts]
+    for warning in report.warnings:
+        warn_user(warning, ClickDataWarning)
     return reading.log, report
 
 
 #: From this share of unusable events on the user is warned.
 _MUCH = 0.1
-#: Below this share of pages that begin at the base that was found the user is warned.
-_LEAST_CONFIRMED = 0.5
 #: Fates of events that were not asked for, or say again what is known.
 _HARMLESS = (
     "no action_name",
@@ -290,36 +301,27 @@ _HARMLESS = (
 )
 
 
-def _warn(report, rules, confirmed):
-    for name, share in confirmed.items():
-        if share < _LEAST_CONFIRMED:
-            warn_user(
-                f"Ordinals of {name or 'the log'} seem to count from {report.ordinal_base[name]}, "
-                f"but only {share:.0%} of the pages confirm it. Check where its clients begin to "
-                "count, and pass ordinal_base.",
-                ClickDataWarning,
-            )
+def _unusable(report):
+    """Records that should be in the log and are not."""
     events = report.counts[report.counts["record"] == "event"]
     events = events[~events["fate"].isin(_HARMLESS)]
     lost = events[~events["used"]]
     if lost["n"].sum() > _MUCH * events["n"].sum():
         worst = lost.groupby("fate")["n"].sum().sort_values(ascending=False)
         reasons = ", ".join(f"{n:,} {fate}" for fate, n in worst.items())
-        warn_user(
+        yield (
             f"{lost['n'].sum():,} of {events['n'].sum():,} impressions, clicks and outcomes could "
-            f"not be used: {reasons}. Read report.summary().",
-            ClickDataWarning,
-        )
-    if not report.n_clicks:
-        found = report.counts.loc[report.counts["record"] == "event", "action"].unique()
-        warn_user(
-            f"Nothing was clicked: no usable event has an action_name of {list(rules.clicks)}. "
-            f"The actions found are {[name for name in found if name]}; name those that are "
-            "clicks in clicks=.",
-            ClickDataWarning,
+            f"not be used: {reasons}. print(report.summary()) says what to do."
         )
     if n := report.n_records("line"):
-        warn_user(
-            f"{n:,} lines hold no record and were left out: {' '.join(report.faulty_lines)}",
-            ClickDataWarning,
+        yield f"{n:,} lines hold no record and were left out: {' '.join(report.faulty_lines)}"
+
+
+def _nothing_clicked(report, rules):
+    if not report.n_clicks:
+        found = report.counts.loc[report.counts["record"] == "event", "action"].unique()
+        yield (
+            f"Nothing was clicked: no usable event has an action_name of {list(rules.clicks)}. "
+            f"The actions found are {[name for name in found if name]}; name those that are "
+            "clicks in clicks=."
         )

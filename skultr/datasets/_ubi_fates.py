@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["USED", "Fates", "counted"]
+__all__ = ["USED", "Fates", "counted", "n_of"]
 
 #: Fates of records that are in the log; all others were left out.
 USED = {
@@ -69,3 +69,8 @@ def counted(rows: list[tuple[str, str, str, int]]) -> pd.DataFrame:
     counts.insert(2, "used", counts["fate"].isin(USED.values()))
     order = ["record", "used", "action", "n", "fate"]
     return counts.sort_values(order, ascending=[True, False, True, False, True], ignore_index=True)
+
+
+def n_of(n: int, what: str, several: str | None = None) -> str:
+    """A number of things in words."""
+    return f"{n:,} {what if n == 1 else several or what + 's'}"

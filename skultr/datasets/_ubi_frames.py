@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import narwhals.stable.v2 as nw
-import pandas as pd
 from joblib import Parallel, delayed
 
-from ._ubi_records import Fields, Part, coded_part, value_at
+from ._ubi_records import Fields, Part, coded_part, is_missing, value_at
 
 __all__ = ["frame_parts", "parquet_parts"]
 
@@ -72,8 +71,7 @@ def parquet_parts(
             "package and pass the frame."
         ) from error
     with parquet.ParquetFile(path) as file:
-        leaves = [file.schema.column(i).path for i in range(len(file.schema.names))]
-        wanted = [leaf for leaf in leaves if _is_read(leaf, fields)]
+        wanted = [name for name in _names(file.schema_arrow) if _is_read(name, fields)]
         if not wanted:
             raise ValueError(_NO_FIELD.format(path, file.schema_arrow.names[:20]))
         n_groups, n_rows = file.num_row_groups, file.metadata.num_rows
@@ -83,6 +81,18 @@ def parquet_parts(
     )
     for parts in groups:
         yield from parts
+
+
+def _names(fields, begin=""):
+    """Names of columns, and those within structs, joined by dots."""
+    from pyarrow.types import is_struct
+
+    for field in fields:
+        name = begin + field.name
+        if is_struct(field.type):
+            yield from _names(field.type, f"{name}.")
+        else:
+            yield name
 
 
 def _row_group(path, group, wanted, kind, fields):
@@ -107,7 +117,7 @@ def _is_read(name, fields):
 
 def _part(table, kind, fields):
     action = _texts_at(table, ("action_name",))
-    is_event = [value is not None and value == value for value in action]
+    is_event = [not is_missing(value) for value in action]
     if kind == "event":
         is_event = [True] * len(table)
     rows = {True: [], False: []}
@@ -130,7 +140,7 @@ def _values(table, paths, name):
     values = _texts_at(table, paths[0])
     for path in paths[1:]:
         values = [
-            other if value is None or value == "" or value is pd.NA else value
+            other if is_missing(value) else value
             for value, other in zip(values, _texts_at(table, path), strict=True)
         ]
     return values
@@ -171,6 +181,6 @@ def _keys(table):
     """A text per row that equal records share: the id that the index gave, else the content."""
     columns = {name: table[name].to_list() for name in table.columns}
     ids = columns.get("_id")
-    if ids is None or any(key is None or key != key or key == "" for key in ids):
+    if ids is None or any(map(is_missing, ids)):
         return list(map(repr, zip(*columns.values(), strict=True)))
     return [f"{name}/{key}" for name, key in zip(columns.get("_index", ids), ids, strict=True)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator
 from io import BufferedReader
 from typing import Any
@@ -67,9 +68,17 @@ def _places(path):
 
 def _unpacked_pieces(path):
     """The bytes of each piece of a compressed file."""
-    for file in _members(path):
-        while piece := file.read(_PIECE):
-            yield piece + file.readline() + _whole_record(file)
+    try:
+        for file in _members(path):
+            while piece := file.read(_PIECE):
+                yield piece + file.readline() + _whole_record(file)
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path} cannot be unpacked ({error}). Write it again, or unpack it and pass the "
+            "files that are in it."
+        ) from error
 
 
 def _members(path):

@@ -54,14 +54,15 @@ def query_table(
             "application": pages.application[rows],
         }
     )
-    several = keys["application"].nunique() > 1
-    groups = keys if several else keys.drop(columns="application")
-    group = groups.groupby(list(groups.columns), sort=False).ngroup().to_numpy()
+    several = keys.loc[keys["application"] >= 0, "application"].nunique() > 1
+    if not several:  # pages that name none are of the only one
+        keys["application"] = keys["application"].max()
+    group = keys.groupby(list(keys.columns), sort=False).ngroup().to_numpy()
 
     def qid(text, filters, application):
         name = normal[0][text]
         name += f" [{texts['filters'][filters]}]" if filters >= 0 else ""
-        return f"{applications[application]}: {name}" if several else name
+        return f"{applications[application]}: {name}" if several and application >= 0 else name
 
     names = [qid(*row) for row in keys.iloc[_firsts(group)].to_numpy()]
     of_group, names = pd.factorize(np.array(names, dtype=object))

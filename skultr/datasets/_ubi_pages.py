@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from ._ubi_fates import USED, Fates
+from ._ubi_fates import USED, Fates, n_of
 from ._ubi_log import category, normal_texts, query_table
-from ._ubi_positions import Shown, bases_of, indices_of, new, separated
+from ._ubi_positions import Shown, bases_of, indices_of, lookup, new, separated
 from ._ubi_queries import close_queries, pages_of
 from ._ubi_records import NO_ORDINAL, Records
 
 __all__ = ["Reading", "Rules", "read_pages"]
+
+#: From this share of events on that contradict their page the user is warned.
+_MUCH = 0.1
+#: Below this share of pages that begin at the base that was found the user is warned.
+_LEAST_CONFIRMED = 0.5
+#: Hit lists so many times as long as the deepest of so many clicks hold more than was seen.
+_MUCH_LONGER, _ENOUGH_CLICKS = 2, 100
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,7 @@ class Rules:
     impressions: str
     page_size: int | None
     ordinal_base: int | Mapping[str, int] | None
+    filters: tuple[str, ...]
     not_shown: str
     keep: Callable[[str], bool] | None
 
@@ -38,10 +46,10 @@ class Reading:
     counts: list[tuple[str, str, str, int]]
     queries: pd.DataFrame
     ordinal_base: dict[str, int]
-    #: Share of pages (or clicks) that confirm a base that was found, by application.
-    confirmed: dict[str, float]
     from_hits: list[str]
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
+    #: What is likely wrong, and what to do about it.
+    doubts: list[str]
 
 
 def read_pages(records: Records, rules: Rules) -> Reading:
@@ -63,6 +71,7 @@ class _Reader:
         self.fates = Fates(len(self.events["key"]))
         self.query_fates = Fates(len(self.queries["key"]))
         self.notes: list[str] = []
+        self.doubts: list[str] = []
         self.n_docs = len(self.texts["doc"])
         self.normal = normal_texts(self.texts["text"])
         for columns in (self.events, self.queries):  # a text of blanks is none
@@ -120,7 +129,7 @@ class _Reader:
 
     def keep_rows(self, kept):
         """Let go of rows that have a fate."""
-        for name in ("event", "role", "page", "doc", "ordinal", "place"):
+        for name in ("event", "role", "page", "doc", "ordinal", "writer", "place"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[kept])
 
@@ -129,10 +138,15 @@ class _Reader:
         self.pages, self.hits, unknown, unlike = pages_of(
             self.queries, self.texts, self.query_fates, self.rules.page_size
         )
+        for name in self.rules.filters:
+            if not any(f", {name}=" in f", {text}" for text in self.texts["filters"]):
+                self.doubts.append(
+                    f"No query record has {name!r} in its query_attributes: check filters."
+                )
         if unlike:
             self.notes.append(
-                f"{_n(unlike, 'hit list')} of query records differ from that of an earlier record "
-                "of their query_id, which was taken."
+                f"{n_of(unlike, 'hit list')} of query records unlike that of an earlier record of "
+                "the query_id, which was taken."
             )
         if unknown:
             self.notes.append(
@@ -151,7 +165,10 @@ class _Reader:
         known = self.pages.text[self.page] >= 0
         self.fates.give(self.event[~known], "no query record and no user_query")
         self.keep_rows(known)
-        self.note_users()
+        self.note_differences()
+        # Who counted the ordinals: the application of the event, else of its page.
+        writer = self.events["application"][self.event]
+        self.writer = np.where(writer >= 0, writer, self.pages.application[self.page])
         self.events = {"action": self.events["action"]}  # the rows hold all else
         self.place = self.hits.place_of(self.page, self.doc)
         self.application = self.pages.application  # -1 is the last entry of tables by it
@@ -168,16 +185,33 @@ class _Reader:
         values[best["page"]] = best["value"]
         return len(best)
 
-    def note_users(self):
-        """Events of other users than their page: is a page stored and served to several?"""
-        user = self.events["user"][self.event]
-        differ = (user >= 0) & (user != self.pages.user[self.page])
-        if differ.any():
-            self.notes.append(
-                f"{_n(int(differ.sum()), 'event')} have another user than the query record of "
-                "their page, which was taken. If result pages are stored and served again, their "
-                "query_id is not one page."
-            )
+    def note_differences(self):
+        """Events that do not say what their page says: is a query_id more than one page?"""
+        normal = self.normal[1]
+        for name, what, advice in (
+            (
+                "user",
+                "user",
+                "If result pages are stored and served again, their query_id is not one page; if "
+                'a server writes the query records, pass user="session_id" or "user_id".',
+            ),
+            (
+                "text",
+                "user_query",
+                "If a query_id stands for a visit and not for one search, correct the records.",
+            ),
+            ("application", "application", "Ordinals count from the base of the events'."),
+        ):
+            found, taken = self.events[name][self.event], getattr(self.pages, name)[self.page]
+            if name == "text":
+                found, taken = normal[found], normal[taken]
+            if n := int(((found >= 0) & (found != taken)).sum()):
+                note = (
+                    f"{n_of(n, 'event')} {'has' if n == 1 else 'have'} another {what} than the "
+                    f"page, whose {what} was taken. {advice}"
+                )
+                doubtful = name != "application" and n > _MUCH * len(found)
+                (self.doubts if doubtful else self.notes).append(note)
 
     def choose_source(self):
         """Which applications show what events say, and which show the hit lists."""
@@ -194,13 +228,14 @@ class _Reader:
     # Positions ------------------------------------------------------------------------
     def find_bases(self):
         """The number of the first position, by application."""
-        application = self.application[self.page]
-        by_hits = self.by_hits[application]
-        rows = (self.pages.start[self.page] == 0) & (self.ordinal >= 0)
-        rows &= (self.role == 1) | by_hits
+        by_hits = self.by_hits[self.application[self.page]]
+        self.leading = (self.role == 1) | by_hits
+        rows = self.leading & (self.ordinal >= 0)
         names = [*self.texts["application"], ""]
-        columns = (self.ordinal, self.place, self.page, application, by_hits)
-        self.base, self.support = bases_of(*(each[rows] for each in columns), len(names))
+        columns = (self.ordinal, self.place, self.page, self.writer, by_hits)
+        self.base, self.support = bases_of(
+            *(each[rows] for each in columns), self.pages.start, len(names)
+        )
         given = self.rules.ordinal_base
         if isinstance(given, Mapping):
             if unknown := {*given} - {*names}:
@@ -214,18 +249,20 @@ class _Reader:
 
     def find_indices(self):
         """The index from 0 that each row's ordinal means."""
-        base = self.base[self.application[self.page]]
-        self.index, n_restarts = indices_of(self.ordinal, base, self.page, self.pages.start)
+        base = self.base[self.writer]
+        self.index, n_restarts = indices_of(
+            self.ordinal, base, self.page, self.pages.start, self.leading
+        )
         if n_restarts:
             self.notes.append(
-                f"Ordinals restart on {_n(n_restarts, 'later page')}: the number of earlier "
+                f"Ordinals restart on {n_of(n_restarts, 'later page')}: the number of earlier "
                 "results was added."
             )
         below = (self.ordinal >= 0) & (self.ordinal < base)
         none = self.ordinal == NO_ORDINAL
         for rows, what in ((below, "lies below the base"), (none, "is no whole number from 0")):
             if n := int(rows.sum()):
-                self.notes.append(f"The ordinal {what} in {_n(n, 'event')} and was not used.")
+                self.notes.append(f"The ordinal {what} in {n_of(n, 'event')} and was not used.")
 
     def show(self):
         """Rows of the log: page, document, index from 0, and its event (-1 for a hit)."""
@@ -237,12 +274,18 @@ class _Reader:
         order = np.lexsort((at, key))
         first = order[new(key[order])]
         self.fates.give(self.event[np.delete(rows, first)], _AGAIN)
+        moved = at[order] != at[first][np.cumsum(new(key[order])) - 1]
+        if n := int(moved.sum()):
+            self.notes.append(
+                f"{n_of(n, 'repeated impression')} of a document stood further down its page than "
+                "the first place, which was taken."
+            )
         rows, at = rows[first], at[first]
         n_by_place = int((self.index[rows] < 0).sum())
         if n_by_place:
             self.notes.append(
-                f"{n_by_place:,} impressions have no ordinal and stand where the hit list of "
-                "their page has them."
+                f"{n_of(n_by_place, 'impression')} without an ordinal: the place in the hit list "
+                "was taken."
             )
         shown = Shown(self.page[rows], self.doc[rows], at, self.place[rows], self.event[rows])
         self.note_disagreement(rows)
@@ -253,13 +296,15 @@ class _Reader:
         listed = np.zeros(len(self.pages.start), dtype=bool)
         listed[self.hits.page] = True
         if n := int((listed[self.page[rows]] & (self.place[rows] < 0)).sum()):
-            self.notes.append(f"{_n(n, 'impression')} of documents that are in no hit list.")
+            self.notes.append(
+                f"{n_of(n, 'impression')} of a document that is not in the hit list of its page."
+            )
         known = (self.index[rows] >= 0) & (self.place[rows] >= 0)
         n = int((self.index[rows] != self.place[rows])[known].sum())
         if n:
             self.notes.append(
-                f"The ordinals of {n:,} of {_n(int(known.sum()), 'impression')} are not their "
-                "places in the hit lists, counted from the base."
+                f"The ordinals of {n:,} of {n_of(int(known.sum()), 'impression')} are not their "
+                "places in the hit lists, and were taken where no two of a page are equal."
             )
 
     def hits_shown(self):
@@ -270,10 +315,12 @@ class _Reader:
             rows &= hits.place - hits.start < size
         page, doc, place = hits.page[rows], hits.doc[rows], hits.place[rows]
         if size is None and len(page):
-            deepest = self.place[self.by_hits[self.application[self.page]]].max(initial=-1)
-            self.notes.append(
-                f"Hit lists hold up to {place.max() + 1:,} documents, the deepest click or "
-                f"outcome stands at {deepest + 1:,}: if pages show fewer, pass page_size."
+            clicks = self.place[self.by_hits[self.application[self.page]]]
+            deepest, longest = clicks.max(initial=-1) + 1, place.max() + 1
+            doubtful = len(clicks) >= _ENOUGH_CLICKS and longest > _MUCH_LONGER * deepest
+            (self.doubts if doubtful else self.notes).append(
+                f"Hit lists hold up to {longest:,} documents, the deepest click or outcome "
+                f"stands at {deepest:,}: if pages show fewer, pass page_size."
             )
         return Shown(page, doc, place, place, np.full(len(page), -1, dtype=np.int32))
 
@@ -287,31 +334,30 @@ class _Reader:
         self.fates.give(self.shown.event[self.shown.event >= 0], USED["impression"])
         if collided.any():
             self.notes.append(
-                f"{_n(int(collided.sum()), 'page')} had two documents at one ordinal: on "
-                f"{int(self.by_place.sum()):,} of them the places in the hit list were taken, the "
-                "others were left out."
+                f"{n_of(int(collided.sum()), 'page')} had two documents at one ordinal: on "
+                f"{int(self.by_place.sum()):,} the places in the hit list were taken, and "
+                f"{int((collided & ~self.by_place).sum()):,} without a hit list were left out."
             )
         if not len(self.shown.page):
             self.fail()
 
     def fail(self):
         """Nothing was shown: say what there was instead."""
-        events = dict.fromkeys(("impression", *self.rules.clicks), 0)
-        n_actions = np.bincount(self.events["action"] + 1, minlength=1)[1:]
-        events |= dict(zip(self.texts["action"], n_actions.tolist(), strict=False))
-        found = ", ".join(f"{n:,} {name}" for name, n in events.items() if n)
-        reasons = self.fates.count(self.events["action"] + 1, open_too=True)
+        labels = self.events["action"] + 1
+        actions = ["without an action_name", *self.texts["action"]]
+        found = [f"{n:,} {actions[label]}" for label, n in _counts(labels)]
         reasons = ", ".join(
             f"{n:,} {fate}"
-            for (label, fate), n in reasons.items()
-            if label and _plain(self.texts["action"][label - 1]) == "impression"
+            for (label, fate), n in self.fates.count(labels, open_too=True).items()
+            if _plain(actions[label]) == "impression"
         )
+        n_hits = self.queries["n_hits"]
         raise ValueError(
             "No document was shown on any page, and clicks without impressions say nothing. Found "
-            f"{_n(len(self.events['action']), 'event')} ({found or 'none'}; impressions left out: "
-            f"{reasons or 'none'}), {_n(len(self.queries['n_hits']), 'query record')} and "
-            f"{_n(int((self.queries['n_hits'] > 0).sum()), 'hit list')}. Expected events with "
-            "action_name 'impression', a query_id, event_attributes.object.object_id and "
+            f"{n_of(len(labels), 'event')} ({', '.join(found) or 'none'}; impressions left out: "
+            f"{reasons or 'none'}), {n_of(len(n_hits), 'query record')} and "
+            f"{n_of(int((n_hits > 0).sum()), 'hit list')}. Expected events with action_name "
+            "'impression', a query_id, event_attributes.object.object_id and "
             "event_attributes.position.ordinal, or query records with a query_id, user_query and "
             f"query_response_hit_ids (impressions={self.rules.impressions!r})."
         )
@@ -339,7 +385,7 @@ class _Reader:
         """Row of the log of each event; -1 if there is none."""
         keys = self.key(self.shown.page, self.shown.doc)
         order = np.argsort(keys, kind="stable")
-        return _lookup(keys[order], order, self.key(self.page[rows], self.doc[rows]))
+        return lookup(keys[order], order, self.key(self.page[rows], self.doc[rows]))
 
     def add_rows(self, rows):
         """Add documents that were clicked and have no impression; True where that was done."""
@@ -379,8 +425,8 @@ class _Reader:
         self.fates.give(self.event[lost], _TAKEN)
         if n_new:
             self.notes.append(
-                f"{n_new:,} documents without an impression were added to their pages, because "
-                "they were clicked or had an outcome."
+                f"{n_of(n_new, 'clicked document')} without an impression joined the page where "
+                'the click (or outcome) says; not_shown="drop" drops such clicks.'
             )
         return found
 
@@ -390,8 +436,8 @@ class _Reader:
         moved &= ~self.by_place[self.page[rows]]
         if moved.any():
             self.notes.append(
-                f"{int(moved.sum()):,} clicks or outcomes have another ordinal than the "
-                "impression of their document, which was taken."
+                f"{n_of(int(moved.sum()), 'click')} (or outcomes) with another ordinal than the "
+                "impression of the document, which was taken."
             )
 
     def key(self, page, doc):
@@ -413,36 +459,46 @@ class _Reader:
         }
         if (user := self.pages.user[page]).max(initial=-1) >= 0:
             log["user"] = category(user, self.texts["user"])
+            if n := int((self.pages.user[in_log] < 0).sum()):
+                self.notes.append(f"{n_of(n, 'page')} of {in_log.sum():,} named no user.")
         for name, values in zip(("click", *self.rules.outcomes), self.columns, strict=True):
             log[name] = values[order]
-        used, confirmed = np.unique(self.application[in_log]), self.confirmed(in_log)
-        self.notes[:0] = [self.base_note(code, confirmed.get(code)) for code in used]
+        from_hits = [
+            self.name_of(code)
+            for code in np.unique(self.application[in_log])
+            if self.by_hits[code]
+        ]
+        bases = np.unique(self.writer[in_log[self.page] & (self.ordinal >= 0)])
+        self.notes[:0] = [
+            *map(self.base_note, bases),
+            *(
+                f"What was shown{name and f' in {name}'} is what the hit lists hold."
+                for name in from_hits
+            ),
+        ]
         return Reading(
             pd.DataFrame(log),
             self.counts(),
             queries,
-            {self.name_of(code): int(self.base[code]) for code in used},
-            {self.name_of(code): k / n for code, (k, n) in confirmed.items()},
-            [self.name_of(code) for code in used if self.by_hits[code]],
+            {self.name_of(code): int(self.base[code]) for code in bases},
+            from_hits,
             self.notes,
+            self.doubts,
         )
 
-    def confirmed(self, in_log):
-        """Support of each base that was found, not given, by code of the application."""
-        given = self.rules.ordinal_base
-        if given is not None and not isinstance(given, Mapping):
-            return {}
-        found = {code: self.support.get(code) for code in np.unique(self.application[in_log])}
-        return {c: s for c, s in found.items() if s and self.name_of(c) not in (given or {})}
-
-    def base_note(self, code, found):
-        name, by_hits = self.name_of(code), self.by_hits[code]
+    def base_note(self, code):
+        """What ordinals count from; a doubt if few pages confirm a base that was found."""
+        name, given = self.name_of(code), self.rules.ordinal_base
         note = f"Ordinals{name and f' of {name}'} count from {self.base[code]}"
-        if found:
-            of = "clicks and outcomes" if by_hits else "pages"
-            what = "stand at their place of the hit list" if by_hits else "begin there"
-            note += f": {found[0]:,} of {found[1]:,} {of} {what}"
-        return note + (". What was shown is what the hit lists hold." if by_hits else ".")
+        if given is not None and (not isinstance(given, Mapping) or name in given):
+            return f"{note}, as ordinal_base says."
+        n, of, what = self.support.get(code, (0, 0, "pages begin there"))
+        note += f": {n:,} of {of:,} {what}."
+        if n < _LEAST_CONFIRMED * of:
+            self.doubts.append(
+                f"{note} Check where the clients begin to count, and pass ordinal_base."
+            )
+        return note
 
     def name_of(self, code):
         return self.texts["application"][code] if code >= 0 else ""
@@ -462,17 +518,9 @@ _AGAIN = "the same document again on its page"
 _TAKEN = "its position is taken by another document"
 
 
-def _n(n, what):
-    return f"{n:,} {what if n == 1 else what + 's'}"
+def _counts(codes):
+    return zip(*(each.tolist() for each in np.unique(codes, return_counts=True)), strict=True)
 
 
 def _plain(action):
     return action.casefold().strip()
-
-
-def _lookup(keys, values, wanted):
-    """Value of each wanted key among sorted keys; -1 if it is not there."""
-    if not len(keys):
-        return np.full(len(wanted), -1)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], -1)

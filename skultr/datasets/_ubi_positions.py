@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["Shown", "bases_of", "indices_of", "new", "separated"]
+__all__ = ["LEAST_SHARE", "Shown", "bases_of", "indices_of", "lookup", "new", "separated"]
 
-#: An application counts from 0 if so many of its pages begin at 0: a stray 0 decides nothing.
-_LEAST_SHARE = 0.05
+#: An application counts from 0 if such a share of its pages does: a stray 0 decides nothing.
+LEAST_SHARE = 0.05
+_PLACED = "clicks and outcomes stand at their place in the hit list"
 
 
 @dataclass
@@ -50,14 +51,23 @@ def new(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.append(True, values[1:] != values[:-1])[: len(values)]
 
 
+def lookup(keys: NDArray[Any], values: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
+    """Value of each wanted key among sorted keys; -1 if it is not there."""
+    if not len(keys):
+        return np.full(len(wanted), -1, dtype=values.dtype)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], -1)
+
+
 def bases_of(
     ordinal: NDArray[Any],
     place: NDArray[Any],
     page: NDArray[Any],
     application: NDArray[Any],
     by_hits: NDArray[np.bool_],
+    starts: NDArray[Any],
     n_applications: int,
-) -> tuple[NDArray[np.int64], dict[int, tuple[int, int]]]:
+) -> tuple[NDArray[np.int64], dict[int, tuple[int, int, str]]]:
     """The ordinal of the first position, 0 or 1, by application (the last: of unknown ones).
 
     Parameters
@@ -66,6 +76,8 @@ def bases_of(
         Of impressions, and of the clicks and outcomes of applications that hit lists show.
     by_hits : ndarray of shape (n_rows,)
         True for rows of the latter: there the base is that under which most stand at their place.
+    starts : ndarray of shape (n_ids,)
+        Number of results on earlier pages.
     n_applications : int
 
     Returns
@@ -73,25 +85,31 @@ def bases_of(
     bases : ndarray of shape (n_applications,)
     support : dict of int to tuple
         By application: the number of pages that begin at the base (or of clicks that stand at
-        their place) and of all that count.
+        their place), of all that count, and what was counted.
     """
     lowest = pd.Series(ordinal).groupby(page).min()
+    start = starts[lowest.index]
+    lowest -= np.where(lowest >= start, start, 0)  # as if all pages restarted
     of_page = pd.Series(application).groupby(page).first()
     base = np.ones(n_applications, dtype=np.int64)
-    support: dict[int, tuple[int, int]] = {}
+    support: dict[int, tuple[int, int, str]] = {}
     for code, values in lowest.groupby(of_page):
-        base[code] = int((values == 0).mean() < _LEAST_SHARE)
-        support[int(code)] = int((values == base[code]).sum()), len(values)
-    placed = by_hits & (place >= 0)
+        base[code] = int((values == 0).mean() < LEAST_SHARE)
+        support[int(code)] = int((values == base[code]).sum()), len(values), "pages begin there"
+    placed = by_hits & (place >= 0) & (starts[page] == 0)
     shift = pd.Series(ordinal[placed] - place[placed])
     for code, values in shift.groupby(application[placed]):
         base[code] = int((values == 0).sum() < (values == 1).sum())
-        support[int(code)] = int((values == base[code]).sum()), len(values)
+        support[int(code)] = int((values == base[code]).sum()), len(values), _PLACED
     return base, support
 
 
 def indices_of(
-    ordinal: NDArray[Any], base: NDArray[Any], page: NDArray[Any], starts: NDArray[Any]
+    ordinal: NDArray[Any],
+    base: NDArray[Any],
+    page: NDArray[Any],
+    starts: NDArray[Any],
+    leading: NDArray[np.bool_],
 ) -> tuple[NDArray[Any], int]:
     """Index from 0 over all pages of a search, -1 if unknown; number of pages that restarted.
 
@@ -100,12 +118,14 @@ def indices_of(
     ordinal, base, page : ndarray of shape (n_rows,)
     starts : ndarray of shape (n_ids,)
         Number of results on earlier pages.
+    leading : ndarray of shape (n_rows,), bool
+        The rows that tell whether the ordinals of a page restart.
     """
     index = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1).astype(np.int32)
     start = starts[page]
     later = (start > 0) & (index >= 0)
     lowest = np.full(len(starts), np.iinfo(np.int64).max)
-    np.minimum.at(lowest, page[later], index[later])
+    np.minimum.at(lowest, page[later & leading], index[later & leading])
     # Ordinals restart on a later page if they begin before its start; else they go on.
     restarts = later & (lowest[page] < start)
     index[restarts] += start[restarts].astype(np.int32)

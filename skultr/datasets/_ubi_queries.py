@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._ubi_fates import USED, Fates
+from ._ubi_positions import LEAST_SHARE, lookup, new
 
 __all__ = ["Hits", "Pages", "close_queries", "pages_of"]
 
@@ -51,11 +52,7 @@ class Hits:
 
     def place_of(self, page: NDArray[Any], doc: NDArray[Any]) -> NDArray[Any]:
         """Place of documents on pages; -1 where the list of the page does not hold it."""
-        if not len(self.keys):
-            return np.full(len(page), -1, dtype=np.int32)
-        wanted = page.astype(np.int64) * self.n_docs + doc
-        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.where(self.keys[at] == wanted, self.place[at], -1)
+        return lookup(self.keys, self.place, page.astype(np.int64) * self.n_docs + doc)
 
 
 def pages_of(
@@ -97,9 +94,10 @@ def _starts(queries, page_size):
     """Results before each record's page, and whether a later page has no size to tell."""
     page, size = queries["page"], queries["size"]
     size = np.where(size > 0, size, page_size or -1)
-    # Pages count from 0 where an application has a page 0.
-    first = pd.Series(np.where(page >= 0, np.minimum(page, 1), 1))
-    first = first.groupby(queries["application"]).transform("min").to_numpy(np.int64)
+    # Pages count from 0 where an application has pages 0, and not just a stray one.
+    is_0 = pd.Series(np.where(page >= 0, page == 0, np.nan))
+    is_0 = is_0.groupby(queries["application"]).transform("mean").to_numpy()
+    first = np.where(is_0 >= LEAST_SHARE, 0, 1)
     later = (queries["from"] < 0) & (page > first)
     start = np.where(queries["from"] >= 0, queries["from"], 0)
     start = np.where(later & (size > 0), (page - first) * size, start)
@@ -136,10 +134,8 @@ def _hits(queries, start, order, n_docs):
     # A document stands where it stood first.
     sort = np.lexsort((place, key))
     sort = sort[doc[sort] >= 0]
-    keys = key[sort]
-    new = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
-    sort = sort[new]
-    return Hits(page[sort], doc[sort], place[sort], begin[sort], keys[new], n_docs)
+    sort = sort[new(key[sort])]
+    return Hits(page[sort], doc[sort], place[sort], begin[sort], key[sort], n_docs)
 
 
 def _ranges(lengths):

@@ -8,10 +8,13 @@ at once, so that a log of ten million events needs some forty bytes per event.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -23,6 +26,7 @@ __all__ = [
     "Part",
     "Records",
     "coded_part",
+    "is_missing",
     "parsed",
     "value_at",
 ]
@@ -103,10 +107,7 @@ def value_at(record: Any, path: Sequence[str]) -> Any:
     """The value under a path: in nested objects, JSON text, or names joined by dots."""
     if not path:
         return record
-    if type(record) is str:
-        record = parsed(record)
-    if type(record) is not dict:
-        return None
+    record = _mapping(record)
     if path[0] in record:
         return value_at(record[path[0]], path[1:])
     for end in range(len(path), 1, -1):
@@ -114,6 +115,13 @@ def value_at(record: Any, path: Sequence[str]) -> Any:
         if name in record:
             return value_at(record[name], path[end:])
     return None
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is null in some engine, or an empty text."""
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return value is None or value is pd.NA or (type(value) is str and not value)
 
 
 def parsed(text: str | bytes) -> Any:
@@ -184,11 +192,11 @@ def _as_text(value):
         return None
     if isinstance(value, int | np.integer):
         return str(int(value))
-    if isinstance(value, float | np.floating):
-        if not np.isfinite(value):
+    if isinstance(value, float | np.floating | Decimal):
+        if not math.isfinite(value):
             return None
         return str(int(value)) if value == int(value) else str(float(value))
-    return None
+    return str(value) if isinstance(value, UUID) else None
 
 
 def _writable(text):
@@ -215,9 +223,9 @@ def _ordinals(values):
 
 def _number(value):
     """The number; NaN for null, -1 for what is no number."""
-    if value is None or value is pd.NA or value == "":
+    if is_missing(value):
         return np.nan
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool | np.bool_ | np.ndarray):
         return -1.0
     try:
         return float(value)
@@ -255,7 +263,12 @@ def _milliseconds(value):
 
 
 def _mapping(value):
+    """An object, its JSON text, or a map, which is a list of pairs; else an empty one."""
     value = parsed(value) if isinstance(value, str) else value
+    if isinstance(value, list):
+        pairs = [tuple(each.values()) if isinstance(each, dict) else each for each in value]
+        if all(type(pair) is tuple and len(pair) == 2 for pair in pairs):
+            value = {key: item for key, item in pairs if type(key) is str}
     return value if isinstance(value, dict) else {}
 
 
@@ -266,16 +279,35 @@ def _list(value):
 
 def _filters(attributes, names):
     """The chosen attributes as one text, such as ``brand=acme, in_stock=true``."""
-    chosen = {name: value_at(attributes, (name,)) for name in names}
+    chosen = {name: _bare(value_at(attributes, (name,))) for name in names}
     return ", ".join(
-        f"{name}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+        f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for name, value in chosen.items()
-        if value not in (None, "")
+        if value is not None
     )
 
 
+def _bare(value, depth=9):
+    """A filter as equal filters are written by every engine; None if it chooses nothing."""
+    if not depth:
+        return "nested too deep"
+    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, dict):
+        items = ((str(key), _bare(value[key], depth - 1)) for key in sorted(value, key=str))
+        return {key: item for key, item in items if item is not None} or None
+    if isinstance(value, list | tuple):
+        return [item for each in value if (item := _bare(each, depth - 1)) is not None] or None
+    if isinstance(value, bool | str):
+        return value if value != "" else None
+    if is_missing(value):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | float) else str(value)
+
+
 def _first(attributes, names):
-    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
+    return next((attributes[name] for name in names if not is_missing(attributes.get(name))), None)
 
 
 # --------------------------------------------------------------------------------------

@@ -55,6 +55,8 @@ BiasFeatures: TypeAlias = (
     | Mapping[Any, ArrayLike]
     | Callable[[pd.DataFrame], ArrayLike]
 )
+#: Columns of the tables of merges and of swaps.
+_MERGE, _SWAP = ("from", "into", "cost", "estimated_error"), ("qid", "doc", "from", "to", "cost")
 
 
 class IdentifiabilityRepair(
@@ -117,8 +119,8 @@ class IdentifiabilityRepair(
     Attributes
     ----------
     graph_ : IdentifiabilityGraph
-        The graph of the log before any repair; None if X has no bias factors. It holds the log's
-        documents, and pickles of the repair leave it out.
+        The graph of the log before any repair; None if X has no bias factors. Pickles leave out
+        what names documents of the log: it, `interventions_` and `intervened_lists_`.
     is_identifiable_ : bool
         True if the log determines relevance without a repair; None if X has no bias factors.
     factors_ : DataFrame
@@ -170,9 +172,8 @@ class IdentifiabilityRepair(
     Notes
     -----
     `transform` returns the kind of frame that it receives. A frame without the bias columns, as at
-    serving time, is returned unchanged. A factor that `fit` has not seen takes the code of the
-    nearest one that it has seen, with a warning. In rows that were never shown, ``bias`` is
-    missing. Arrays have no roles: they are returned unchanged, and nothing is repaired.
+    serving time, and an array, which has no roles, are returned unchanged. A factor that `fit` has
+    not seen takes the code of the nearest one, with a warning. Rows never shown have no ``bias``.
 
     If document x is shown under factor t' as well as under t, the ratio of their examinations can
     be estimated with a variance proportional to
@@ -210,6 +211,8 @@ class IdentifiabilityRepair(
     """
 
     graph_ = NotPickled("the documents of the log with their impressions and clicks")
+    interventions_ = NotPickled("documents of the log", when=len)
+    intervened_lists_ = NotPickled("documents of the log", when=len)
 
     _parameter_constraints = {
         "bias": [str, list, tuple, None],
@@ -363,10 +366,8 @@ class IdentifiabilityRepair(
         """Set the attributes as they are if nothing has to be repaired."""
         self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
-        names = ["from", "into", "cost", "estimated_error"]
-        self.merges_ = pd.DataFrame({name: [] for name in names})
-        names = ["qid", "doc", "from", "to", "cost"]
-        self.interventions_ = pd.DataFrame({name: [] for name in names})
+        self.merges_ = pd.DataFrame({name: [] for name in _MERGE})
+        self.interventions_ = pd.DataFrame({name: [] for name in _SWAP})
         self.total_cost_ = self.error_bound_if_smooth_ = 0.0
 
     def _plan(self, X, pairs):

@@ -11,7 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
@@ -221,7 +221,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
     n_jobs: int | None = None
     random_state: RandomState = None
 
-    propensity_ = NotPickled("examination curves of users", when=has_users)
+    propensity_ = NotPickled("which may hold curves of users", when=has_users)
 
     _parameter_constraints = {
         "estimators": [list, None],
@@ -393,8 +393,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         self._fit_weights(log, members, known, random)
         self.depth_ = shown_depth(log)
         self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told)
-        names = (name for name, _ in members)
-        self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
+        self._names = [name for name, _ in members]
 
     def _with_curve(self, log, random):
         """Whether the log determines examination, and the log with a propensity in each row."""

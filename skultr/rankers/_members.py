@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils import Bunch
 
 from .._sklearn import BaseComposition
 from .._typing import Floats, Ints
@@ -32,8 +33,14 @@ __all__ = [
 class HoldsMembers(BaseComposition):
     """Mixin of rankers whose parameter ``estimators`` lists other rankers by name.
 
-    Subclasses write ``_members()``, the pairs of a name and a ranker.
+    Subclasses write ``_members()``, the pairs of a name and a ranker. Their ``fit`` sets
+    ``estimators_``, and the names of these as ``_names``.
     """
+
+    @property
+    def named_estimators_(self) -> Bunch:
+        """The fitted members by name."""
+        return Bunch(**dict(zip(self._names, self.estimators_, strict=True)))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of this ranker and, with ``deep``, of its members.

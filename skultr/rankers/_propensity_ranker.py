@@ -52,7 +52,7 @@ class PropensityRanker(BaseRanker):
     propensity: ArrayLike | Estimator | None = None
     clip: float | None = None
 
-    propensity_ = NotPickled("examination curves of users", when=has_users)
+    propensity_ = NotPickled("which may hold curves of users", when=has_users)
 
     #: True if the fit divides clicks by propensities.
     _divides = True

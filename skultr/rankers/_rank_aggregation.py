@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._segments import TINY, encode
@@ -150,8 +150,7 @@ class RankAggRanker(HoldsMembers, BaseRanker):
             fit_to_log(seeded_clone(ranker, random.randint(2**31 - 1)), log)
             for _, ranker in members
         ]
-        names = (name for name, _ in members)
-        self.named_estimators_ = Bunch(**dict(zip(names, self.estimators_, strict=True)))
+        self._names = [name for name, _ in members]
 
 
 def _minus_ranks(scores):

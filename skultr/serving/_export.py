@@ -11,15 +11,7 @@ import pandas as pd
 
 from .._sklearn import StrOptions, validate_params
 from ._served_model import served_model
-from ._tree_formats import (
-    Upload,
-    write_elastic,
-    write_lightgbm,
-    write_ranklib,
-    write_solr,
-    write_xgboost,
-    write_xgboost_raw,
-)
+from ._tree_formats import TREE_FORMATS, Upload
 from ._trees import nonnegative, trees_of
 
 __all__ = ["export_model"]
@@ -32,15 +24,11 @@ def _of(module, name):
 
 #: What a format can be written from, and the function that writes it.
 _FORMATS: dict[str, dict[str, Callable[..., str | bytes]]] = {
-    "xgboost+json": {"trees": write_xgboost},
-    "xgboost+json+raw": {"trees": write_xgboost_raw},
-    "ranklib": {"trees": write_ranklib},
-    "solr": {"trees": write_solr, "linear scores": _of("_linear", "write_solr_linear")},
+    **{format: {"trees": write} for format, write in TREE_FORMATS.items()},
     "linear": {"linear scores": _of("_linear", "write_linear")},
-    "lightgbm": {"trees": write_lightgbm},
-    "elastic": {"trees": write_elastic},
     "onnx": {"network or coefficients": _of("_onnx", "write_onnx")},
 }
+_FORMATS["solr"]["linear scores"] = _of("_linear", "write_solr_linear")
 #: How each is found in a model; None if it has none.
 _PARTS: dict[str, Callable[..., Any]] = {
     "trees": trees_of,
@@ -55,8 +43,6 @@ _HINTS = {
     "scale_features=True.",
     "network or coefficients": "Train a ranker that has a network.",
 }
-#: The one format, or the one kind of model, that reads an option.
-_OF_FORMAT = {"store": "solr", "queries": "elastic"}
 
 
 @validate_params(
@@ -115,8 +101,8 @@ def export_model(
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
         the names of the training columns to the engine's. None takes the names of the columns.
-        ``"ranklib"`` holds no names: the feature set must have the features in this order. In
-        Vespa they are rank features, such as ``bm25(title)`` or ``attribute(price)``.
+        ``"ranklib"`` and ``"onnx"`` bind by order: the engine must hold the features in this one.
+        For ``"lightgbm"`` they must be rank features, such as ``bm25(title)``, or functions.
     name : str, default="skultr"
         Name of the model in the engine.
     shift : "nonnegative" or None, default=None
@@ -125,9 +111,9 @@ def export_model(
     store : str, default=None
         Solr's feature store; None is its default store.
     queries : dict of str to dict, default=None
-        Query of each feature for ``"elastic"``, by the engine's name, such as
-        ``{"title_bm25": {"match": {"title": "{{query}}"}}}``. Without them the
-        ``feature_extractors`` of the text are empty: add yours before the upload.
+        For ``"elastic"``: the query whose score a feature is, by the engine's name, such as
+        ``{"title_bm25": {"match": {"title": "{{query}}"}}}``. A feature without a query is the
+        numeric field of this name in the document.
 
     Returns
     -------
@@ -136,14 +122,12 @@ def export_model(
 
     Raises
     ------
-    NotFittedError
-        If the ranker is not fitted.
-    TypeError
-        If there is no ranker of skultr in it.
+    NotFittedError, TypeError
+        If the ranker is not fitted, or is no ranker of skultr.
     ValueError
         If the ranker cannot be written in this format, for example because its score depends on
         all candidates of a query, or a transformer makes a column of several. The message says
-        why, and which formats it has. Also if names or options do not fit.
+        why. Also if names or options do not fit.
     ImportError
         If the format is ``"onnx"`` and onnx is missing: ``pip install skultr[serving]``.
 
@@ -159,11 +143,16 @@ def export_model(
     ``OnFeatures`` puts there (not in ``"ranklib"`` and ``"solr"``, which see 0). ``predict`` of a
     ranker refuses NaN.
 
+    The default student of ``DistilledRanker`` makes files of 10 MB and more. SolrCloud keeps
+    models in ZooKeeper, which takes 1 MB unless it is set up for more: give it a student of fewer
+    leaves, or name the file in a ``DefaultWrapperModel``.
+
     An ONNX model has the input ``features``, shape (batch, n_features), and the output ``score``,
     shape (batch, 1), both float32. The scaling of features is inside. Scores equal ``predict``
-    within 1e-6, relative to scores above 1. A missing feature is for the engine to fill in: a row
-    with NaN has the score NaN. A ``module`` of the user may have the layers of the network, which
-    are Linear, LayerNorm, BatchNorm1d, Dropout and ELU, and ReLU, SiLU, Sigmoid and Tanh.
+    within 1e-6, relative to scores above 1; 1e-5 with ``scale_features=False`` far outside the
+    features of training, where ``predict``, in float32, rounds more. A row with NaN has the score
+    NaN: the engine must fill in missing features. A ``module`` of the user may have the layers
+    Linear, LayerNorm, BatchNorm1d, Dropout, ELU, ReLU, SiLU, Sigmoid and Tanh.
 
     Linear models of engines have no intercept. ``"linear"`` and ``"solr"`` leave it out, and write
     the logit of a score that is a probability: the order of documents is the same.
@@ -184,34 +173,35 @@ def export_model(
     [{'name': 'title_bm25'}, {'name': 'feature_001'}]
     """
     served = served_model(ranker, feature_names)
-    _check_options(format, {"store": store, "queries": queries}, served.names)
     upload = Upload(name, served.names, store, queries)
+    _check_options(upload, format)
     for part, write in _FORMATS[format].items():
         model = _PARTS[part](served)
         if model is None:
             continue
-        if shift is not None:
-            if part != "trees":
-                raise ValueError(
-                    f"shift adds a leaf to trees, and this model has {part}. Leave it out."
-                )
-            model = nonnegative(model)
-        return write(model, upload)
+        if shift is not None and part != "trees":
+            raise ValueError(
+                f"shift adds a leaf to trees, and this model has {part}. Leave it out."
+            )
+        return write(model if shift is None else nonnegative(model), upload)
     raise _impossible(served, format)
 
 
-def _check_options(format, options, names):
-    for option, value in options.items():
-        if value is not None and format != _OF_FORMAT[option]:
+def _check_options(upload, format):
+    if not upload.name.strip():
+        raise ValueError(f"name is {upload.name!r}; expected a text that is not empty.")
+    for option, of_format in (("store", "solr"), ("queries", "elastic")):
+        if getattr(upload, option) is not None and format != of_format:
             raise ValueError(
-                f"{option} is an option of the format {_OF_FORMAT[option]!r}, and format is "
-                f"{format!r}. Leave it out."
+                f"{option} is an option of the format {of_format!r}, and format is {format!r}. "
+                "Leave it out."
             )
-    unknown = sorted(set(options["queries"] or {}) - set(names))
-    if unknown:
-        raise ValueError(
-            f"queries has {unknown[0]!r}, which is no feature; expected keys among {list(names)}."
-        )
+    for name, query in (upload.queries or {}).items():
+        if name not in upload.names or not isinstance(query, Mapping):
+            raise ValueError(
+                f"queries has {name!r}: {query!r}; expected a dict, the query of one of the "
+                f"features {upload.names}."
+            )
 
 
 def _impossible(served, format):

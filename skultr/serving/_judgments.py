@@ -54,19 +54,21 @@ def export_judgments(
         or CSV ``query,docid,rating``, which OpenSearch Dashboards reads too.
     grades : sequence of numbers, mapping or None, default=None
         Rising grades, with the same limits in all queries. A mapping holds the lowest label of
-        each: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. For a sequence the gain :math:`2^g - 1` that
-        nDCG gives to grade number g is proportional to the label, and the last grade is that of
-        the best documents (95 % quantile over queries of the highest label). None: for OpenSearch
-        the same from 0 to 3, not rounded to grades, else (0, 1, 2, 3).
+        each grade: ``{0: 0, 0.05: 1, 0.2: 2, 0.4: 3}``. A sequence such as (0, 1, 2, 3) finds the
+        limits: the last grade is that of the best documents (95 % quantile over queries of the
+        highest label), and the gain in nDCG, :math:`2^g - 1` of grade number g counted from 0, is
+        proportional to the label. None is (0, 1, 2, 3), for OpenSearch with decimals in between
+        (without them if ``interval="within"``).
     interval : {"lower", "within", "ignore"}, default="lower"
-        ``"lower"`` writes the grade of the lower end of the 95 % interval; ``"within"`` only pairs
-        whose interval lies within one grade, and warns how many it leaves out (most tools take
-        these for irrelevant); ``"ignore"`` the grade of the label.
+        ``"lower"`` writes the grade of the lower end of the 95 % interval, so that a document with
+        few clicks is not rated highly by chance. ``"within"`` writes only pairs whose interval
+        lies within one grade, and warns how many it leaves out, which most tools take for
+        irrelevant. ``"ignore"`` writes the grade of the label.
     queries : mapping or DataFrame, default=None
         What is written for a ``qid``, by default ``qid`` itself: a mapping, or a frame with the
         columns ``qid`` and ``user_query`` (``report.queries`` of
-        :func:`~skultr.datasets.read_ubi`). Engines look up the text of the query as typed; number
-        the topics of TREC. A document of several ``qid`` with one text has its highest grade.
+        :func:`~skultr.datasets.read_ubi`). Engines look up queries by their text as typed; TREC
+        expects numbers. A document of several ``qid`` with one text has its highest grade.
     name : str, default="skultr"
         Name of the judgments in OpenSearch.
 
@@ -146,6 +148,8 @@ def _scale(grades, table, not_rounded):
     given = (0, 1, 2, 3) if grades is None else grades
     if isinstance(given, Mapping):
         cuts, given = np.array(sorted(given), dtype=float), [given[cut] for cut in sorted(given)]
+        if not np.isfinite(cuts).all():
+            raise ValueError(f"grades have the limits {cuts.tolist()}; expected numbers.")
     else:
         gain = 2.0 ** np.arange(len(given)) - 1
         cuts = np.append(0, best * (gain[1:] + gain[:-1]) / 2 / gain[-1:])
@@ -162,6 +166,8 @@ def _texts(queries, qid):
         return qid
     if is_frame(queries):
         frame = nw.from_native(queries, eager_only=True)
+        if not {"qid", "user_query"} <= {*frame.columns}:
+            raise ValueError(f"queries has columns {frame.columns}; expected qid and user_query.")
         queries = dict(zip(*(frame[of].to_list() for of in ("qid", "user_query")), strict=True))
     given = queries if isinstance(queries, Mapping) else {}
     texts = {_text(of, "qid"): text for of, text in given.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,19 +15,11 @@ from .._torch._networks import SideBySide
 from .._torch._stream import Dropout, Linear
 from .._typing import Floats
 from ..rankers._score_formula import ScoreFormula, score_formula
+from ._served_model import ServedModel
+from ._tree_formats import Upload, plugin_body, solr_body
 
-if TYPE_CHECKING:
-    from ._served_model import ServedModel
-    from ._tree_formats import Upload
-
-__all__ = [
-    "NetworkScores",
-    "columns_scaled",
-    "linear_of",
-    "network_of",
-    "write_linear",
-    "write_solr_linear",
-]
+__all__ = ["NetworkScores", "columns_scaled", "linear_of", "network_of"]
+__all__ += ["write_linear", "write_solr_linear"]
 
 #: What each scaler takes off a column, and what it then divides the column by.
 _SCALERS = {
@@ -68,14 +60,12 @@ def linear_of(served: ServedModel) -> NetworkScores | None:
 def write_linear(scores: NetworkScores, upload: Upload) -> str:
     """Body with a ``model/linear`` for the plugins of Elasticsearch and OpenSearch."""
     weights, scaled = _columns(scores, upload)
-    model: dict[str, Any] = {"type": "model/linear"}
-    if scaled:
-        model["feature_normalizers"] = {
-            name: {"standard": {"mean": center, "standard_deviation": spread}}
-            for name, (center, spread) in scaled.items()
-        }
-    model["definition"] = json.dumps(weights, ensure_ascii=False)
-    return json.dumps({"model": {"name": upload.name, "model": model}}, ensure_ascii=False)
+    norms = {
+        name: {"standard": {"mean": center, "standard_deviation": spread}}
+        for name, (center, spread) in scaled.items()
+    }
+    more = {"feature_normalizers": norms} if norms else {}
+    return plugin_body(upload, "linear", json.dumps(weights, ensure_ascii=False), **more)
 
 
 def write_solr_linear(scores: NetworkScores, upload: Upload) -> str:
@@ -86,24 +76,13 @@ def write_solr_linear(scores: NetworkScores, upload: Upload) -> str:
         name: {"norm": {"class": kind, "params": {"avg": str(center), "std": str(spread)}}}
         for name, (center, spread) in scaled.items()
     }
-    body = {
-        "class": "org.apache.solr.ltr.model.LinearModel",
-        "name": upload.name,
-        **({} if upload.store is None else {"store": upload.store}),
-        "features": [{"name": name, **norms.get(name, {})} for name in upload.names],
-        "params": {"weights": weights},  # numbers: Solr refuses texts here
-    }
-    return json.dumps(body, ensure_ascii=False)
+    features = [{"name": name, **norms.get(name, {})} for name in upload.names]
+    # Weights are numbers: Solr refuses texts here.
+    return solr_body(upload, "LinearModel", features, {"weights": weights})
 
 
 def columns_scaled(served: ServedModel, formula: ScoreFormula) -> tuple[Floats, Floats]:
-    """What is taken off each feature before the network, and what it is then divided by.
-
-    Raises
-    ------
-    ValueError
-        If a transformer does anything else.
-    """
+    """What is taken off each feature before the network, and what it is then divided by."""
     offsets = np.zeros(len(served.names))
     offsets[served.offsets.columns] = served.offsets.values
     steps = [*map(_scaler, served.transformers), (offsets, 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +14,7 @@ from torch import nn
 from .._torch._networks import MAX_DEVIATION, ScaleFeatures, SideBySide
 from .._torch._stream import Dropout, Linear
 from ._linear import NetworkScores, columns_scaled
-
-if TYPE_CHECKING:
-    from ._tree_formats import Upload
+from ._tree_formats import Upload
 
 __all__ = ["write_onnx"]
 
@@ -27,15 +25,7 @@ _FLOAT, _DOUBLE = 1, 11
 
 
 def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
-    """ONNX model of ``features`` (batch, n_features) to ``score`` (batch, 1), both float32.
-
-    A row with NaN has the score NaN.
-
-    Raises
-    ------
-    ValueError
-        If a step in front of the ranker, or a layer of its network, cannot be written.
-    """
+    """ONNX model of ``features`` (batch, n_features) to ``score`` (batch, 1), both float32."""
     try:
         from onnx import checker, helper
     except ImportError as error:
@@ -141,6 +131,12 @@ def _elu(graph, layer, values):
     return graph.add("Add", graph.add("Max", values, 0.0), graph.add("Mul", below, layer.alpha))
 
 
+def _silu(graph, layer, values):
+    # Not by Sigmoid: older releases of onnxruntime join it and the product in float32 alone.
+    above = graph.add("Add", graph.add("Exp", graph.add("Neg", values)), 1.0)
+    return graph.add("Div", values, above)
+
+
 def _layer_norm(graph, layer, values):
     values = graph.add("Sub", values, graph.add("ReduceMean", values, axes=[-1]))
     square = graph.add("ReduceMean", graph.add("Mul", values, values), axes=[-1])
@@ -172,5 +168,5 @@ _LAYERS: dict[type[nn.Module], Callable[[_Graph, Any, str], str]] = {
     nn.ReLU: lambda graph, _, values: graph.add("Relu", values),
     nn.Tanh: lambda graph, _, values: graph.add("Tanh", values),
     nn.Sigmoid: lambda graph, _, values: graph.add("Sigmoid", values),
-    nn.SiLU: lambda graph, _, values: graph.add("Mul", values, graph.add("Sigmoid", values)),
+    nn.SiLU: _silu,
 }

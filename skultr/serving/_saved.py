@@ -8,6 +8,7 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,10 +24,6 @@ _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
 _PACKAGES = ("skultr", "numpy", "scikit-learn", "torch", "lightgbm")
 
 
-class _OtherFileError(ValueError):
-    """The file is no saved model, or one of another layout."""
-
-
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a file that holds no pickle, and no rows or ids of the log.
@@ -36,7 +33,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     model : ranker of :mod:`skultr.rankers`, or Pipeline or search of one
         Fitted. A search is saved as its ``best_estimator_``.
     path : str or path-like
-        The file, a zip archive. A model that was saved there is replaced.
+        The file, a zip archive. What is there is replaced, at once.
 
     Raises
     ------
@@ -46,26 +43,23 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     ValueError
         If it predicts by ids: ``relevance="embedding"``, or a repair whose bias factors are
         values of ``qid``, ``session``, ``doc`` or ``user``.
-    FileExistsError
-        If there is something else at the path.
     ImportError
         If safetensors or skops is missing: ``pip install skultr[serving]``.
 
     Warns
     -----
     UserWarning
-        If parameters are code or ids (callbacks in ``net_params``, a fitted propensity, a
-        generator as ``random_state``): the loaded model has their defaults.
+        If parameters are code or of the log (callbacks in ``net_params``, given or fitted
+        propensities, a generator as ``random_state``): the loaded model has their defaults.
 
     Notes
     -----
-    The archive holds ``model.json`` (parameters, names of features, versions of packages),
+    The archive holds ``model.json`` (parameters, tables, versions of packages),
     ``weights.safetensors`` (all arrays), the text of each LightGBM booster, and a ``.skops`` file
-    for each part of scikit-learn. It keeps what ``predict``, ``rank``, ``score``, ``transform``
-    and ``predict_click`` read, and ``examination_``. It leaves out labels of documents, the graph
-    and plans of a repair, fitted propensities, learning curves, and the teacher of a
-    :class:`~skultr.rankers.DistilledRanker`. Bias factors are kept: if a column ``bias`` held ids
-    of users, they are in the file.
+    for each part of scikit-learn. It leaves out what pickles leave out (labels of documents, the
+    graph and plans of a repair, a teacher), fitted propensities, and what ``partial_fit`` of a
+    network continues. Bias factors are kept: if a column ``bias`` held ids of users, they are in
+    the file. So are rows that are the model, as the support vectors of an ``SVR``.
 
     Examples
     --------
@@ -102,8 +96,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         "model": encoder.encode(model),
     }
     parts = {_HEAD: json.dumps(head).encode(), **encoder.parts()}
-    _refuse_other(path)
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside = path.with_name(f"{path.name}.{uuid4().hex}")  # readers see the old or the new model
     try:
         with zipfile.ZipFile(beside, "w") as file:
             for name, content in parts.items():
@@ -112,12 +105,11 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
-    dropped = ", ".join(sorted({*encoder.dropped}))
-    if dropped:
+    if encoder.dropped:
         warn_user(
-            f"Not saved, because they are code, ids or fitted: {dropped}. "
-            "Predictions need none of them. The loaded model has their defaults, with which its "
-            "clones are trained.",
+            "Not saved, because they are code, of the log or fitted: "
+            f"{', '.join(sorted(encoder.dropped))}. Predictions need none of them. The loaded "
+            "model has their defaults, with which its clones are trained.",
             UserWarning,
         )
 
@@ -126,8 +118,8 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
 def load_model(path: str | os.PathLike[str]) -> Any:
     """The model that :func:`save_model` wrote; its predictions are equal to the last bit.
 
-    It is on the CPU, with ``device="cpu"``, wherever it was trained. It can be pickled, cloned and
-    exported; a network has no ``partial_fit`` any more.
+    It is on the CPU, with ``device="cpu"``, wherever it was trained. It can be pickled, cloned,
+    fitted again and exported; a network has no ``partial_fit`` any more.
 
     Parameters
     ----------
@@ -160,58 +152,26 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     LightGBM and scikit-learn do not check the trees that they read: a file made to harm can crash
     the process, or have it read memory that is not part of the trees.
     """
-    path = Path(path)
     try:
-        head, parts = _read(path)
-        _check_versions(path, head)
+        with zipfile.ZipFile(path) as file:  # nothing is unpacked to disk
+            parts = {name: file.read(name) for name in file.namelist()}
+        head = json.loads(parts[_HEAD])
+        own, other = metadata.version("skultr"), head["versions"]["skultr"]
+        if (head["format"], head["layout"]) != (_FORMAT, _LAYOUT):
+            raise ValueError(
+                f"skultr {other} wrote layout {head['layout']}, and skultr {own} reads {_LAYOUT}"
+            )
+        if own != other:
+            warn_user(
+                f"{path} was written by skultr {other}, and this is skultr {own}: predictions may "
+                "differ. Compare them, and save the model again.",
+                UserWarning,
+            )
         return Decoder(parts).decode(head["model"])
-    except (OSError, ImportError, _OtherFileError):
+    except (OSError, ImportError, Warning):
         raise
     except Exception as error:  # of JSON, zip, safetensors, skops, LightGBM or torch
         raise ValueError(
-            f"The model in {path} is damaged or was changed ({type(error).__name__}: {error}). "
-            "Copy the file again, or save the model again."
+            f"{path} is no model that save_model of this version wrote, or was damaged or changed "
+            f"({type(error).__name__}: {error}). Copy the file again, or save the model again."
         ) from error
-
-
-def _refuse_other(path):
-    """Refuse to write over what is no saved model."""
-    try:
-        _read(path)
-    except FileNotFoundError:
-        return
-    except Exception as error:
-        raise FileExistsError(
-            f"{path} exists and is no model that save_model wrote. Choose another path, or remove "
-            "it first."
-        ) from error
-
-
-def _read(path):
-    """The head of a saved model, and the contents of its parts; nothing is unpacked to disk."""
-    with path.open("rb") as opened:
-        if not zipfile.is_zipfile(opened):
-            raise _OtherFileError(
-                f"{path} is no file that save_model wrote, or is cut off: it is no zip archive."
-            )
-        with zipfile.ZipFile(opened) as file:
-            parts = {name: file.read(name) for name in file.namelist()}
-    head = json.loads(parts.get(_HEAD, b"null"))
-    if not isinstance(head, dict) or head.get("format") != _FORMAT:
-        raise _OtherFileError(f"{path} is an archive without a model of save_model ({_HEAD}).")
-    return head, parts
-
-
-def _check_versions(path, head):
-    own, other = metadata.version("skultr"), head["versions"]["skultr"]
-    if head["layout"] != _LAYOUT:
-        raise _OtherFileError(
-            f"{path} was written by skultr {other} in layout {head['layout']}; skultr {own} reads "
-            f"layout {_LAYOUT}. Load it with skultr {other}, or save the model again."
-        )
-    if own != other:
-        warn_user(
-            f"{path} was written by skultr {other}, and this is skultr {own}: predictions may "
-            "differ. Compare them, and save the model again.",
-            UserWarning,
-        )

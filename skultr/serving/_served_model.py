@@ -53,17 +53,7 @@ def served_model(
 ) -> ServedModel:
     """The parts of a fitted ranker, pipeline or search that compute its scores.
 
-    ``feature_names`` are the engine's: a list in the order of the columns, or a dict from fitted
-    names to the engine's, which leaves other names as they are. None takes the fitted names.
-
-    Raises
-    ------
-    NotFittedError
-        If something in it is not fitted.
-    TypeError
-        If there is no ranker of skultr in it, or a step that is no transformer of features.
-    ValueError
-        If the scores are no function of a document's features, or the names are wrong.
+    The names and errors are those of ``export_model``. A dict leaves other names as they are.
     """
     steps = steps_of(ranker)
     final = steps.pop()
@@ -77,11 +67,9 @@ def served_model(
     steps = [step for step in steps if not isinstance(step, IdentifiabilityRepair)]
     for step in steps:
         _check_step(step)
-        check_is_fitted(step)
     names = _engine_names(steps[0] if steps else final, feature_names)
     transformers = tuple(part for step in steps for part in parts_of(step.transformer_))
-    offsets: FeatureOffsets = final._offsets
-    return ServedModel(names, transformers, offsets, final)
+    return ServedModel(names, transformers, final._offsets, final)
 
 
 def steps_of(model: Any) -> list[Any]:
@@ -92,10 +80,7 @@ def steps_of(model: Any) -> list[Any]:
     if hasattr(model, "best_estimator_"):
         return steps_of(model.best_estimator_)
     if hasattr(model, "scoring") and hasattr(model, "estimator"):
-        raise NotFittedError(
-            f"{type(model).__name__} has no best_estimator_. Fit it, with refit on, before the "
-            "export."
-        )
+        raise NotFittedError(f"{type(model).__name__} has no best_estimator_: fit it, with refit.")
     return [model]
 
 
@@ -111,6 +96,7 @@ def _check_step(step):
             f"OnFeatures passes the columns {list(step.passthrough)} to the ranker beside the "
             "transformed ones, so that a request would need them. Fit the ranker without."
         )
+    check_is_fitted(step)
 
 
 def parts_of(transformer: Any) -> list[Any]:
@@ -166,15 +152,13 @@ def _engine_names(first, given):
             f"feature_names has {len(names)} names, but the ranker was fitted to {n_features} "
             "features. Pass one name per column, in their order, or a dict for some of them."
         )
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"feature_names has {twice[0]!r} twice; expected different names.")
-    moved = [name for name, own in zip(names, fitted, strict=False) if name in {*fitted} - {own}]
-    if moved and not by_name:
-        raise ValueError(
-            f"feature_names has {moved[0]!r} in place {names.index(moved[0])}, where the fitted "
-            f"feature is {fitted[names.index(moved[0])]!r}: a list renames columns in the order "
-            f"{fitted}. Pass it in this order, or a dict if a column shall have the name of "
-            "another."
-        )
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ValueError(f"feature_names has {name!r} twice; expected different names.")
+        if not by_name and name in fitted and name != fitted[place]:
+            raise ValueError(
+                f"feature_names has {name!r} in place {place}, where the fitted feature is "
+                f"{fitted[place]!r}. Pass a list in the order {fitted}, or a dict if a column "
+                "shall have the name of another."
+            )
     return names

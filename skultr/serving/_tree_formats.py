@@ -13,6 +13,7 @@ split. A document goes left
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,18 +23,12 @@ from numpy.typing import NDArray
 from .._typing import Floats
 from ._trees import Tree
 
-__all__ = [
-    "Upload",
-    "write_elastic",
-    "write_lightgbm",
-    "write_ranklib",
-    "write_solr",
-    "write_xgboost",
-    "write_xgboost_raw",
-]
+__all__ = ["TREE_FORMATS", "Upload", "plugin_body", "solr_body"]
 
 _F32 = np.float32
 _UP, _DOWN = _F32(np.inf), _F32(-np.inf)
+#: Rank features and functions of Vespa, which computes a - b and takes # for a comment.
+_RANK_FEATURE = re.compile(r"[A-Za-z_@$][\w@$]*(\(.+\))?(\.[\w@$.]+)?", re.ASCII)
 #: XGBoost's parent of a root.
 _NO_PARENT = 2147483647
 
@@ -50,32 +45,26 @@ class Upload(NamedTuple):
     queries: Mapping[str, Any] | None = None
 
 
-def write_xgboost(trees: list[Tree], upload: Upload) -> str:
+def _xgboost(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/xgboost+json`` for the plugins of Elasticsearch and OpenSearch."""
 
-    def nested(tree):
-        depth = [0] * len(tree.feature)
-        for node in np.flatnonzero(tree.feature >= 0):
-            depth[tree.left[node]] = depth[tree.right[node]] = depth[node] + 1
+    def split(tree, node, bound, left, right):
+        return {
+            "nodeid": node,
+            "depth": int(tree.depth[node]),
+            "split": upload.names[tree.feature[node]],
+            "split_condition": bound,
+            "yes": left["nodeid"],
+            "no": right["nodeid"],
+            "missing": (left if tree.missing_left[node] else right)["nodeid"],
+            "children": [left, right],  # no further keys: the parser refuses them
+        }
 
-        def split(node, bound, left, right):
-            return {
-                "nodeid": node,
-                "depth": depth[node],
-                "split": upload.names[tree.feature[node]],
-                "split_condition": bound,
-                "yes": left["nodeid"],
-                "no": right["nodeid"],
-                "missing": (left if tree.missing_left[node] else right)["nodeid"],
-                "children": [left, right],  # no further keys: the parser refuses them
-            }
-
-        return _nested(tree, _above, split, lambda at, leaf: {"nodeid": at, "leaf": leaf})
-
-    return _plugin_body(upload, "xgboost+json", _text([nested(tree) for tree in trees]))
+    roots = _roots(trees, _above, split, lambda node, value: {"nodeid": node, "leaf": value})
+    return plugin_body(upload, "xgboost+json", _text(roots))
 
 
-def write_xgboost_raw(trees: list[Tree], upload: Upload) -> str:
+def _xgboost_raw(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/xgboost+json+raw``; XGBoost loads its definition, too."""
     n_features = str(len(upload.names))
     model = {
@@ -83,98 +72,83 @@ def write_xgboost_raw(trees: list[Tree], upload: Upload) -> str:
         "tree_info": [0] * len(trees),
         "trees": [_raw_tree(tree, number, n_features) for number, tree in enumerate(trees)],
     }
-    sizes = {"num_class": "0", "num_feature": n_features, "num_target": "1"}
+    none = {"base_score": "0E0", "boost_from_average": "0", "num_class": "0", "num_target": "1"}
     learner = {
         "attributes": {},
         "feature_names": upload.names,
         "feature_types": ["float"] * len(upload.names),
         "gradient_booster": {"model": model, "name": "gbtree"},
-        "learner_model_param": {"base_score": "0E0", "boost_from_average": "0", **sizes},
+        "learner_model_param": {"num_feature": n_features, **none},
         "objective": {"name": "rank:pairwise", "lambdarank_param": {}},
     }
     definition = _text({"learner": learner, "version": [3, 0, 0]})
-    return _plugin_body(upload, "xgboost+json+raw", definition)
+    return plugin_body(upload, "xgboost+json+raw", definition)
 
 
-def write_ranklib(trees: list[Tree], upload: Upload) -> str:
+def _ranklib(trees: list[Tree], upload: Upload) -> str:
     """Body with a ``model/ranklib``, which numbers the features in the order of their set."""
+
+    def split(tree, node, bound, left, right):
+        feature = f"<feature> {tree.feature[node] + 1} </feature>"
+        threshold = f"<threshold> {bound} </threshold>"
+        left, right = ['<split pos="left">', *left], ['<split pos="right">', *right]
+        return [feature, threshold, *left, *right, "</split>"]
+
     lines = ["## LambdaMART", f"## No. of trees = {len(trees)}"]
     lines += [f"## Feature {at}: {json.dumps(each)}" for at, each in enumerate(upload.names, 1)]
     lines += ["", "<ensemble>"]  # one element a line: the parser counts what stands between
-    for number, tree in enumerate(trees, 1):
-
-        def split(node, bound, left, right, tree=tree):
-            feature = f"<feature> {tree.feature[node] + 1} </feature>"
-            threshold = f"<threshold> {bound} </threshold>"
-            left, right = ['<split pos="left">', *left], ['<split pos="right">', *right]
-            return [feature, threshold, *left, *right, "</split>"]
-
-        def leaf(_, value):
-            return [f"<output> {value} </output>", "</split>"]
-
-        root = _nested(tree, _floor, split, leaf)
+    roots = _roots(trees, _floor, split, lambda _, x: [f"<output> {x} </output>", "</split>"])
+    for number, root in enumerate(roots, 1):
         lines += [f'<tree id="{number}" weight="1.0">', "<split>", *root, "</tree>"]
-    return _plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
+    return plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
 
 
-def write_solr(trees: list[Tree], upload: Upload) -> str:
-    """A ``MultipleAdditiveTreesModel`` for Solr's model store."""
+def _solr(trees: list[Tree], upload: Upload) -> str:
+    """A ``MultipleAdditiveTreesModel`` for Solr's model store; some versions refuse numbers."""
 
-    def nested(tree):
-        def split(node, bound, left, right):
-            name = upload.names[tree.feature[node]]
-            return {"feature": name, "threshold": str(bound), "left": left, "right": right}
+    def split(tree, node, bound, left, right):
+        name = upload.names[tree.feature[node]]
+        return {"feature": name, "threshold": str(bound), "left": left, "right": right}
 
-        # Texts, because some versions refuse numbers.
-        return _nested(tree, _solr_threshold, split, lambda _, leaf: {"value": str(leaf)})
-
-    body = {
-        "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
-        "name": upload.name,
-        "store": upload.store,
-        "features": [{"name": name} for name in upload.names],
-        "params": {"trees": [{"weight": "1", "root": nested(tree)} for tree in trees]},
-    }
-    return _text({key: value for key, value in body.items() if value is not None})
+    roots = _roots(trees, _solr_threshold, split, lambda _, value: {"value": str(value)})
+    features = [{"name": name} for name in upload.names]
+    params = {"trees": [{"weight": "1", "root": root} for root in roots]}
+    return solr_body(upload, "MultipleAdditiveTreesModel", features, params)
 
 
-def write_lightgbm(trees: list[Tree], upload: Upload) -> str:
+def _lightgbm(trees: list[Tree], upload: Upload) -> str:
     """LightGBM's dump, for the rank feature ``lightgbm`` of Vespa."""
 
-    def nested(tree):
-        def split(node, bound, left, right):
-            return {
-                "split_feature": int(tree.feature[node]),
-                "threshold": bound,
-                "decision_type": "<=",
-                "default_left": bool(tree.missing_left[node]),
-                "missing_type": "NaN",
-                "left_child": left,
-                "right_child": right,
-            }
+    def split(tree, node, bound, left, right):
+        return {
+            "split_feature": int(tree.feature[node]),
+            "threshold": bound,
+            "decision_type": "<=",
+            "default_left": bool(tree.missing_left[node]),
+            "missing_type": "NaN",
+            "left_child": left,
+            "right_child": right,
+        }
 
-        return _nested(tree, _above_exactly, split, lambda _, leaf: {"leaf_value": leaf})
-
+    for name in upload.names:
+        if not _RANK_FEATURE.fullmatch(name):
+            raise ValueError(
+                f"Vespa cannot read the feature name {name!r}; expected that of a rank feature or "
+                "function, such as bm25(title) or my_function. Rename it by feature_names."
+            )
+    roots = _roots(trees, _above_exactly, split, lambda _, value: {"leaf_value": value})
     body = {
-        "name": "tree",
         "version": "v4",
-        "num_class": 1,
-        "num_tree_per_iteration": 1,
-        "max_feature_idx": len(upload.names) - 1,
         "objective": "lambdarank",  # the score is the sum
-        "average_output": False,
         "feature_names": upload.names,
         "feature_infos": {},
-        "tree_info": [
-            {"tree_index": number, "tree_structure": nested(tree)}
-            for number, tree in enumerate(trees)
-        ],
+        "tree_info": [{"tree_structure": root} for root in roots],
         "pandas_categorical": None,
     }
     return _text(body)
 
 
-def write_elastic(trees: list[Tree], upload: Upload) -> str:
+def _elastic(trees: list[Tree], upload: Upload) -> str:
     """Body of ``PUT _ml/trained_models`` for Elasticsearch's own learning to rank."""
     common = {"feature_names": upload.names, "target_type": "regression"}
     extractors = [
@@ -193,18 +167,11 @@ def write_elastic(trees: list[Tree], upload: Upload) -> str:
 
 
 def _elastic_nodes(tree):
+    keys = ("split_feature", "threshold", "default_left", "left_child", "right_child")
     nodes = []
-    for number, node in enumerate(zip(*(column.tolist() for column in tree), strict=True)):
-        feature, threshold, missing_left, left, right, value = node
-        split = {
-            "decision_type": "lte",
-            "split_feature": feature,
-            "threshold": threshold,
-            "default_left": missing_left,
-            "left_child": left,
-            "right_child": right,
-        }
-        nodes.append({"node_index": number, **({"leaf_value": value} if feature < 0 else split)})
+    for number, (*split, value, _) in enumerate(zip(*(x.tolist() for x in tree), strict=True)):
+        node = {"decision_type": "lte", **dict(zip(keys, split, strict=True))}
+        nodes.append({"node_index": number, **({"leaf_value": value} if split[0] < 0 else node)})
     return nodes
 
 
@@ -217,7 +184,7 @@ def _raw_tree(tree, number, n_features):
     value = _digits(tree.value.astype(_F32))
     no_statistic, numeric = [0.0] * n_nodes, [0] * n_nodes
     empty = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
-    size = {"num_nodes": str(n_nodes), "size_leaf_vector": "1"}
+    size = {"num_nodes": str(n_nodes), "size_leaf_vector": "1", "num_feature": n_features}
     return {
         "base_weights": value,  # where the plugins look for the scores of leaves
         **{key: [] for key in empty},
@@ -231,30 +198,29 @@ def _raw_tree(tree, number, n_features):
         "split_indices": np.where(leaf, 0, tree.feature).tolist(),
         "split_type": numeric,
         "sum_hessian": no_statistic,
-        "tree_param": {"num_deleted": "0", "num_feature": n_features, **size},
+        "tree_param": {"num_deleted": "0", **size},
     }
 
 
-def _nested(
-    tree: Tree,
+def _roots(
+    trees: list[Tree],
     rule: Callable[[Floats], NDArray[Any]],
     split: Callable[..., Any],
     leaf: Callable[[int, float], Any],
-) -> Any:
-    """The root with its children inside, made from the last node to the first.
+) -> list[Any]:
+    """Root of each tree with its children inside, made from the last node to the first.
 
     ``rule`` gives the thresholds that the engine reads, in the precision of all its numbers.
     """
-    bound = rule(tree.threshold)
-    bound, value = _digits(bound), _digits(tree.value.astype(bound.dtype))
-    built: list[Any] = [None] * len(bound)
-    left, right = tree.left.tolist(), tree.right.tolist()
-    for node in reversed(range(len(built))):
-        if left[node] < 0:
-            built[node] = leaf(node, value[node])
-        else:
-            built[node] = split(node, bound[node], built[left[node]], built[right[node]])
-    return built[0]
+    roots = []
+    for tree in trees:
+        bound = rule(tree.threshold)
+        bound, value = _digits(bound), _digits(tree.value.astype(bound.dtype))
+        built = [None if inner else leaf(at, value[at]) for at, inner in enumerate(tree.left >= 0)]
+        for at in np.flatnonzero(tree.left >= 0)[::-1].tolist():
+            built[at] = split(tree, at, bound[at], built[tree.left[at]], built[tree.right[at]])
+        roots.append(built[0])
+    return roots
 
 
 def _floor(threshold: Floats) -> NDArray[np.float32]:
@@ -292,11 +258,29 @@ def _digits(values):
     return [float(f"{value:.9g}") for value in values.tolist()]
 
 
-def _plugin_body(upload, kind, definition):
+def plugin_body(upload: Upload, kind: str, definition: str, **more: Any) -> str:
     """What ``POST _ltr/_featureset/<set>/_createmodel`` takes; the definition is a text in it."""
-    model = {"type": f"model/{kind}", "definition": definition}
+    model = {"type": f"model/{kind}", "definition": definition, **more}
     return _text({"model": {"name": upload.name, "model": model}})
+
+
+def solr_body(upload: Upload, kind: str, features: list[Any], params: dict[str, Any]) -> str:
+    """What Solr's model store takes."""
+    store = {} if upload.store is None else {"store": upload.store}
+    of_class = {"class": f"org.apache.solr.ltr.model.{kind}", "name": upload.name, **store}
+    return _text({**of_class, "features": features, "params": params})
 
 
 def _text(body):
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+#: The function that writes trees in each format.
+TREE_FORMATS: dict[str, Callable[[list[Tree], Upload], str]] = {
+    "xgboost+json": _xgboost,
+    "xgboost+json+raw": _xgboost_raw,
+    "ranklib": _ranklib,
+    "solr": _solr,
+    "lightgbm": _lightgbm,
+    "elastic": _elastic,
+}

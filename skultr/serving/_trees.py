@@ -52,6 +52,8 @@ class Tree(NamedTuple):
     right: Ints
     #: Score of a leaf.
     value: Floats
+    #: Number of splits above.
+    depth: Ints
 
 
 def trees_of(served: ServedModel) -> list[Tree] | None:
@@ -61,10 +63,7 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
     here is the largest number (float64) that goes left when the ranker itself transforms and
     rounds it, found by bisection: the same documents go left, bit for bit.
 
-    Raises
-    ------
-    ValueError
-        If engines lack what the trees do, or a transformer makes a column of several or decreases.
+    What engines lack is a ValueError, and a transformer that makes a column of several or falls.
     """
     learner, inner = _learner_of(served.ranker)
     if learner is None:
@@ -85,9 +84,8 @@ def nonnegative(trees: list[Tree]) -> list[Tree]:
     lowest = [tree.value[tree.feature < 0].min() for tree in trees]
     if sum(lowest) >= 0:
         return trees
-    none = np.full(1, -1)
     shift = -sum(lowest) + 1e-5 * np.abs(lowest).sum()  # engines round each sum
-    return [*trees, Tree(none, np.zeros(1), none > 0, none, none, np.array([shift]))]
+    return [*trees, _read_tree({"leaf_value": shift}, 1)]
 
 
 def _learner_of(ranker: Any):
@@ -103,12 +101,12 @@ def _learner_of(ranker: Any):
 
 
 def _read_tree(root, part):
-    nodes, rows = [root], []
-    for node in nodes:  # grows
+    nodes, rows = [(root, 0)], []
+    for node, depth in nodes:  # grows
         if "split_feature" not in node:
             if "leaf_coeff" in node:
                 _refuse("have linear models as leaves", "linear_tree=False")
-            rows.append((-1, 0.0, False, -1, -1, node["leaf_value"] / part))
+            rows.append((-1, 0.0, False, -1, -1, node["leaf_value"] / part, depth))
             continue
         feature, left = node["split_feature"], len(nodes)
         if node["decision_type"] != "<=":
@@ -116,8 +114,8 @@ def _read_tree(root, part):
         if node["missing_type"] != "None":
             rule = f"have the missing_type {node['missing_type']!r} for feature {feature}"
             _refuse(rule, "zero_as_missing=False, and to features without NaN")
-        nodes += [node["left_child"], node["right_child"]]
-        rows.append((feature, node["threshold"], False, left, left + 1, 0.0))
+        nodes += [(node["left_child"], depth + 1), (node["right_child"], depth + 1)]
+        rows.append((feature, node["threshold"], False, left, left + 1, 0.0, depth))
     return Tree(*map(np.array, zip(*rows, strict=True)))
 
 
@@ -174,10 +172,7 @@ def _largest_left(column, threshold, served, inner):
 
 
 def _default(served, inner):
-    """What LightGBM sees where a feature is missing, shape (n_features,).
-
-    It is what an imputer in front of the ranker puts there, else 0, as engines log it.
-    """
+    """What LightGBM sees where a feature is missing: an imputer's value, else that of 0."""
     shape = (1, len(served.names))
     missing, zero = (_ranker_sees(served, np.full(shape, x)) for x in (np.nan, 0.0))
     return _behind(inner, np.where(np.isnan(missing), zero, missing))[0]

@@ -53,7 +53,7 @@ def test_the_error_says_why_and_how_to_keep():
     with pytest.raises(AttributeError, match="'_Child' object has no attribute 'rows_'"):
         _ = _Child().rows_
     loaded = _loaded(_loaded(_Child().fit("rows")))  # also through two pickles
-    message = r"loaded from a pickle.* rows_ is not in it \(the rows of the log\).*model\.rows_"
+    message = r"loaded from a file.* without rows_ \(the rows of the log\).*model\.rows_"
     for read in (getattr, if_fitted):
         with pytest.raises(AttributeError, match=message):
             read(loaded, "rows_")

@@ -156,7 +156,7 @@ def test_pages_that_do_not_confirm_the_base(tmp_path):
     records += [
         r for k in range(5) for r in [search(f"z{k}", "x"), *page("a", query_id=f"z{k}", base=0)]
     ]
-    with pytest.warns(ClickDataWarning, match="seem to count from 0, but only 14% of the pages"):
+    with pytest.warns(ClickDataWarning, match="count from 0: 5 of 35 pages.*pass ordinal_base"):
         read([*records, event("click", "a", 1, query_id="p0")], tmp_path)
 
 
@@ -170,7 +170,7 @@ def test_colliding_ordinals(tmp_path):
     assert rows_of(log) == {"a": 1, "b": 2, "c": 3, "d": 4}
     assert clicked(log) == ["b"]
     assert fates(report)["its position is taken by another document"] == 1
-    assert "on 1 of them the places in the hit list were taken" in report.summary()
+    assert "on 1 the places in the hit list were taken" in report.summary()
     log, report = read([search("q0", "lamp"), *shown, *rest], tmp_path)
     assert rows_of(log) == {}
     assert fates(report)["two documents at one ordinal of its page"] == 4
@@ -181,7 +181,7 @@ def test_impressions_outside_the_hit_list_keep_their_ordinal(tmp_path):
     records = [search("q0", "x", query_response_hit_ids=["a"]), *page("a", "b"), *other_pages()]
     log, report = read(records, tmp_path)
     assert rows_of(log) == {"a": 1, "b": 2}
-    assert "1 impression of documents that are in no hit list" in report.summary()
+    assert "1 impression of a document that is not in the hit list" in report.summary()
 
 
 def test_ordinals_against_the_hit_list_are_told(tmp_path):
@@ -201,7 +201,7 @@ def test_impressions_without_ordinal_stand_where_the_hits_have_them(tmp_path):
     log, report = read(records, tmp_path)
     assert rows_of(log) == {"a": 2}
     assert fates(report)["no position"] == 1
-    assert "1 impressions have no ordinal" in report.summary()
+    assert "1 impression without an ordinal" in report.summary()
 
 
 def test_impressions_from_hit_lists(tmp_path):
@@ -263,7 +263,7 @@ def test_several_records_of_one_query_id(tmp_path):
     ]
     log, report = read(records, tmp_path)
     assert set(log["qid"]) == {"lamp"}
-    assert "1 hit list of query records differ" in report.summary()
+    assert "1 hit list of query records unlike that" in report.summary()
     assert fates(report, "query") == {
         "query of a page": 1,
         "another record of its query_id": 1,
@@ -283,8 +283,14 @@ def test_times_of_all_kinds(tmp_path, time):
 
 
 def test_query_of_the_record_wins(tmp_path):
-    log, _ = read([search("q0", "lamp"), *page("a", user_query="other")], tmp_path)
+    records = [search("q0", "lamp"), *page("a", user_query="other")]
+    same = page("a", query_id="p0", user_query="LAMP")
+    log, report = read([*records, *other_pages(), *same], tmp_path)
     assert set(log["qid"]) == {"lamp"}
+    assert "1 event has another user_query than the page" in report.summary()
+    with pytest.warns(ClickDataWarning, match="1 event has another user_query.*for a visit"):
+        _, report = read(records, tmp_path)
+    assert report.summary().split("\n")[1] == "Check first:"
 
 
 @pytest.mark.parametrize("attributes", [None, {}, "", [], 3, {"object": None, "position": []}])
@@ -331,7 +337,7 @@ def test_clicks_without_an_impression(tmp_path):
     assert found["its document was added to the page"] == 1
     assert found["its position is taken by another document"] == 1
     assert found["no position"] == found["nothing shown on its page"] == 1
-    assert "1 clicks or outcomes have another ordinal" in report.summary()
+    assert "1 click (or outcomes) with another ordinal" in report.summary()
     log, report = read(records, tmp_path, not_shown="drop")
     assert rows_of(log) == {"a": 1, "b": 2}
     assert fates(report)["its document was not shown"] == 3

@@ -260,8 +260,10 @@ def test_report(tmp_path):
     assert report.n_records("event") == len(EVENTS) + 2
     assert report.n_records("event", used=False) == 2
     text = report.summary()
-    assert text.startswith(f"Read {len(EVENTS) + 2} events and {len(QUERIES)} query records: 40 r")
-    assert "Events left out: 2 (1 action that was not asked for, 1 no position)." in text
+    assert text.startswith("The log has 40 result pages of 4 queries: 200 shown documents, 38 of")
+    assert f"2 of {len(EVENTS) + 2} events were left out:\n" in text
+    assert "\n  1  with another action: <i> 1. Name those that count in clicks=" in text
+    assert "\n  1  without a usable ordinal and without a place in the hit list. Send" in text
     assert "events_left_out=2" in repr(report)
     html = report._repr_html_()
     assert "&lt;i&gt;" in html

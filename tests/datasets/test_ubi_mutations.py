@@ -1,4 +1,4 @@
-"""500 logs, each with faults put into it at random: no crash, and nothing is misread silently."""
+"""700 logs, each with faults put into it at random: no crash, and nothing is misread silently."""
 
 import copy
 import json
@@ -13,9 +13,25 @@ from skultr.exceptions import ClickDataWarning
 
 from ._ubi_logs import clean_log, event, lines_of, pair, search
 
-N_LOGS, N_PARTS = 500, 10
+N_LOGS, N_PARTS = 700, 10
 #: Values of other types than a field should have; null and empty texts too.
-ODD = (None, "", " ", 0, -1, 2.5, 10**30, True, [], ["x"], {}, {"x": 1}, "\ud800", float("nan"))
+ODD = (
+    None,
+    "",
+    " ",
+    0,
+    -1,
+    2.5,
+    10**30,
+    True,
+    [],
+    ["x"],
+    {},
+    {"x": 1},
+    "\ud800",
+    float("nan"),
+    1e308,
+)
 EVENT_FIELDS = (
     ("application",),
     ("action_name",),
@@ -222,6 +238,33 @@ def byte_is_wrong(lines, rng):
     lines[at] = lines[at][:where] + bytes([int(rng.integers(128, 256))]) + lines[at][where + 1 :]
 
 
+def any_bytes(lines, rng):
+    for _ in range(int(rng.integers(1, 20))):
+        at = int(rng.integers(len(lines)))
+        where = int(rng.integers(len(lines[at])))
+        new = bytes([int(rng.integers(256))]).replace(b"\n", b"\0")
+        lines[at] = lines[at][:where] + new + lines[at][where + 1 :]
+
+
+def key_again(lines, rng):
+    at = int(rng.integers(len(lines)))
+    names, values = (b"query_id", b"event_attributes", b"action_name"), (b"null", b"3", b"{}")
+    pair = b'"%s": %s}' % (names[rng.integers(3)], values[rng.integers(3)])
+    lines[at] = lines[at][:-1] + b", " + pair
+
+
+def nested_deeply(lines, rng):
+    at, depth = int(rng.integers(len(lines))), (10, 900, 990, 100_000)[rng.integers(4)]
+    value = b'{"x":' * depth + b"Infinity" + b"}" * depth
+    name = (b"event_attributes", b"query_attributes", b"user_query")[rng.integers(3)]
+    lines[at] = lines[at][:-1] + b', "%s": %s}' % (name, value)
+
+
+def ends_meet(lines, rng):
+    one, two = (int(at) for at in rng.integers(len(lines), size=2))
+    lines[one] = lines[one][: len(lines[one]) // 2] + lines[two][len(lines[two]) // 2 :]
+
+
 OF_RECORDS = [
     *[field_of_another_type] * 4,
     *[field_that_is_missing] * 3,
@@ -255,6 +298,10 @@ OF_LINES = [
     two_on_a_line,
     file_twice,
     byte_is_wrong,
+    any_bytes,
+    key_again,
+    nested_deeply,
+    ends_meet,
 ]
 
 
@@ -292,7 +339,7 @@ def n_records(lines):
     for line in lines:
         try:
             document = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
-        except ValueError:
+        except (ValueError, RecursionError):
             document = None
         is_action = (
             isinstance(document, dict)

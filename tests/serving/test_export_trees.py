@@ -57,6 +57,8 @@ N_FEATURES = 6
 NAMES = [f"feature_{place:03d}" for place in range(N_FEATURES)]
 #: In the engine; characters that LightGBM, JSON or XML do not take as they are.
 ENGINE_NAMES = ["title bm25", 'a "quoted" name', "bm25(title)", "é, {ü}: [x]", "<a> & 'b'", "#\n1"]
+RANK_FEATURES = ["bm25(title)", "attribute(price)", "fieldMatch(a).completeness", "fresh_2"]
+RANK_FEATURES += ['query("x y")', "closeness(field,v).now.2"]
 TREES = {
     "n_estimators": 30,
     "num_leaves": 12,
@@ -386,9 +388,10 @@ def test_positive_scores_need_no_shift():
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_names_of_the_engine(format):
-    text = _export("standard", format, feature_names=ENGINE_NAMES)
+    names = RANK_FEATURES if format == "lightgbm" else ENGINE_NAMES
+    text = _export("standard", format, feature_names=names)
     raw = _rows("standard", 500)
-    leaves, _ = _engines.scores(format, text, raw, ENGINE_NAMES)
+    leaves, _ = _engines.scores(format, text, raw, names)
     number = _engines.NUMBERS[format][0]
     expected = _leaves(_fitted("standard"), raw).astype(number)
     if format == "solr":
@@ -450,7 +453,8 @@ def test_boosters_keep_the_names_of_features():
             warnings.simplefilter("error")
             ranker.predict(log[given])
         assert _booster(ranker).feature_name() == expected
-        assert json.loads(export_model(ranker, "lightgbm"))["feature_names"] == given
+        body = json.loads(export_model(ranker, "solr"))
+        assert [feature["name"] for feature in body["features"]] == given
 
 
 def test_features_without_names():
@@ -483,6 +487,18 @@ def test_features_without_names():
 def test_wrong_names(names, message):
     with pytest.raises(ValueError, match=message):
         _export("lambdamart", "solr", feature_names=names)
+
+
+@pytest.mark.parametrize("name", [*ENGINE_NAMES[:2], *ENGINE_NAMES[3:], "price-cost", "2", "a(b"])
+def test_names_that_vespa_would_not_read(name):
+    with pytest.raises(ValueError, match="Vespa cannot read the feature name"):
+        _export("lambdamart", "lightgbm", feature_names={NAMES[0]: name})
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_name_of_the_model_is_not_empty(format):
+    with pytest.raises(ValueError, match="name is ' '; expected a text"):
+        _export("lambdamart", format, name=" ")
 
 
 @pytest.mark.parametrize(
@@ -575,8 +591,9 @@ def test_options_of_other_formats_and_unknown_formats():
         _export("lambdamart", "ranklib", queries={})
     with pytest.raises(ValueError, match=r"formats: \['xgboost"):
         _export("lambdamart", "onnx")
-    with pytest.raises(ValueError, match="'x', which is no feature"):
-        _export("lambdamart", "elastic", queries={"x": {}})
+    for wrong in ({"x": {}}, {NAMES[0]: "title"}):
+        with pytest.raises(ValueError, match=r"queries has .*; expected a dict, the query of one"):
+            _export("lambdamart", "elastic", queries=wrong)
     with pytest.raises(ValueError, match="'shift' parameter"):
         _export("lambdamart", "elastic", shift=1.0)
 

@@ -112,6 +112,8 @@ def test_choice_of_grades():
     for grades in [(1,), (), (0, 0, 1), (2, 1), (0, np.nan), {}]:
         with pytest.raises(ValueError, match="two or more that rise"):
             export(grades)
+    with pytest.raises(ValueError, match=r"limits .*nan.*; expected numbers"):
+        export({0: 0, np.nan: 1})
     assert export({0.1: 4, 0.2: 5}) == [5, 4, 4, 4]  # below all limits: the first grade
 
 
@@ -150,6 +152,7 @@ def test_several_qid_of_one_text():
         ({"q": "usb"}, "no text for 'filtered'"),
         ({"q": "usb", "filtered": None}, "queries holds None"),
         (["usb", "usb"], "no text for 'q'"),
+        (pd.DataFrame({"qid": ["q"], "text": ["usb"]}), "expected qid and user_query"),
     ]:
         with pytest.raises(ValueError, match=message):
             export_judgments(labels, "quepid", queries=queries)

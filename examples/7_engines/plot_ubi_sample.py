@@ -1,0 +1,128 @@
+"""
+What OpenSearch's sample log can tell, and what it cannot
+=========================================================
+
+**Claim.** The reader gives every record of a UBI file one fate, so that what was read adds up, and
+the verdict on a log that cannot support judgments is that it cannot: the sample of OpenSearch's
+demo shop showed no document at enough positions, and its clicks settle the grade of hardly any
+pair. Judgments and a model are written in the formats of the engine all the same, to try the
+upload.
+
+**Limit.** These files show formats, not quality. The sample has no features of products: the model
+knows only how often a product was shown and clicked for *other* queries. On a log whose truth is
+known, the same steps are judged in :ref:`sphx_glr_auto_examples_7_engines_plot_simulated_shop.py`.
+"""
+
+# %%
+# Read
+# ----
+#
+# The file is ``ubi_queries_events.ndjson`` of Chorus for OpenSearch, in the folder ``ubi`` of the
+# folder named by the environment variable ``SKULTR_DATA``. Where it is absent, as on the machine
+# that built these pages, a simulated shop with one fixed order replaces it.
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from simulated_shop import FEATURES, open_shop, serve, write_ndjson
+
+from skultr.datasets import read_ubi
+from skultr.identifiability import IdentifiabilityGraph
+from skultr.propensity import relevance_labels
+from skultr.rankers import LambdaMARTRanker
+from skultr.serving import export_judgments, export_model
+
+sample = Path(os.environ.get("SKULTR_DATA", "no such folder"), "ubi", "ubi_queries_events.ndjson")
+if sample.exists():
+    log, report = read_ubi(sample)
+else:
+    print("SKULTR_DATA names no folder with ubi/: a simulated shop replaces the sample\n")
+    shop = open_shop(n_queries=120)
+    visits = serve(shop, 200, temperature=1e-6, n_positions=5)
+    with tempfile.TemporaryDirectory() as folder:
+        write_ndjson(visits, Path(folder, "ubi.ndjson"))
+        log, report = read_ubi(Path(folder, "ubi.ndjson"))
+print(report.summary())
+
+# %%
+# The verdict
+# -----------
+#
+# Without documents at several positions, no number of clicks tells what users like from where they
+# look.
+graph = IdentifiabilityGraph.from_log(log, click="click")
+print(graph.summary())
+
+# %%
+# Labels, under an assumption
+# ---------------------------
+#
+# Examination has to be assumed: here it falls as one over the root of the position. The intervals
+# hold if it does. Judged are only pairs whose interval lies within one grade.
+examination = 1 / np.sqrt(np.arange(1, log["position"].max() + 1))
+labels = relevance_labels(log, "click", propensity=examination, interval=True)
+try:
+    judgments = export_judgments(labels, "opensearch", queries=report.queries, interval="within")
+except ValueError as error:
+    print(error, "\n")
+    # To try the upload: grades of the labels, whatever their intervals.
+    judgments = export_judgments(labels, "opensearch", queries=report.queries, interval="ignore")
+    n_judged = 0
+else:
+    n_judged = sum(len(query["ratings"]) for query in json.loads(judgments)["judgmentRatings"])
+print(f"{judgments[:250]}...\n\nsettled: {n_judged} of {len(labels)} pairs")
+
+# %%
+# A model, to try the upload
+# --------------------------
+#
+# What the sample tells of a product before a query is asked: how often it was shown and clicked
+# for other queries. The simulated shop has features.
+ids = log[["qid", "doc"]].astype(str)
+if sample.exists():
+    counts = log[["click"]].assign(shown=1)
+    by_product = counts.groupby(ids["doc"]).transform("sum")
+    by_pair = counts.groupby([ids["qid"], ids["doc"]]).transform("sum")
+    features = (by_product - by_pair).add_suffix("_elsewhere")
+else:
+    features = ids.merge(shop[["qid", "doc", *FEATURES]], how="left")[FEATURES]
+rows = log.join(features)
+ranker = LambdaMARTRanker(propensity=examination, n_estimators=20, early_stopping=False)
+model = export_model(ranker.fit(rows, "click"), "xgboost+json", name="sample")
+print(f"{model[:150]}...")
+
+# %%
+# The figure
+# ----------
+#
+# Left: what became of the events. Right: labels of the pairs with the most clicks; the intervals
+# reach over several grades, whose limits are the dotted lines.
+figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
+events = report.counts[report.counts["record"] == "event"]
+fates = events.groupby(["fate", "used"])["n"].sum().reset_index().sort_values("n")
+colors = np.where(fates["used"], "#2b6cb0", "#9aa0a6")
+left.barh(fates["fate"], fates["n"], color=colors)
+for place, n in enumerate(fates["n"]):
+    left.text(n, place, f" {n:,}", va="center")
+left.set(xlabel="events", title="used (blue) and left out", xlim=(0, 1.15 * fates["n"].max()))
+most = labels.sort_values("label", ascending=False).head(30)
+place = np.arange(1, len(most) + 1)
+right.vlines(place, most["lower"], most["upper"], color="#9aa0a6", linewidth=2)
+right.plot(place, most["label"], "o", color="#2b6cb0")
+best = labels.groupby("qid", observed=True)["label"].max().quantile(0.95)
+for limit in best * np.array([1, 4, 10]) / 14:
+    right.axhline(limit, color="black", linestyle=":", linewidth=1)
+right.set(xlabel="pair of query and document", ylabel="P(relevant)", ylim=(0, None))
+right.set_title("30 highest labels, 95 % intervals")
+plt.show()
+
+# %%
+# What holds
+# ----------
+used, left_out = (report.n_records("event", used=used) for used in (True, False))
+assert used + left_out == report.n_records("event")
+assert not graph.is_connected
+assert n_judged < 0.05 * len(labels)

@@ -1,0 +1,404 @@
+"""The command line: ``python -m skultr ubi FILE --out FOLDER``."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ._page import Findings, page
+from .click_models import PBMModel, UBMModel
+from .datasets import read_ubi
+from .datasets._ubi_log import normal_texts
+from .identifiability import IdentifiabilityGraph
+from .metrics import dcg_score
+from .model_selection import train_test_queries
+from .propensity import RegressionEMPropensity, relevance_labels
+from .rankers import LambdaMARTRanker
+from .serving import export_judgments, export_model, save_model
+
+#: Format of a model: its file, and how it gets into the engine.
+_MODELS = {
+    "xgboost+json": ("model.xgboost.json", "POST _ltr/_featureset/YOUR_SET/_createmodel"),
+    "xgboost+json+raw": ("model.xgboost.json", "POST _ltr/_featureset/YOUR_SET/_createmodel"),
+    "ranklib": ("model.ranklib.json", "POST _ltr/_featureset/YOUR_SET/_createmodel"),
+    "solr": ("model.solr.json", "PUT /solr/YOUR_COLLECTION/schema/model-store"),
+    "lightgbm": ("model.lightgbm.json", "models/ of the application package of Vespa"),
+    "elastic": ("model.elastic.json", "PUT _ml/trained_models/YOUR_ID"),
+}
+_JUDGMENTS = {
+    "opensearch": ("judgments.json", "`PUT _plugins/_search_relevance/judgments`"),
+    "quepid": ("judgments.csv", "`query,docid,rating`, for Quepid and OpenSearch's dashboard"),
+    "trec": ("judgments.qrels", "for trec_eval; its topics are the numbers of topics.csv"),
+}
+_BY_INTERVAL = {
+    "lower": "A judgment is the grade of the lower end of the 95 % interval: what the clicks are "
+    "sure of. Grade 0 may be a document of which they tell too little.",
+    "within": "Only pairs whose 95 % interval lies within one grade are judged. More clicks or "
+    "fewer grades (`--grades 0 1`) judge more.",
+    "ignore": "A judgment is the grade of the label, however uncertain.",
+}
+#: Names that a log uses for itself.
+_TAKEN = {"session", "qid", "position", "user", "click", "relevance", "production", "bias"}
+#: Fewer queries are too few to hold a quarter out.
+_LEAST_QUERIES = 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if it wrote its files, 2 if the input cannot be used."""
+    options = _parser().parse_args(arguments)
+    try:
+        _ubi(options)
+    except (ImportError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        print(f"python -m skultr ubi: error: {reason}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser():
+    parser = argparse.ArgumentParser("python -m skultr", description="Unbiased learning to rank.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    ubi = commands.add_parser(
+        "ubi",
+        help="verdict, judgments and a model from the click log of a search engine",
+        description="Reads User Behavior Insights (OpenSearch, or the same fields from any "
+        "engine) and writes report.html, judgments, the log and, with --features, a model.",
+    )
+    ubi.add_argument("file", nargs="?", metavar="FILE", help="queries and events in one file")
+    ubi.add_argument("--queries", metavar="F", help="queries alone (with --events)")
+    ubi.add_argument("--events", metavar="F", help="events alone (with --queries)")
+    ubi.add_argument("--out", required=True, metavar="FOLDER", help="where the files are written")
+    ubi.add_argument(
+        "--features",
+        metavar="F",
+        help="Parquet or CSV with the columns query, doc and one per feature, named as in the "
+        "engine: makes a model",
+    )
+    ubi.add_argument("--format", choices=_MODELS, default="xgboost+json", help="of the model")
+    ubi.add_argument("--clicks", nargs="+", metavar="ACTION", help="actions that are clicks")
+    ubi.add_argument("--application", metavar="NAME", help="reads this application alone")
+    ubi.add_argument("--ordinal-base", type=int, choices=(0, 1), help="ordinal of the first hit")
+    ubi.add_argument("--page-size", type=int, metavar="N", help="hits that a page shows")
+    ubi.add_argument(
+        "--interval",
+        choices=("lower", "within", "ignore"),
+        default="lower",
+        help="a judgment is the grade of the lower end of the 95 %% interval (default); or only "
+        "pairs whose interval lies within one grade are judged; or it is the grade of the label",
+    )
+    ubi.add_argument(
+        "--grades", nargs="+", type=float, metavar="G", help="of the judgments, such as 0 1 2 3"
+    )
+    return parser
+
+
+# --------------------------------------------------------------------------------------
+# The steps
+# --------------------------------------------------------------------------------------
+def _ubi(options) -> None:
+    started = time.perf_counter()
+
+    def say(text):
+        print(f"{time.perf_counter() - started:6.1f} s  {text}", flush=True)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        log, report = _read(options)
+        say(f"read {len(log):,} impressions, {log['click'].sum():,} clicks")
+        features = None if options.features is None else _features(options.features)
+        out = Path(options.out)
+        out.mkdir(parents=True, exist_ok=True)
+        graph = IdentifiabilityGraph.from_log(log, click="click")
+        summary = graph.summary()
+        say(summary.splitlines()[0])
+        curve = _curve(log, graph.is_connected)
+        propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
+        source = UBMModel() if graph.is_connected else propensity
+        labels = relevance_labels(log, "click", propensity=source, interval=True)
+        files = [_write_log(log, out)]
+        grades, remarks = _judge(labels, report, options, graph.is_connected, out, files)
+        say(remarks[0])
+        trained = _train(features, log, report, propensity, options.format, out, files)
+        say(trained.say)
+    found = Findings(
+        source=options.file or f"{options.queries} and {options.events}",
+        level=_level(summary, graph),
+        read=_what_was_read(log, report, options.application),
+        graph=summary,
+        examination=curve,
+        grades=grades,
+        remarks=remarks,
+        model=trained.remarks,
+        better=trained.better,
+        files=files,
+        warnings=list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught)),
+    )
+    (out / "report.html").write_text(page(found), encoding="utf-8")
+    for name in ("report.html", *(name for name, _ in files)):
+        say(f"wrote {out / name}")
+    if found.level != "yes":
+        print(f"warning: {found.headline} See {out / 'report.html'}", file=sys.stderr)
+
+
+def _read(options):
+    pair = options.queries, options.events
+    if pair.count(None) != (0 if options.file is None else 2):
+        raise ValueError("Give FILE, or both --queries and --events.")
+    grades = options.grades or (0, 1)
+    if len(grades) < 2 or list(grades) != sorted(set(grades)):
+        raise ValueError(f"--grades is {grades}; expected two or more that rise.")
+    given = {
+        "clicks": options.clicks,
+        "ordinal_base": options.ordinal_base,
+        "page_size": options.page_size,
+    }
+    log, report = read_ubi(
+        options.file or options.queries,
+        options.events,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    if options.application is not None:
+        log = _of_application(log, report, options.application)
+    if not log["click"].any():
+        raise ValueError(
+            f"None of the {len(log):,} impressions read has a click. If your clicks have another "
+            "action_name, give it by --clicks."
+        )
+    return log, report
+
+
+def _of_application(log, report, name):
+    """The rows of one application."""
+    of = report.queries["application"].fillna("")
+    if name not in set(of):
+        raise ValueError(f"There is no application {name!r}; expected one of {sorted(set(of))}.")
+    return log[log["qid"].isin(report.queries.loc[of == name, "qid"])].reset_index(drop=True)
+
+
+def _level(summary, graph):
+    if not graph.is_connected:
+        return "no"
+    return "barely" if "barely" in summary.splitlines()[0] else "yes"
+
+
+def _what_was_read(log, report, application):
+    lines = report.summary().split("\n")
+    if application is not None:
+        lines.append(
+            f"Of these, {application} alone: {len(log):,} shown documents, "
+            f"{log['click'].sum():,} of them clicked."
+        )
+    elif report.queries["application"].nunique() > 1:
+        lines.append(
+            "Users may look at the pages of each application in another way: `--application NAME` "
+            "reads one."
+        )
+    return lines
+
+
+def _curve(log, is_connected):
+    """Examination by position from 1, with 95 % intervals; assumed where clicks do not tell."""
+    position = np.arange(1, int(log["position"].max()) + 1)
+    if not is_connected:
+        return pd.DataFrame(
+            {"examination": position**-0.5, "lower": np.nan, "upper": np.nan}, position
+        )
+    # Where clicks are few it is steadier than the estimator that has intervals.
+    table = PBMModel().fit(log, "click").examination_["examination"]
+    values = np.exp(np.interp(position, table.index, np.log(table)))
+    estimator = RegressionEMPropensity(relevance="embedding").fit(log, "click")
+    intervals = estimator.examination_[["lower", "upper"]].reindex(position)
+    return intervals.assign(examination=values / values[0])
+
+
+def _write_log(log, out):
+    note = 'one row per document shown, for `fit(log, "click")`'
+    if find_spec("pyarrow") is None:
+        log.to_csv(out / "log.csv", index=False)
+        return "log.csv", note
+    log.to_parquet(out / "log.parquet", index=False)
+    return "log.parquet", note
+
+
+# --------------------------------------------------------------------------------------
+# Judgments
+# --------------------------------------------------------------------------------------
+def _judge(labels, report, options, is_connected, out, files):
+    """Write the judgments; number of pairs by grade, and what is missing and why."""
+    left_out, grades = {}, pd.Series(dtype=int)
+    how = {
+        "grades": options.grades,
+        "interval": options.interval,
+        "name": "skultr" if is_connected else "skultr, examination assumed",
+    }
+    topics = report.queries.assign(topic=np.arange(1, len(report.queries) + 1))
+    numbers = dict(zip(topics["qid"], topics["topic"], strict=True))
+    for name in ("topics.csv", *(name for name, _ in _JUDGMENTS.values())):
+        (out / name).unlink(missing_ok=True)  # of an earlier run
+    for form, (name, note) in _JUDGMENTS.items():
+        queries = numbers if form == "trec" else report.queries
+        try:
+            text = export_judgments(labels, form, queries=queries, **how)
+        except ValueError as error:
+            left_out.setdefault(str(error), []).append(name)
+            continue
+        (out / name).write_text(text, encoding="utf-8")
+        files.append((name, note))
+        if form == "quepid":
+            grades = pd.read_csv(io.StringIO(text), usecols=["rating"])["rating"]
+            grades = grades.value_counts().sort_index()
+        if form == "trec":
+            topics[["topic", "user_query"]].to_csv(out / "topics.csv", index=False)
+            files.append(("topics.csv", "the query of each topic"))
+    n_judged = int(grades.sum())
+    remarks = [
+        f"{n_judged:,} of {len(labels):,} pairs of query and document are judged.",
+        _BY_INTERVAL[options.interval],
+    ]
+    if not is_connected:
+        remarks.append("All of this holds only if the assumed curve does.")
+    remarks += [f"Left out: {', '.join(names)}. {why}" for why, names in left_out.items()]
+    return grades, remarks
+
+
+# --------------------------------------------------------------------------------------
+# Model
+# --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Trained:
+    """What to say of the model, and whether held-out clicks prefer it to the order served."""
+
+    say: str
+    remarks: list[str]
+    better: bool | None = None
+
+
+def _features(name):
+    """The table of features: ``query`` as words, ``doc`` as text, numbers."""
+    path = Path(name)
+    if path.suffix.lower() in (".parquet", ".pq"):
+        table = pd.read_parquet(path)
+    else:
+        ids = {"query": str, "doc": str}
+        table = pd.read_csv(path, dtype=ids, keep_default_na=False, na_values=[""])
+    features = [column for column in table if column not in ("query", "doc")]
+    if not {"query", "doc"} <= set(table) or not features:
+        raise ValueError(
+            f"{path} has the columns {list(table)}; expected query, doc and one per feature."
+        )
+    taken = [column for column in features if column in _TAKEN]
+    if taken:
+        raise ValueError(f"{path} has a column {taken[0]!r}, which is no name of a feature here.")
+    texts = [column for column in features if table[column].dtype.kind not in "biuf"]
+    if texts:
+        raise ValueError(f"The feature {texts[0]!r} of {path} holds no numbers.")
+    table["query"] = _as_read(table["query"])
+    table["doc"] = table["doc"].astype(str)
+    twice = table.duplicated(["query", "doc"])
+    if twice.any():
+        row = table.loc[twice.idxmax()]
+        raise ValueError(
+            f"{path} has two rows of query {row['query']!r} and doc {row['doc']!r}; expected one."
+        )
+    return table
+
+
+def _train(features, log, report, propensity, form, out, files):
+    """Train, compare with the order served, and write the model."""
+    for name in {"model.zip", *(name for name, _ in _MODELS.values())}:
+        (out / name).unlink(missing_ok=True)  # of an earlier run
+    if features is None:
+        return _Trained(
+            "no model: give --features",
+            [
+                "No model was trained: a click log has no features of documents, and engines rank "
+                "by features. Log them in your engine, and give them by `--features FILE`: "
+                "Parquet or CSV with the columns query, doc and one per feature."
+            ],
+        )
+    X = _with_features(features, log, report)
+    if (X[features.columns.drop(["query", "doc"])].nunique() < 2).all():
+        raise ValueError("Of --features, no feature differs between the documents shown.")
+    remarks = [
+        f"Boosted trees on {features.shape[1] - 2} features, from clicks corrected for position."
+    ]
+    if len(X) < len(log):
+        remarks.append(
+            f"{len(log) - len(X):,} of {len(log):,} impressions have no features, and were left "
+            "out of training."
+        )
+    ranker = LambdaMARTRanker(propensity=propensity, random_state=0)
+    compared, better = _compare(ranker, X, propensity)
+    ranker.fit(X, "click")
+    name, how = _MODELS[form]
+    (out / name).write_text(export_model(ranker, form), encoding="utf-8")
+    files.append((name, f"the model for the engine: `{how}`"))
+    try:
+        save_model(ranker, out / "model.zip")
+    except ImportError as error:
+        remarks.append(f"model.zip was left out: {error}")
+    else:
+        files.append(("model.zip", "the same for `skultr.serving.load_model`"))
+    return _Trained(compared, [*remarks, compared], better)
+
+
+def _as_read(queries):
+    """Queries as read_ubi normalizes them."""
+    names, codes = normal_texts([str(text) for text in queries])
+    return np.array([*names, ""], dtype=object)[codes[:-1]]  # blanks have the code -1
+
+
+def _with_features(features, log, report):
+    """The rows of the log whose document has features."""
+    words = dict(zip(report.queries["qid"], _as_read(report.queries["user_query"]), strict=True))
+    keys = pd.DataFrame({"query": log["qid"].map(words), "doc": log["doc"].astype(str)})
+    found = keys.merge(features.assign(_found=True), on=["query", "doc"], how="left")
+    known = found.pop("_found").notna().to_numpy()
+    if not known.any():
+        raise ValueError(
+            "No query and doc of --features is in the log. The log has, for example, query "
+            f"{keys['query'].iloc[0]!r} with doc {keys['doc'].iloc[0]!r}."
+        )
+    found = found.drop(columns=["query", "doc"]).set_index(log.index)
+    return pd.concat([log, found], axis=1)[known]
+
+
+def _compare(ranker, X, propensity):
+    """Held-out clicks on the model and on the order served, in words, and which is better."""
+    if X["qid"].nunique() < _LEAST_QUERIES:
+        return f"There are too few queries ({X['qid'].nunique()}) to hold some out.", None
+    train, test = train_test_queries(X, test_size=0.25, random_state=0)
+    ids = ["qid", "doc"]
+    labels = relevance_labels(test, "click", propensity=propensity)
+    once = test.drop_duplicates(ids)
+    labels = labels.merge(once[ids].assign(model=ranker.fit(train, "click").predict(once)))
+    # A document that was rarely shown stood low.
+    height = test[ids].assign(served=X["position"].max() + 1 - test["position"])
+    labels = labels.merge(height.groupby(ids, observed=True)["served"].sum().reset_index())
+    model, served = (
+        dcg_score(
+            labels["label"], labels[by], qid=labels["qid"], k=10, gain="linear", per_query=True
+        )
+        for by in ("model", "served")
+    )
+    gain = (model - served)["dcg@10"] / served["dcg@10"].mean()
+    error = 1.96 * gain.std() / np.sqrt(len(gain))
+    text = (
+        f"DCG@10 of the model on {len(gain)} held-out queries, by clicks corrected for position: "
+        f"{100 * gain.mean():+.1f} % (± {100 * error:.1f}) on the order served."
+    )
+    return text, bool(gain.mean() > error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,280 @@
+"""The report of ``python -m skultr ubi``: one HTML file that needs no other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["Findings", "page"]
+
+_COLOURS = {"yes": "#1b6e3c", "barely": "#8a5a00", "no": "#b3261e"}
+_STYLE = """
+:root{--ink:#1c2430;--soft:#5b6675;--line:#dde2e8;--back:#f5f7f9;--bar:#2b6cb0}
+*{box-sizing:border-box}
+body{margin:0;background:var(--back);color:var(--ink);
+ font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+main{max-width:60rem;margin:0 auto;padding:1.25rem}
+h1{font-size:1.5rem;line-height:1.25;margin:.3rem 0 .6rem}
+h2{font-size:1.15rem;margin:0 0 .6rem}
+section{background:#fff;border:1px solid var(--line);border-radius:8px;padding:1rem 1.2rem;
+ margin:0 0 1rem}
+.verdict{border-left:8px solid var(--level)}
+.verdict h1{color:var(--level)}
+td:first-child code{white-space:nowrap}
+.soft{overflow-wrap:anywhere;color:var(--soft)}
+p{margin:.4rem 0}
+ol,ul{margin:.4rem 0;padding-left:1.3rem}
+li{margin:.3rem 0}
+.wide{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{padding:.28rem .7rem .28rem 0;border-bottom:1px solid var(--line);text-align:left;
+ vertical-align:top}
+th{color:var(--soft);font-weight:600}
+.number{text-align:right;white-space:nowrap}
+pre,code{font:.88rem/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--back);padding:.7rem .8rem;
+ border-radius:6px;margin:.5rem 0}
+code{overflow-wrap:anywhere}
+.bar{display:block;height:.8rem;background:var(--bar);border-radius:2px;min-width:1px}
+svg{display:block;width:100%;height:auto;max-width:40rem;font-size:14px;fill:var(--soft)}
+@media(max-width:32rem){svg{font-size:24px} main{padding:.6rem}}
+"""
+
+
+#: By level: whether the log supports judgments, and what that means.
+_VERDICTS = {
+    "yes": (
+        "This log supports judgments.",
+        "The clicks tell how far users look, and so what they like.",
+    ),
+    "barely": (
+        "This log supports judgments only roughly.",
+        "The clicks tell little of how far users look at some positions. Labels of documents that "
+        "always stood there may be off by more than their intervals say.",
+    ),
+    "no": (
+        "This log does not support judgments.",
+        "Too few documents were shown at several positions, so that the clicks cannot tell what "
+        "users like from where they look. Judgments and model rest on an assumed curve. They show "
+        "the formats, not the truth.",
+    ),
+}
+_VARY = (
+    "Vary the order for a little traffic: exchange the first document with one below it, drawn "
+    'at random, on a few pages in a hundred. `IdentifiabilityRepair(strategy="intervene")` lists '
+    "which exchanges are enough. Then run this again on the new log."
+)
+_UPLOAD = "Upload `judgments.json` and compare your search configurations by it."
+_STEPS = {
+    "yes": [_UPLOAD],
+    "barely": [
+        "Use the judgments to compare configurations, not to tune a few documents.",
+        "Collect more pages. " + _VARY,
+    ],
+    "no": ["Do not tune your search by these files.", _VARY],
+}
+_OF_MODEL = {
+    True: "Held-out clicks prefer the model to the order served: upload it, and test it on a part "
+    "of the traffic before all of it.",
+    False: "Held-out clicks do not clearly prefer the model to the order served: keep the order "
+    "served, and add features or clicks. `EnsembleRanker` weighs both.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What the command found, in the order of the page.
+
+    Parameters
+    ----------
+    source : str
+        What was read, as the user named it.
+    level : {"yes", "barely", "no"}
+        Whether the log supports judgments.
+    read : list of str
+        What was read and left out.
+    graph : str
+        The summary of the identifiability graph.
+    examination : DataFrame
+        By position from 1: ``examination``, ``lower`` and ``upper``, NaN where unknown.
+    grades : Series
+        Number of judgments by grade.
+    remarks : list of str
+        What was not judged, and why.
+    model : list of str
+        What the model is, or why there is none.
+    better : bool or None
+        Whether held-out clicks prefer the model to the order served; None if unknown.
+    files : list of (str, str)
+        Name of each file and what it is for.
+    warnings : list of str
+        Warnings of the steps.
+    """
+
+    source: str
+    level: str
+    read: list[str]
+    graph: str
+    examination: pd.DataFrame
+    grades: pd.Series
+    remarks: list[str]
+    model: list[str]
+    better: bool | None
+    files: list[tuple[str, str]]
+    warnings: list[str]
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        return _VERDICTS[self.level][0]
+
+    @property
+    def steps(self) -> list[str]:
+        """What to do next."""
+        steps = list(_STEPS[self.level])
+        if self.level != "no" and self.better is not None:
+            steps.append(_OF_MODEL[self.better])
+        return steps
+
+
+def page(found: Findings) -> str:
+    """The report as the text of an HTML file."""
+    parts = [
+        _section(
+            f'<p class="soft">{escape(found.source)}</p><h1>{escape(found.headline)}</h1>'
+            f"<p>{escape(_VERDICTS[found.level][1])}</p>",
+            kind="verdict",
+        ),
+        _section(f"<h2>What to do next</h2>{_list('ol', found.steps)}"),
+        _section(f"<h2>What was read</h2>{_list('ul', found.read)}"),
+        _section(
+            "<h2>Does the log determine relevance?</h2>"
+            "<p>What tells attention from relevance are documents that were shown at several "
+            "positions.</p>"
+            f"<pre>{escape(found.graph)}</pre>"
+        ),
+        _section(f"<h2>How far users look</h2>{_examination(found)}"),
+        _section(f"<h2>Judgments</h2>{_grades(found.grades)}{_list('ul', found.remarks)}"),
+        _section(f"<h2>Model</h2>{_list('ul', found.model)}"),
+        _section(f"<h2>Files</h2>{_files(found.files)}"),
+    ]
+    if found.warnings:
+        parts.append(_section(f"<h2>Warnings</h2>{_list('ul', found.warnings)}"))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>skultr: {escape(found.source)}</title><style>{_STYLE}"
+        f":root{{--level:{_COLOURS[found.level]}}}</style></head>\n"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def _section(body: str, kind: str = "") -> str:
+    return f'<section class="{kind}">{body}</section>\n'
+
+
+def _list(tag: str, items: list[str]) -> str:
+    """Items as a list; text between backticks is code."""
+    if not items:
+        return ""
+    return f"<{tag}>{''.join(f'<li>{_marked(item)}</li>' for item in items)}</{tag}>"
+
+
+def _marked(text: str) -> str:
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
+
+
+def _grades(grades: pd.Series) -> str:
+    if grades.empty:
+        return ""
+    most = max(grades.max(), 1)
+    body = "".join(
+        f'<tr><td class="number">{grade}</td><td class="number">{count:,}</td>'
+        f'<td style="width:70%"><span class="bar" style="width:{100 * count / most:.1f}%">'
+        "</span></td></tr>"
+        for grade, count in grades.items()
+    )
+    return (
+        '<div class="wide"><table><tr><th class="number">grade</th><th class="number">pairs</th>'
+        f"<th></th></tr>{body}</table></div>"
+    )
+
+
+def _files(files: list[tuple[str, str]]) -> str:
+    body = "".join(
+        f"<tr><td><code>{escape(name)}</code></td><td>{_marked(what)}</td></tr>"
+        for name, what in files
+    )
+    return f'<div class="wide"><table>{body}</table></div>'
+
+
+# The curve ------------------------------------------------------------------------------
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 280, 58, 14, 14, 34
+
+
+def _examination(found: Findings) -> str:
+    estimated = found.level != "no"
+    if estimated:
+        text = (
+            "How often each position is looked at, relative to the first, with 95 % intervals, "
+            "estimated from documents that moved."
+        )
+    else:
+        text = (
+            "Assumed, not estimated: how often each position is looked at falls as 1 / √position. "
+            "The clicks of this log do not determine it."
+        )
+    return f"<p>{text}</p>{_chart(found.examination, estimated)}"
+
+
+def _chart(curve: pd.DataFrame, estimated: bool) -> str:
+    """Examination by position as an SVG, with bars for intervals."""
+    position = curve.index.to_numpy(dtype=float)
+    value = curve["examination"].to_numpy(dtype=float)
+    bars = curve[["lower", "upper"]].to_numpy(dtype=float)
+    highest = 1.1 * max(1.0, value.max())
+    across = (_WIDTH - _LEFT - _RIGHT) / max(position.max() - 0.5, 1.0)
+
+    def x(at):
+        return _LEFT + across * (at - 0.5)
+
+    def y(at):
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - np.minimum(at, highest) / highest)
+
+    parts = []
+    for tick in np.arange(0, highest, 0.2):
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" '
+            f'stroke="#e3e7ec"/><text x="{_LEFT - 8}" y="{y(tick) + 5:.1f}" '
+            f'text-anchor="end">{tick:.1f}</text>'
+        )
+    step = max(1, int(np.ceil(len(position) / 15)))
+    for at in position[::step]:
+        parts.append(
+            f'<text x="{x(at):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{at:.0f}'
+            "</text>"
+        )
+    points = " ".join(f"{x(a):.1f},{y(v):.1f}" for a, v in zip(position, value, strict=True))
+    dashes = "" if estimated else ' stroke-dasharray="6 5"'
+    parts.append(f'<polyline points="{points}" fill="none" stroke="#2b6cb0"{dashes}/>')
+    for at, point, (lower, upper) in zip(position, value, bars, strict=True):
+        if np.isfinite(lower + upper):
+            parts.append(
+                f'<line x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{y(lower):.1f}" '
+                f'y2="{y(upper):.1f}" stroke="#2b6cb0" stroke-width="2.5"/>'
+            )
+        fill = "#2b6cb0" if estimated else "#fff"
+        parts.append(
+            f'<circle cx="{x(at):.1f}" cy="{y(point):.1f}" r="4" fill="{fill}" '
+            'stroke="#2b6cb0" stroke-width="2"/>'
+        )
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        'aria-label="Examination by position">'
+        f"{''.join(parts)}"
+        "</svg>"
+    )

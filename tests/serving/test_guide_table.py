@@ -1,0 +1,108 @@
+"""The guide's table of formats × rankers says what export_model does."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from lightgbm import LGBMRegressor
+from sklearn.linear_model import Ridge
+
+from skultr.datasets import make_ltr
+from skultr.rankers import IPSRanker, NaiveRanker, VectorizationRanker
+from skultr.serving import export_model
+from skultr.simulation import EYE_TRACKING, PlackettLucePolicy, simulate_clicks
+
+from .._discovery import public_rankers
+
+pytest.importorskip("onnx", reason="needs skultr[serving]")
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::{kind}")
+    for kind in (
+        "scipy.linalg.LinAlgWarning",
+        "skultr.exceptions.AssumptionWarning",
+        "skultr.exceptions.ClickDataWarning",
+        "skultr.exceptions.NotIdentifiableWarning",
+        "skultr.exceptions.UnstableWeightsWarning",
+    )
+]
+
+GUIDE = Path(__file__).parents[2] / "docs" / "user_guide" / "engines.rst"
+#: The formats that the guide calls trees.
+TREES = ["xgboost+json", "xgboost+json+raw", "ranklib", "elastic", "lightgbm"]
+#: Rows that are no class with its defaults.
+SETTINGS = {
+    "LightGBM as estimator": IPSRanker(
+        estimator=LGBMRegressor(n_estimators=5, n_jobs=1, verbosity=-1), propensity=EYE_TRACKING
+    ),
+    "linear model as estimator": NaiveRanker(estimator=Ridge()),
+    "hidden_layer_sizes=(), scale_features=False": NaiveRanker(
+        hidden_layer_sizes=(), scale_features=False
+    ),
+    'VectorizationRanker(student="only")': VectorizationRanker(student="only"),
+}
+
+
+def _table():
+    """Rows of the guide's table, by their first cell."""
+    lines = iter(GUIDE.read_text(encoding="utf-8").split(".. csv-table::")[1].splitlines())
+    cells = [line.strip() for line in lines if line.startswith("   ")]
+    (_, *columns), *rows = csv.reader(cells[2:], skipinitialspace=True)
+    return {
+        name: {
+            form: cell == "yes"
+            for column, cell in zip(columns, row, strict=True)
+            for form in (TREES if column == "trees" else [column])
+        }
+        for name, *row in rows
+    }
+
+
+@pytest.fixture(scope="module")
+def log():
+    documents = make_ltr(n_queries=40, n_features=6, random_state=0)
+    policy = PlackettLucePolicy()
+    return simulate_clicks(
+        documents, n_sessions=600, n_positions=5, policy=policy, candidates=True, random_state=0
+    )[:2]
+
+
+ROWS = _table()
+
+
+def _row_of(name):
+    if name == "DistilledRanker":
+        name = "DistilledRanker (student of LightGBM)"
+    return name if name in ROWS else "other networks"
+
+
+RANKERS = {type(ranker).__name__: ranker for ranker in public_rankers()} | SETTINGS
+
+
+def test_every_row_is_a_ranker():
+    assert set(map(_row_of, RANKERS)) == set(ROWS)
+
+
+@pytest.mark.parametrize("name", RANKERS)
+def test_the_table_is_what_export_model_does(name, log):
+    ranker = RANKERS[name]
+    if "max_epochs" in ranker.get_params():
+        ranker.set_params(max_epochs=1)
+    ranker.fit(*log)
+    for form, written in ROWS[_row_of(name)].items():
+        if written:
+            assert export_model(ranker, form)
+        else:
+            with pytest.raises(ValueError, match=r"export|Export|format"):
+                export_model(ranker, form)
+
+
+def test_networks_are_named_under_the_table():
+    networks = [name for name in RANKERS if _row_of(name) == "other networks"]
+    text = GUIDE.read_text(encoding="utf-8").split("*Networks* are")[1].split("The last three")[0]
+    assert {name for name in networks if f"``{name}``" in text} == set(networks)
+    assert text.count("``") == 2 * len(networks)
+
+
+def test_all_formats_are_in_the_table():
+    constraint = export_model._skl_parameter_constraints["format"][0]
+    assert all(set(row) == set(constraint.options) for row in ROWS.values())

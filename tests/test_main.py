@@ -1,0 +1,292 @@
+"""The command ``python -m skultr ubi``: what it writes, and what it says of unfit input."""
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skultr.__main__ import main
+from skultr.serving import load_model
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "7_engines"))
+from simulated_shop import FEATURES, open_shop, serve, write_ndjson, write_parquet
+
+JUDGMENTS = {"judgments.json", "judgments.csv", "judgments.qrels", "topics.csv"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("shop")
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return open_shop(n_queries=40, n_products=8, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def visits(shop):
+    return serve(shop, 6_000, temperature=0.5, n_positions=5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def log_file(visits, folder):
+    write_ndjson(visits, folder / "ubi.ndjson")
+    return folder / "ubi.ndjson"
+
+
+@pytest.fixture(scope="module")
+def features(shop):
+    return shop[["qid", "doc", *FEATURES]].rename(columns={"qid": "query"})
+
+
+def _run(*arguments):
+    return main(["ubi", *map(str, arguments)])
+
+
+def _text_of(page):
+    """The text of an HTML file; tags have to be closed in order."""
+
+    class Reader(HTMLParser):
+        text, still_open = "", []
+
+        def handle_starttag(self, tag, attributes):
+            assert not {"src", "href"} & {name for name, _ in attributes}, (
+                "one file needs no other"
+            )
+            if tag != "meta":
+                self.still_open.append(tag)
+
+        def handle_startendtag(self, tag, attributes):
+            pass
+
+        def handle_endtag(self, tag):
+            assert self.still_open.pop() == tag
+
+        def handle_data(self, data):
+            self.text += data
+
+    reader = Reader()
+    reader.feed(page.read_text(encoding="utf-8"))
+    assert not reader.still_open
+    return " ".join(reader.text.split())
+
+
+def test_a_log_with_features_becomes_judgments_and_a_model(
+    log_file, features, shop, tmp_path, capsys
+):
+    features.to_csv(tmp_path / "features.csv", index=False)
+    out = tmp_path / "out"
+    assert _run(log_file, "--out", out, "--features", tmp_path / "features.csv") == 0
+    said = capsys.readouterr()
+    assert not said.err
+    written = {path.name for path in out.iterdir()}
+    assert written == {"report.html", "log.parquet", "model.xgboost.json", "model.zip", *JUDGMENTS}
+    assert all(f"wrote {out / name}" in said.out for name in written)
+
+    body = json.loads((out / "judgments.json").read_text())
+    pairs = {
+        (q["query"].lower().strip(), r["docId"])
+        for q in body["judgmentRatings"]
+        for r in q["ratings"]
+    }
+    assert pairs <= set(zip(shop["qid"], shop["doc"], strict=True))
+    assert body["name"] == "skultr"
+    judged = pd.read_csv(out / "judgments.csv")
+    assert len(judged) == len(pairs) == len((out / "judgments.qrels").read_text().splitlines())
+
+    definition = json.loads(
+        json.loads((out / "model.xgboost.json").read_text())["model"]["model"]["definition"]
+    )
+    assert isinstance(definition, list)
+    scores = load_model(out / "model.zip").predict(shop)
+    assert np.corrcoef(scores, shop["relevance"])[0, 1] > 0.2
+
+    text = _text_of(out / "report.html")
+    assert "This log supports judgments." in text
+    assert f"{len(judged):,} of" in text
+
+
+def test_the_log_is_that_of_the_file(log_file, visits, tmp_path):
+    assert _run(log_file, "--out", tmp_path) == 0
+    log = pd.read_parquet(tmp_path / "log.parquet")
+    assert len(log) == len(visits.impressions)
+    assert log["click"].sum() == visits.impressions["click"].sum()
+
+
+def test_parquet_files_give_the_same_judgments(log_file, visits, tmp_path):
+    queries, events = tmp_path / "queries.parquet", tmp_path / "events.parquet"
+    write_parquet(visits, queries, events)
+    assert _run(log_file, "--out", tmp_path / "a") == 0
+    assert _run("--queries", queries, "--events", events, "--out", tmp_path / "b") == 0
+    a, b = ((tmp_path / name / "judgments.csv").read_text() for name in "ab")
+    assert sorted(a.splitlines()) == sorted(b.splitlines())
+
+
+def test_without_features_the_report_says_why_there_is_no_model(log_file, tmp_path):
+    assert _run(log_file, "--out", tmp_path) == 0
+    assert not list(tmp_path.glob("model*"))
+    assert "No model was trained: a click log has no features" in _text_of(
+        tmp_path / "report.html"
+    )
+
+
+def test_a_log_of_one_order_is_not_pretended_to_support_judgments(shop, tmp_path, capsys):
+    visits = serve(shop, 300, temperature=1e-9, n_positions=5)
+    write_ndjson(visits, tmp_path / "ubi.ndjson")
+    assert _run(tmp_path / "ubi.ndjson", "--out", tmp_path, "--interval", "ignore") == 0
+    assert "does not support judgments" in capsys.readouterr().err
+    text = _text_of(tmp_path / "report.html")
+    assert "This log does not support judgments." in text
+    assert "Assumed, not estimated" in text
+    assert "holds only if the assumed curve does" in text
+    assert "Upload" not in text
+    name = json.loads((tmp_path / "judgments.json").read_text())["name"]
+    assert name == "skultr, examination assumed"
+
+
+def test_a_second_run_leaves_no_file_of_the_first(log_file, features, shop, tmp_path):
+    features.to_parquet(tmp_path / "features.parquet")
+    out = tmp_path / "out"
+    assert _run(log_file, "--out", out, "--features", tmp_path / "features.parquet") == 0
+    write_ndjson(serve(shop, 60, temperature=1e-9, n_positions=5), tmp_path / "few.ndjson")
+    assert _run(tmp_path / "few.ndjson", "--out", out, "--interval", "within") == 0
+    assert {path.name for path in out.iterdir()} == {"report.html", "log.parquet"}
+    assert "Left out: judgments.json" in _text_of(out / "report.html")
+
+
+def test_documents_without_features_are_counted(log_file, features, tmp_path):
+    features.iloc[::2].to_parquet(tmp_path / "half.parquet")
+    out = tmp_path / "out"
+    assert _run(log_file, "--out", out, "--features", tmp_path / "half.parquet") == 0
+    assert "impressions have no features, and were left out" in _text_of(out / "report.html")
+
+
+@pytest.mark.parametrize("form", ["xgboost+json+raw", "ranklib", "solr", "lightgbm", "elastic"])
+def test_every_format_is_written(form, log_file, features, tmp_path):
+    features.to_parquet(tmp_path / "f.parquet")
+    assert (
+        _run(log_file, "--out", tmp_path, "--features", tmp_path / "f.parquet", "--format", form)
+        == 0
+    )
+    (model,) = tmp_path.glob("model.*.json")
+    json.loads(model.read_text())
+
+
+def test_ids_and_queries_with_signs_stay_text(tmp_path):
+    rng = np.random.default_rng(0)
+    docs = ['<b>"x"</b>', "ü,;'", "a\\b", "&amp;"]
+    lines = []
+    for page in range(400):
+        query = {"query_id": f"q{page}", "user_query": 'schöne <script>, "rot"'}
+        lines.append(query)
+        for place, i in enumerate(rng.permutation(4)):
+            at = {"object": {"object_id": docs[i]}, "position": {"ordinal": place}}
+            event = {"query_id": f"q{page}", "event_attributes": at}
+            lines.append({**event, "action_name": "impression"})
+            if rng.random() < 0.6 / (1 + place):
+                lines.append({**event, "action_name": "click"})
+    path = tmp_path / "<i>.ndjson"
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    out = tmp_path / "out"
+    assert _run(path, "--out", out, "--interval", "ignore") == 0
+    assert "<i>.ndjson" in _text_of(out / "report.html")
+    judged = pd.read_csv(out / "judgments.csv")
+    assert set(judged["docid"]) == set(docs)
+    (query,) = json.loads((out / "judgments.json").read_text(encoding="utf-8"))["judgmentRatings"]
+    assert query["query"] == 'schöne <script>, "rot"'
+
+
+def _without(column):
+    return lambda table: table.drop(columns=column)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_without("query"), "expected query, doc and one per feature"),
+        (_without(FEATURES), "expected query, doc and one per feature"),
+        (lambda table: pd.concat([table, table]), "two rows of query"),
+        (lambda table: table.assign(brand="x"), "'brand'"),
+        (lambda table: table.assign(position=1), "'position'"),
+        (
+            lambda table: table.assign(doc="other").drop_duplicates(["query", "doc"]),
+            "is in the log",
+        ),
+        (lambda table: table[["query", "doc"]].assign(one=1.0), "no feature differs"),
+        (lambda table: table.assign(price=np.nan), "price"),
+    ],
+)
+def test_features_that_cannot_be_used_are_one_line(
+    change, message, log_file, features, tmp_path, capsys
+):
+    change(features).to_parquet(tmp_path / "f.parquet")
+    assert _run(log_file, "--out", tmp_path, "--features", tmp_path / "f.parquet") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("python -m skultr ubi: error: ")
+    assert message in line
+
+
+def _no_click(path):
+    event = {"query_id": "q", "action_name": "impression"}
+    at = {"object": {"object_id": "d"}, "position": {"ordinal": 1}}
+    lines = [{"query_id": "q", "user_query": "tent"}, {**event, "event_attributes": at}]
+    path.write_text("\n".join(map(json.dumps, lines)))
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path: None, "No such file"),
+        (lambda path: path.write_text(""), "UBI"),
+        (lambda path: path.write_text("a,b\n1,2\n"), "UBI"),
+        (lambda path: path.write_bytes(bytes(range(256)) * 9), "UBI"),
+        (lambda path: path.mkdir(), ""),
+        (_no_click, "has a click"),
+    ],
+)
+def test_a_file_that_is_no_log_is_one_line_and_code_2(write, message, tmp_path, capsys):
+    write(tmp_path / "log.ndjson")
+    assert _run(tmp_path / "log.ndjson", "--out", tmp_path / "out") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+def test_file_and_pair_of_files_exclude_each_other(log_file, tmp_path, capsys):
+    assert _run("--queries", log_file, "--out", tmp_path) == 2
+    assert _run(log_file, "--queries", log_file, "--events", log_file, "--out", tmp_path) == 2
+    assert capsys.readouterr().err.count("Give FILE, or both --queries and --events") == 2
+
+
+@pytest.mark.parametrize("grades", [["1"], ["1", "0"], ["0", "0"]])
+def test_grades_rise(grades, log_file, tmp_path, capsys):
+    assert _run(log_file, "--out", tmp_path, "--grades", *grades) == 2
+    assert "expected two or more that rise" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("n_pages", [1, 5, 40])
+def test_few_pages_end_in_a_report_or_one_line(n_pages, shop, features, tmp_path, capsys):
+    write_ndjson(serve(shop, n_pages, temperature=0.5, random_state=3), tmp_path / "few.ndjson")
+    features.to_parquet(tmp_path / "f.parquet")
+    code = _run(tmp_path / "few.ndjson", "--out", tmp_path, "--features", tmp_path / "f.parquet")
+    error = capsys.readouterr().err
+    assert (code == 0) == (tmp_path / "report.html").exists()
+    assert len(error.splitlines()) == 1
+
+
+def test_an_application_that_is_not_there_is_named(log_file, tmp_path, capsys):
+    assert _run(log_file, "--out", tmp_path, "--application", "web") == 2
+    assert "expected one of ['shop']" in capsys.readouterr().err
+
+
+def test_the_module_runs_as_a_command(tmp_path):
+    command = [sys.executable, "-m", "skultr", "ubi", "missing", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
