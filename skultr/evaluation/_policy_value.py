@@ -21,8 +21,8 @@ from ._logged_pages import read_pages
 
 __all__ = ["PolicyEstimate", "policy_difference", "policy_value"]
 
-#: Below this share of the changed places that the log speaks of, it cannot tell: at 0.85 the
-#: intervals covered the truth in 75 % of the runs (bench_policy_value.py, deterministic).
+#: Below this share of the changed places that the log speaks of, it cannot tell. Between 0.85 and
+#: 0.9, 95 % intervals from simulated deterministic logs covered 9 of 12 true differences.
 _LEAST_SUPPORT = 0.95
 #: Below so many clicks of equal weight, or queries of equal traffic, intervals are no use.
 _LEAST_CLICKS = 50

@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.frozen import FrozenEstimator
 
+from skultr import ClickDataset
 from skultr.click_models import PBMModel
 from skultr.evaluation import policy_difference, policy_value
 from skultr.propensity import PowerLawPropensity
@@ -282,12 +283,40 @@ def test_forms_of_a_log(method):
         assert_allclose(found.effective_sample_size, expected.effective_sample_size)
 
 
+def test_examination_as_a_role_or_an_estimator():
+    X, y = raw_log()
+    scores = np.sin(X["x"].to_numpy())
+    expected = policy_value(X, y, scores, method="pbm", propensity=1 / np.arange(1, 4))
+    role = X.assign(propensity=1 / X["position"])
+    for found in (
+        policy_value(role, y, scores, method="pbm"),
+        policy_value(role, y, scores, method="pbm", propensity="column"),
+        policy_value(X, y, scores, method="pbm", propensity=PowerLawPropensity()),
+    ):
+        assert_allclose(found[:2], expected[:2])
+    # Up to one factor, examination does not matter.
+    half = policy_value(X, y, scores, method="pbm", propensity=0.5 / np.arange(1, 4))
+    assert_allclose(half[:2], expected[:2])
+
+
+def test_a_dataset(tmp_path):
+    X, y = raw_log()
+    X["qid"] = X["qid"].str.replace("é", "e")
+    dataset = ClickDataset.from_parquet(X.assign(click=y), path=tmp_path / "log")
+    rows, clicks = dataset.to_frame()
+    found = policy_value(dataset, None, np.sin(np.asarray(rows["x"], dtype=float)))
+    expected = policy_value(rows, clicks, np.sin(np.asarray(rows["x"], dtype=float)))
+    assert found == expected
+    assert np.isfinite(found.value)
+
+
 def test_a_model_is_fitted_where_it_is_not():
     X, y = raw_log()
     scores = np.sin(X["x"].to_numpy())
     found = policy_value(X, y, scores, method="direct", model=PBMModel())
-    fitted = policy_value(X, y, scores, method="direct", model=PBMModel().fit(X, y))
-    assert found == fitted
+    model = PBMModel().fit(X, y)
+    for fitted in (model, FrozenEstimator(model)):
+        assert policy_value(X, y, scores, method="direct", model=fitted) == found
 
 
 def test_a_page_counts_as_a_whole_for_sequential_users():
@@ -355,6 +384,9 @@ def test_few_clicks_and_few_queries():
     one = X["qid"] == 0
     large = X[one].assign(impressions=10_000 * X["impressions"])
     cannot_tell(policy_value(large, chance(large, relevance), scores[one]), "queries are worth")
+    large = X.assign(impressions=100 * X["impressions"])
+    few = np.where(X["qid"] < 5, -scores, scores)  # the others show the same pages
+    cannot_tell(policy_difference(large, chance(X, relevance), scores, few), "queries are worth 5")
     with pytest.warns(UserWarning, match="click"):
         cannot_tell(policy_value(X, np.zeros(len(X)), scores), "cannot tell")
 
