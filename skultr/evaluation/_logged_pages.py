@@ -89,18 +89,14 @@ class LoggedPages:
 
     def _pair_scores(self, scores, name):
         scores = as_array(scores)
-        if scores.shape != (self.rows.n_rows,) or scores.dtype.kind not in "biuf":
+        n_rows, kind = self.rows.n_rows, scores.dtype.kind
+        missing = int(np.isnan(scores).sum()) if kind == "f" else 0
+        if scores.shape != (n_rows,) or kind not in "biuf" or missing:
             raise ValueError(
-                f"{name} has the shape {scores.shape} and type {scores.dtype}; expected one "
-                f"number per row of X, that is ({self.rows.n_rows},)."
+                f"{name} has the shape {scores.shape}, the type {scores.dtype} and NaN in {missing} "
+                f"rows; expected one number per row of X, that is ({n_rows},), and no NaN."
             )
         scores = scores.astype(float)
-        missing = np.isnan(scores)
-        if missing.any():
-            raise ValueError(
-                f"{name} is NaN in {int(missing.sum())} of {len(scores)} rows, first in row "
-                f"{int(missing.argmax())}; expected a score in every row."
-            )
         of_pair = scores[first_rows(self.pair, len(self.pair_query))]
         first = of_pair[self.pair]
         differs = ~np.isclose(scores, first, rtol=_SAME, atol=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -18,6 +18,9 @@ from .._typing import ArrayLike, Column, Estimator, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT, row_propensities
 from ._carried_clicks import Target, by_cell, by_pair, carried, corrected, mean_per_page, modelled
 from ._logged_pages import read_pages
+
+if TYPE_CHECKING:
+    from .._log._dataset import ClickDataset
 
 __all__ = ["PolicyEstimate", "policy_difference", "policy_value"]
 
@@ -93,7 +96,7 @@ class PolicyEstimate(NamedTuple):
 
 @validate_params(_CONSTRAINTS | {"scores": ["array-like"]}, prefer_skip_nested_validation=True)
 def policy_value(
-    X: Table,
+    X: Table | ClickDataset,
     y: Column | str | None,
     scores: ArrayLike,
     *,
@@ -207,7 +210,7 @@ def policy_value(
     prefer_skip_nested_validation=True,
 )
 def policy_difference(
-    X: Table,
+    X: Table | ClickDataset,
     y: Column | str | None,
     scores_a: ArrayLike,
     scores_b: ArrayLike,

@@ -420,7 +420,7 @@ def test_wrong_scores_and_probabilities():
     moving = np.where(X.index == 0, -1.0, scores)
     for wrong, message in [
         (scores[:-1], "one number per row"),
-        (holes, "NaN in 1 of"),
+        (holes, "NaN in 1 rows"),
         (moving, "different scores for one document"),
         (scores[:, None], "shape"),
         (np.full(len(X), "a"), "one number per row"),
