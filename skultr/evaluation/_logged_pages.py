@@ -93,7 +93,7 @@ class LoggedPages:
         missing = int(np.isnan(scores).sum()) if kind == "f" else 0
         if scores.shape != (n_rows,) or kind not in "biuf" or missing:
             raise ValueError(
-                f"{name} has the shape {scores.shape}, the type {scores.dtype} and NaN in {missing} "
+                f"{name} has the shape {scores.shape}, type {scores.dtype} and NaN in {missing} "
                 f"rows; expected one number per row of X, that is ({n_rows},), and no NaN."
             )
         scores = scores.astype(float)
