@@ -21,7 +21,6 @@ __all__ = [
     "by_cell",
     "by_pair",
     "carried",
-    "corrected",
     "modelled",
 ]
 
@@ -47,7 +46,6 @@ class Estimate(NamedTuple):
     by_query: Floats
     support: float
     effective: float
-    bias: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,25 +124,6 @@ def modelled(target: Target, predicted: Floats, shown: Carrier) -> Estimate:
     return Estimate(by_query, _support(target, shown), _effective(target, shown))
 
 
-def corrected(
-    target: Target, predicted: Floats, on_log: Floats, carrier: Carrier, shown: Carrier
-) -> Estimate:
-    """Predicted clicks plus the carried-over errors of the model on the log (doubly robust).
-
-    The errors are D clicks in all, and S is their standard deviation by chance. Of them the part
-    1 - S² / D² is kept, so that errors which may be chance do not add to the variance.
-    """
-    log = target.pages.log
-    weight = _click_weights(target, carrier, target.mass)
-    errors = weight * log.weight * (log.rate - on_log)
-    total, variance = errors.sum(), (weight**2 * log.weight * on_log * (1 - on_log)).sum()
-    kept = max(0.0, 1 - variance / total**2) if total else 0.0
-    by_query = target.by_query(target.mass * predicted)
-    by_query += kept * np.bincount(log.slot_query[log.slot], errors, minlength=len(by_query))
-    bias = (1 - kept) * np.sqrt(kept) * abs(total) / log.query_pages.sum()  # of D² - S²
-    return Estimate(by_query, _support(target, shown), _effective(target, carrier), bias)
-
-
 def mean_per_page(log: LoggedPages, by_query: Floats) -> tuple[float, float]:
     """Mean per page, and its standard error from the variance between queries."""
     pages = log.query_pages
@@ -169,18 +148,12 @@ def _support(target, carrier):
     return float(min(shares))
 
 
-def _click_weights(target, carrier, mass):
-    """What a click on each shown row counts on all pages."""
-    exposed = carrier.exposed()
-    carried = mass * carrier.coverage * carrier.exposure
-    of_unit = np.bincount(carrier.unit, carried, minlength=len(exposed)) / exposed
-    return of_unit[carrier.unit_row] * carrier.inverse / target.pages.log.weight
-
-
 def _effective(target, carrier):
     """Equally weighted clicks of the same precision, (Σ w)² / Σ w² (Kish)."""
-    log = target.pages.log
-    weight = _click_weights(target, carrier, np.abs(target.mass) * target.changed)
+    log, exposed = target.pages.log, carrier.exposed()
+    carried = np.abs(target.mass) * carrier.coverage * carrier.exposure * target.changed
+    of_unit = np.bincount(carrier.unit, carried, minlength=len(exposed)) / exposed
+    weight = of_unit[carrier.unit_row] * carrier.inverse / log.weight  # of one click
     clicks = log.rate * log.weight
     squares = (weight**2 * clicks).sum()
     return float((weight * clicks).sum() ** 2 / squares) if squares > 0 else 0.0

@@ -16,7 +16,7 @@ from .._log._segments import TINY
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import ArrayLike, Column, Estimator, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT, row_propensities
-from ._carried_clicks import Target, by_cell, by_pair, carried, corrected, mean_per_page, modelled
+from ._carried_clicks import Target, by_cell, by_pair, carried, mean_per_page, modelled
 from ._logged_pages import read_pages
 
 if TYPE_CHECKING:
@@ -33,15 +33,11 @@ _LEAST_QUERIES = 10
 #: Share of impressions away from a document's usual position that a fitted model needs.
 _LEAST_MOVED = 0.01
 
-#: The arguments that each method reads, and what it assumes.
+#: The argument that each method reads, and what it assumes.
 _METHODS = {
-    "item-position": ({"probability"}, "a click depends on the document and its position only"),
-    "pbm": ({"propensity"}, "a click needs examination, which depends on the position only"),
-    "direct": ({"model"}, "the click model is right on these pages too"),
-    "dr": (
-        {"model", "propensity", "probability"},
-        "the click model is right on these pages too, or its errors can be carried over",
-    ),
+    "item-position": ("probability", "a click depends on the document and its position only"),
+    "pbm": ("propensity", "a click needs examination, which depends on the position only"),
+    "direct": ("model", "the click model is right on these pages too"),
 }
 _ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 _CONSTRAINTS = {
@@ -55,7 +51,7 @@ _CONSTRAINTS = {
     "k": [Interval(Integral, 1, None, closed="left"), None],
     "sample_weight": ["array-like", None],
 }
-_Method = Literal["item-position", "pbm", "direct", "dr"]
+_Method = Literal["item-position", "pbm", "direct"]
 _Gain = Literal["clicks", "dcg"]
 
 
@@ -124,7 +120,7 @@ def policy_value(
     scores : array-like of shape (n_rows,)
         Of the new ranking, greater is better; the same in all rows of a document of a query.
         Equal scores are ordered by chance, in the same way in every call.
-    method : {"item-position", "pbm", "direct", "dr"}, default="item-position"
+    method : {"item-position", "pbm", "direct"}, default="item-position"
         What is assumed of clicks on pages that the log does not have:
 
         - ``"item-position"``: a document is clicked as on the logged pages that had it at the
@@ -132,9 +128,6 @@ def policy_value(
         - ``"pbm"``: a click at the position j counts o(new position) / o(j), with ``propensity``
           o. A log that never moved a document will do if o is known from elsewhere.
         - ``"direct"``: the click ``model`` is right.
-        - ``"dr"``: the ``model``, corrected by its errors on the log, which are carried over as by
-          ``"pbm"`` if there is a ``propensity``, else as by ``"item-position"``, as far as they
-          are no chance (doubly robust, with shrinkage).
     model : object with a method ``predict_click``, default=None
         A click model; a clone is fitted on X if it is not yet fitted.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
@@ -171,15 +164,13 @@ def policy_value(
     P(click) of a document at a position is estimated by its click rate there ("item-position") or
     :math:`o_j \sum c / \sum o` over its impressions ("pbm"). Given where the log put documents,
     both have no bias if their assumption holds and the log covers all. What it does not cover is
-    taken to be clicked like the rest (self-normalised). Of the errors of the model, "dr" keeps the
-    part 1 - S² / D² if they are D clicks in all, with the standard deviation S by chance.
+    taken to be clicked like the rest (self-normalised).
 
     References
     ----------
     Li, Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay & Wen (2018). Offline evaluation of ranking
     policies with click models. KDD. Swaminathan & Joachims (2015). The self-normalized estimator
-    for counterfactual learning. NIPS. Oosterhuis (2023). Doubly robust estimation for correcting
-    position bias in click feedback for unbiased learning to rank. TOIS.
+    for counterfactual learning. NIPS.
 
     Examples
     --------
@@ -198,7 +189,9 @@ def policy_value(
     log = _read(X, y, sample_weight, roles, k)
     pages = log.rank_by(scores, k, "scores")
     target = Target(pages, np.ones(len(pages.slot), dtype=bool), _mass(pages, gain))
-    found, doubt = _estimate(target, method, model, propensity, probability)
+    found, doubt = _estimate(
+        target, method, model=model, propensity=propensity, probability=probability
+    )
     logged = _logged(log, gain, k)
     same = np.isclose(found.by_query, logged, rtol=1e-9, atol=0)  # but for rounding
     more = np.where(same, 0.0, found.by_query - logged)
@@ -271,7 +264,9 @@ def policy_difference(
         return PolicyEstimate(0.0, 0.0, (0.0, 0.0), 1.0, of_log, 0.0, 1.0, same)
     pages = a.and_of(b)
     target = Target(pages, changed, _mass(pages, gain))
-    found, doubt = _estimate(target, method, model, propensity, probability)
+    found, doubt = _estimate(
+        target, method, model=model, propensity=propensity, probability=probability
+    )
     return _told(target, found, logged, found.by_query, ("a", "b"), doubt, method)
 
 
@@ -307,40 +302,30 @@ def _logged(log, gain, k):
     return np.bincount(log.slot_query[log.slot], clicks, minlength=len(log.query_pages))
 
 
-def _estimate(target, method, model, propensity, probability):
+def _estimate(target, method, **given):
     """The estimate, and why the log cannot tell, if the method says so."""
-    _check_given(method, model=model, propensity=propensity, probability=probability)
     pages, log = target.pages, target.pages.log
-    is_modelled = "model" in _METHODS[method][0]
-    needs_moves = is_modelled
-    if method == "pbm" or propensity is not None:
-        examination, known = _examination(log, propensity)
-        needs_moves |= not known
-        carrier = by_pair(pages, examination)
-    else:
-        carrier = by_cell(pages, _probability(log, probability))
-    doubt = _not_moved(log) if needs_moves else ""
-    if not is_modelled:
-        return carried(target, carrier), doubt
-    model = _fitted(model, log)
-    predicted = _probabilities(pages.predicted(model), model)
-    shown = by_pair(pages, np.ones(len(log.row)))  # a model may know each document of the log
-    if method == "direct":
-        return modelled(target, predicted, shown), doubt
-    given = {name: log.roles[name] for name in ("qid", "session", "doc", "position")}
-    on_log = _probabilities(model.predict_click(log.X, conditional=False, **given), model)
-    return corrected(target, predicted, on_log[log.row], carrier, shown), doubt
-
-
-def _check_given(method, **given):
     reads, _ = _METHODS[method]
-    found = {name for name, value in given.items() if value is not None}
-    if found - reads or ("model" in reads and "model" not in found) or len(found - {"model"}) > 1:
+    source = given.pop(reads)
+    wrong = [name for name, value in given.items() if value is not None]
+    if wrong or (method == "direct" and source is None):
         raise ValueError(
-            f"method={method!r} got {sorted(found)}; expected "
-            f"{'a click model as model=, and ' if 'model' in reads else ''}at most one of "
-            f"{sorted(reads - {'model'})}."
+            f"method={method!r} reads {reads}={' (a click model)' * (method == 'direct')}, and "
+            f"got {wrong or None}; pass what it reads, and nothing else."
         )
+    if method == "item-position":
+        return carried(target, by_cell(pages, _probability(log, source))), ""
+    if method == "pbm":
+        examination, known = _examination(log, source)
+        return carried(target, by_pair(pages, examination)), "" if known else _not_moved(log)
+    model = _fitted(source, log)
+    predicted = np.asarray(pages.predicted(model), dtype=float)
+    if not ((predicted >= 0) & (predicted <= 1)).all():  # also NaN
+        raise ValueError(
+            f"{type(model).__name__}.predict_click returned values that are no probabilities."
+        )
+    shown = by_pair(pages, np.ones(len(log.row)))  # the model may know each document of the log
+    return modelled(target, predicted, shown), _not_moved(log)
 
 
 def _examination(log, source):
@@ -391,15 +376,6 @@ def _fitted(model, log):
     return model
 
 
-def _probabilities(clicks, model):
-    clicks = np.asarray(clicks, dtype=float)
-    if not ((clicks >= 0) & (clicks <= 1)).all():  # also NaN
-        raise ValueError(
-            f"{type(model).__name__}.predict_click returned values that are no probabilities."
-        )
-    return clicks
-
-
 def _told(target, found, logged, more, names, doubt, method):
     """The estimate in numbers and words; ``more`` is what the first of ``names`` has, by query."""
     log = target.pages.log
@@ -414,7 +390,6 @@ def _told(target, found, logged, more, names, doubt, method):
         return PolicyEstimate(nan, nan, (nan, nan), nan, *counts, f"cannot tell: {doubt}.")
     value, error = mean_per_page(log, found.by_query)
     gained, its_error = mean_per_page(log, more)
-    error, its_error = (float(np.hypot(of, found.bias)) for of in (error, its_error))
     p_value = 2 * student.sf(abs(gained) / its_error, n_queries - 1) if its_error else gained == 0
     half = student.ppf(0.975, n_queries - 1) * error
     low, high = value - half, value + half
@@ -444,7 +419,7 @@ def _doubt(found, n_queries):
         return (
             f"the log can speak of {found.support:.0%} of what the ranking shows, or changes, of "
             f"{_LEAST_SUPPORT:.0%} that are needed. Log more random pages, or use a method that "
-            "assumes more ('pbm', 'dr')"
+            "assumes more ('pbm')"
         )
     for number, least, what in [
         (found.effective, _LEAST_CLICKS, "clicks"),
