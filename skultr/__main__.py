@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,16 +29,31 @@ from .rankers import LambdaMARTRanker
 from .serving import export_judgments, export_model, save_model
 
 #: Format of a model: its file, and how it gets into the engine.
+_PLUGIN = "`POST _ltr/_featureset/YOUR_SET/_createmodel`"
 _MODELS = {
-    "xgboost+json": ("model.xgboost.json", "POST _ltr/_featureset/YOUR_SET/_createmodel"),
-    "xgboost+json+raw": ("model.xgboost.json", "POST _ltr/_featureset/YOUR_SET/_createmodel"),
-    "ranklib": ("model.ranklib.json", "POST _ltr/_featureset/YOUR_SET/_createmodel"),
-    "solr": ("model.solr.json", "PUT /solr/YOUR_COLLECTION/schema/model-store"),
-    "lightgbm": ("model.lightgbm.json", "models/ of the application package of Vespa"),
-    "elastic": ("model.elastic.json", "PUT _ml/trained_models/YOUR_ID"),
+    "xgboost+json": ("model.xgboost.json", _PLUGIN),
+    "xgboost+json+raw": ("model.xgboost.json", _PLUGIN),
+    "ranklib": (
+        "model.ranklib.json",
+        f"{_PLUGIN}; the set must have the features in the order of your file",
+    ),
+    "solr": ("model.solr.json", "`PUT /solr/YOUR_COLLECTION/schema/model-store`"),
+    "lightgbm": (
+        "model.lightgbm.json",
+        "into `models/` of Vespa's application package; features are named as in Vespa, such as "
+        "`bm25(title)`",
+    ),
+    "elastic": (
+        "model.elastic.json",
+        "`PUT _ml/trained_models/YOUR_ID`, once you have put the query of each feature into "
+        "`feature_extractors`",
+    ),
 }
 _JUDGMENTS = {
-    "opensearch": ("judgments.json", "`PUT _plugins/_search_relevance/judgments`"),
+    "opensearch": (
+        "judgments.json",
+        "`PUT _plugins/_search_relevance/judgments`; ratings are not rounded to grades",
+    ),
     "quepid": ("judgments.csv", "`query,docid,rating`, for Quepid and OpenSearch's dashboard"),
     "trec": ("judgments.qrels", "for trec_eval; its topics are the numbers of topics.csv"),
 }
@@ -49,6 +66,9 @@ _BY_INTERVAL = {
 }
 #: Names that a log uses for itself.
 _TAKEN = {"session", "qid", "position", "user", "click", "relevance", "production", "bias"}
+#: What the names of files begin with where examination is assumed, since CSV and qrels can say
+#: it nowhere else.
+_ASSUMED = "assumed-"
 #: Fewer queries are too few to hold a quarter out.
 _LEAST_QUERIES = 20
 
@@ -59,10 +79,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _ubi(options)
     except (ImportError, OSError, ValueError) as error:
+        if isinstance(error, ValueError) and not _is_meant(error):
+            raise
         reason = " ".join(str(error).split())
         print(f"python -m skultr ubi: error: {reason}", file=sys.stderr)
         return 2
     return 0
+
+
+def _is_meant(error):
+    """Whether skultr raised it, in words for users; from NumPy, say, it is a fault of skultr."""
+    frame, _ = list(traceback.walk_tb(error.__traceback__))[-1]
+    return str(frame.f_globals.get("__package__")).split(".")[0] == "skultr"
 
 
 def _parser():
@@ -73,6 +101,9 @@ def _parser():
         help="verdict, judgments and a model from the click log of a search engine",
         description="Reads User Behavior Insights (OpenSearch, or the same fields from any "
         "engine) and writes report.html, judgments, the log and, with --features, a model.",
+        epilog="Exit code: 0 if files were written, whatever the verdict; 2 if the input cannot "
+        "be used. Where the log determines nothing, names of judgments and model begin with "
+        f"{_ASSUMED!r}.",
     )
     ubi.add_argument("file", nargs="?", metavar="FILE", help="queries and events in one file")
     ubi.add_argument("--queries", metavar="F", help="queries alone (with --events)")
@@ -81,14 +112,22 @@ def _parser():
     ubi.add_argument(
         "--features",
         metavar="F",
-        help="Parquet or CSV with the columns query, doc and one per feature, named as in the "
-        "engine: makes a model",
+        help="Parquet or CSV, one row for each query and document: the columns query (as typed or "
+        "normalized), doc (the object_id of the log) and one of numbers per feature, named as in "
+        "the engine. Rows that were not shown are ignored. Makes a model",
     )
-    ubi.add_argument("--format", choices=_MODELS, default="xgboost+json", help="of the model")
-    ubi.add_argument("--clicks", nargs="+", metavar="ACTION", help="actions that are clicks")
+    ubi.add_argument(
+        "--format",
+        choices=_MODELS,
+        default="xgboost+json",
+        help="of the model; by default xgboost+json",
+    )
+    ubi.add_argument(
+        "--clicks", nargs="+", metavar="ACTION", help="values of action_name that are clicks"
+    )
     ubi.add_argument("--application", metavar="NAME", help="reads this application alone")
     ubi.add_argument("--ordinal-base", type=int, choices=(0, 1), help="ordinal of the first hit")
-    ubi.add_argument("--page-size", type=int, metavar="N", help="hits that a page shows")
+    ubi.add_argument("--page-size", type=_positive, metavar="N", help="hits that a page shows")
     ubi.add_argument(
         "--interval",
         choices=("lower", "within", "ignore"),
@@ -102,6 +141,12 @@ def _parser():
     return parser
 
 
+def _positive(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
+
+
 # --------------------------------------------------------------------------------------
 # The steps
 # --------------------------------------------------------------------------------------
@@ -113,11 +158,12 @@ def _ubi(options) -> None:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # What may be wrong comes first: a log takes long to read.
+        out = _folder(options.out)
+        features = None if options.features is None else _features(options.features)
         log, report = _read(options)
         say(f"read {len(log):,} impressions, {log['click'].sum():,} clicks")
-        features = None if options.features is None else _features(options.features)
-        out = Path(options.out)
-        out.mkdir(parents=True, exist_ok=True)
+        X = None if features is None else _with_features(features, log, report)
         graph = IdentifiabilityGraph.from_log(log, click="click")
         summary = graph.summary()
         say(summary.splitlines()[0])
@@ -125,14 +171,17 @@ def _ubi(options) -> None:
         propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
         source = UBMModel() if graph.is_connected else propensity
         labels = relevance_labels(log, "click", propensity=source, interval=True)
-        files = [_write_log(log, out)]
-        grades, remarks = _judge(labels, report, options, graph.is_connected, out, files)
-        say(remarks[0])
-        trained = _train(features, log, report, propensity, options.format, out, files)
+        mark = "" if graph.is_connected else _ASSUMED
+        trained = _train(X, features, len(log), propensity, options.format, mark)
         say(trained.say)
+        _clear(out)  # only now: what cannot be used leaves an earlier run as it was
+        files = [_write_log(log, out)]
+        grades, remarks = _judge(labels, report, options, mark, out, files)
+        say(remarks[0])
+        _write_model(trained, options.format, mark, out, files)
     found = Findings(
         source=options.file or f"{options.queries} and {options.events}",
-        level=_level(summary, graph),
+        level=_level(summary, graph, grades),
         read=_what_was_read(log, report, options.application),
         graph=summary,
         examination=curve,
@@ -150,13 +199,33 @@ def _ubi(options) -> None:
         print(f"warning: {found.headline} See {out / 'report.html'}", file=sys.stderr)
 
 
+def _folder(name):
+    out = Path(name)
+    if any(path.is_file() for path in (out, *out.parents)):
+        raise ValueError(f"--out is {name}, where a file stands; expected a folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    if not os.access(out, os.W_OK):
+        raise ValueError(f"--out is {name}, which cannot be written to.")
+    return out
+
+
+def _clear(out):
+    """Remove what an earlier run wrote."""
+    models, judgments = ({name for name, _ in table.values()} for table in (_MODELS, _JUDGMENTS))
+    for name in {"log.csv", "log.parquet", "report.html"}:
+        (out / name).unlink(missing_ok=True)
+    for name in {"model.zip", "topics.csv", *models, *judgments}:
+        for mark in ("", _ASSUMED):
+            (out / f"{mark}{name}").unlink(missing_ok=True)
+
+
 def _read(options):
     pair = options.queries, options.events
     if pair.count(None) != (0 if options.file is None else 2):
         raise ValueError("Give FILE, or both --queries and --events.")
     grades = options.grades or (0, 1)
-    if len(grades) < 2 or list(grades) != sorted(set(grades)):
-        raise ValueError(f"--grades is {grades}; expected two or more that rise.")
+    if len(grades) < 2 or not np.isfinite(grades).all() or (np.diff(grades) <= 0).any():
+        raise ValueError(f"--grades is {grades}; expected two or more numbers that rise.")
     given = {
         "clicks": options.clicks,
         "ordinal_base": options.ordinal_base,
@@ -185,9 +254,11 @@ def _of_application(log, report, name):
     return log[log["qid"].isin(report.queries.loc[of == name, "qid"])].reset_index(drop=True)
 
 
-def _level(summary, graph):
+def _level(summary, graph, grades):
     if not graph.is_connected:
         return "no"
+    if len(grades) < 2:
+        return "level"
     return "barely" if "barely" in summary.splitlines()[0] else "yes"
 
 
@@ -233,23 +304,25 @@ def _write_log(log, out):
 # --------------------------------------------------------------------------------------
 # Judgments
 # --------------------------------------------------------------------------------------
-def _judge(labels, report, options, is_connected, out, files):
+def _judge(labels, report, options, mark, out, files):
     """Write the judgments; number of pairs by grade, and what is missing and why."""
     left_out, grades = {}, pd.Series(dtype=int)
     how = {
         "grades": options.grades,
         "interval": options.interval,
-        "name": "skultr" if is_connected else "skultr, examination assumed",
+        "name": "skultr, examination assumed" if mark else "skultr",
     }
-    topics = report.queries.assign(topic=np.arange(1, len(report.queries) + 1))
+    topics = report.queries[report.queries["qid"].isin(labels["qid"])]
+    topics = topics.assign(topic=np.arange(1, len(topics) + 1))
     numbers = dict(zip(topics["qid"], topics["topic"], strict=True))
-    for name in ("topics.csv", *(name for name, _ in _JUDGMENTS.values())):
-        (out / name).unlink(missing_ok=True)  # of an earlier run
     for form, (name, note) in _JUDGMENTS.items():
-        queries = numbers if form == "trec" else report.queries
+        name = f"{mark}{name}"
+        queries = numbers if form == "trec" else topics
         try:
             text = export_judgments(labels, form, queries=queries, **how)
         except ValueError as error:
+            if not _is_meant(error):
+                raise
             left_out.setdefault(str(error), []).append(name)
             continue
         (out / name).write_text(text, encoding="utf-8")
@@ -258,14 +331,16 @@ def _judge(labels, report, options, is_connected, out, files):
             grades = pd.read_csv(io.StringIO(text), usecols=["rating"])["rating"]
             grades = grades.value_counts().sort_index()
         if form == "trec":
-            topics[["topic", "user_query"]].to_csv(out / "topics.csv", index=False)
-            files.append(("topics.csv", "the query of each topic"))
-    n_judged = int(grades.sum())
+            topics[["topic", "user_query"]].to_csv(out / f"{mark}topics.csv", index=False)
+            files.append((f"{mark}topics.csv", "the query of each topic"))
+    n_judged = grades.sum()
+    n_above = grades[grades.index > min(options.grades or [0])].sum()
     remarks = [
-        f"{n_judged:,} of {len(labels):,} pairs of query and document are judged.",
+        f"{n_judged:,} of {len(labels):,} pairs of query and document are judged, "
+        f"{n_above:,} above the lowest grade{', by an assumed curve' * bool(mark)}.",
         _BY_INTERVAL[options.interval],
     ]
-    if not is_connected:
+    if mark:
         remarks.append("All of this holds only if the assumed curve does.")
     remarks += [f"Left out: {', '.join(names)}. {why}" for why, names in left_out.items()]
     return grades, remarks
@@ -276,21 +351,19 @@ def _judge(labels, report, options, is_connected, out, files):
 # --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Trained:
-    """What to say of the model, and whether held-out clicks prefer it to the order served."""
+    """A model, what to say of it, and whether held-out clicks prefer it to the order served."""
 
     say: str
     remarks: list[str]
     better: bool | None = None
+    ranker: LambdaMARTRanker | None = None
+    upload: str = ""
 
 
 def _features(name):
     """The table of features: ``query`` as words, ``doc`` as text, numbers."""
     path = Path(name)
-    if path.suffix.lower() in (".parquet", ".pq"):
-        table = pd.read_parquet(path)
-    else:
-        ids = {"query": str, "doc": str}
-        table = pd.read_csv(path, dtype=ids, keep_default_na=False, na_values=[""])
+    table = _table(path).reset_index(drop=True)
     features = [column for column in table if column not in ("query", "doc")]
     if not {"query", "doc"} <= set(table) or not features:
         raise ValueError(
@@ -299,9 +372,16 @@ def _features(name):
     taken = [column for column in features if column in _TAKEN]
     if taken:
         raise ValueError(f"{path} has a column {taken[0]!r}, which is no name of a feature here.")
-    texts = [column for column in features if table[column].dtype.kind not in "biuf"]
-    if texts:
-        raise ValueError(f"The feature {texts[0]!r} of {path} holds no numbers.")
+    if table.empty or table[["query", "doc"]].isna().any(axis=None):
+        raise ValueError(f"{path} has no rows, or rows without query or doc; expected both.")
+    for column in features:
+        is_number = table[column].dtype.kind in "biuf"
+        values = table[column].astype(np.float64) if is_number else table[column]
+        if not is_number or values.isna().all():
+            raise ValueError(f"The feature {column!r} of {path} holds no numbers.")
+        if (values.abs() > np.finfo(np.float32).max).any():
+            raise ValueError(f"The feature {column!r} of {path} holds infinity, or above float32.")
+        table[column] = values
     table["query"] = _as_read(table["query"])
     table["doc"] = table["doc"].astype(str)
     twice = table.duplicated(["query", "doc"])
@@ -313,10 +393,18 @@ def _features(name):
     return table
 
 
-def _train(features, log, report, propensity, form, out, files):
-    """Train, compare with the order served, and write the model."""
-    for name in {"model.zip", *(name for name, _ in _MODELS.values())}:
-        (out / name).unlink(missing_ok=True)  # of an earlier run
+def _table(path):
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            return pd.read_parquet(path)
+        ids = {"query": str, "doc": str}
+        return pd.read_csv(path, dtype=ids, keep_default_na=False, na_values=[""])
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as Parquet or CSV: {error}") from error
+
+
+def _train(X, features, n_shown, propensity, form, mark):
+    """Train, and compare with the order served."""
     if features is None:
         return _Trained(
             "no model: give --features",
@@ -326,30 +414,51 @@ def _train(features, log, report, propensity, form, out, files):
                 "Parquet or CSV with the columns query, doc and one per feature."
             ],
         )
-    X = _with_features(features, log, report)
-    if (X[features.columns.drop(["query", "doc"])].nunique() < 2).all():
-        raise ValueError("Of --features, no feature differs between the documents shown.")
-    remarks = [
-        f"Boosted trees on {features.shape[1] - 2} features, from clicks corrected for position."
-    ]
-    if len(X) < len(log):
-        remarks.append(
-            f"{len(log) - len(X):,} of {len(log):,} impressions have no features, and were left "
-            "out of training."
-        )
+    remarks = [_trained_on(X, features, n_shown, mark)]
     ranker = LambdaMARTRanker(propensity=propensity, random_state=0)
     compared, better = _compare(ranker, X, propensity)
     ranker.fit(X, "click")
+    if mark:
+        compared += " This holds only if the assumed curve does."
+    upload = export_model(ranker, form, name=_title(mark))
+    return _Trained(compared, [*remarks, compared], better, ranker, upload)
+
+
+def _write_model(trained, form, mark, out, files):
+    if trained.ranker is None:
+        return
     name, how = _MODELS[form]
-    (out / name).write_text(export_model(ranker, form), encoding="utf-8")
-    files.append((name, f"the model for the engine: `{how}`"))
+    name, saved = f"{mark}{name}", f"{mark}model.zip"
+    (out / name).write_text(trained.upload, encoding="utf-8")
+    files.append((name, f"the model `{_title(mark)}` for the engine: {how}"))
     try:
-        save_model(ranker, out / "model.zip")
+        save_model(trained.ranker, out / saved)
     except ImportError as error:
-        remarks.append(f"model.zip was left out: {error}")
+        trained.remarks.append(f"{saved} was left out: {error}")
     else:
-        files.append(("model.zip", "the same for `skultr.serving.load_model`"))
-    return _Trained(compared, [*remarks, compared], better)
+        files.append((saved, "the same for `skultr.serving.load_model`"))
+
+
+def _title(mark):
+    return "skultr-assumed" if mark else "skultr"
+
+
+def _trained_on(X, features, n_shown, mark):
+    by = "an assumed curve" if mark else "position"
+    values = features.drop(columns=["query", "doc"])
+    text = f"Boosted trees on {values.shape[1]} features, from clicks corrected for {by}."
+    if len(X) < n_shown:
+        text += (
+            f" {n_shown - len(X):,} of {n_shown:,} impressions have no features, and were left "
+            "out of training."
+        )
+    missing = values.isna().sum()
+    if missing.any():
+        text += (
+            f" {missing.sum():,} missing values of {(missing > 0).sum()} features count as 0, as "
+            "they do in the engine."
+        )
+    return text
 
 
 def _as_read(queries):
@@ -359,24 +468,32 @@ def _as_read(queries):
 
 
 def _with_features(features, log, report):
-    """The rows of the log whose document has features."""
+    """The rows of the log whose document has features; missing ones are 0, as in engines."""
     words = dict(zip(report.queries["qid"], _as_read(report.queries["user_query"]), strict=True))
-    keys = pd.DataFrame({"query": log["qid"].map(words), "doc": log["doc"].astype(str)})
-    found = keys.merge(features.assign(_found=True), on=["query", "doc"], how="left")
-    known = found.pop("_found").notna().to_numpy()
-    if not known.any():
+    queries = log["qid"].astype(object).map(words)
+    shown = pd.MultiIndex.from_arrays([queries, log["doc"].astype(str)])
+    values = features.set_index(["query", "doc"])
+    place = values.index.get_indexer(shown)
+    if (place < 0).all():
+        query, doc = shown[0]
         raise ValueError(
             "No query and doc of --features is in the log. The log has, for example, query "
-            f"{keys['query'].iloc[0]!r} with doc {keys['doc'].iloc[0]!r}."
+            f"{query!r} with doc {doc!r}."
         )
-    found = found.drop(columns=["query", "doc"]).set_index(log.index)
-    return pd.concat([log, found], axis=1)[known]
+    rows = log[place >= 0]
+    values = values.iloc[place[place >= 0]].fillna(0).set_axis(rows.index)
+    if (values.nunique() < 2).all():
+        raise ValueError("Of --features, no feature differs between the documents shown.")
+    return pd.concat([rows, values], axis=1)
 
 
 def _compare(ranker, X, propensity):
     """Held-out clicks on the model and on the order served, in words, and which is better."""
     if X["qid"].nunique() < _LEAST_QUERIES:
-        return f"There are too few queries ({X['qid'].nunique()}) to hold some out.", None
+        return (
+            f"There are too few queries ({X['qid'].nunique()}) to hold some out: nothing says "
+            "whether the model is better than the order served."
+        ), None
     train, test = train_test_queries(X, test_size=0.25, random_state=0)
     ids = ["qid", "doc"]
     labels = relevance_labels(test, "click", propensity=propensity)

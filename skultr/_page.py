@@ -10,7 +10,7 @@ import pandas as pd
 
 __all__ = ["Findings", "page"]
 
-_COLOURS = {"yes": "#1b6e3c", "barely": "#8a5a00", "no": "#b3261e"}
+_COLOURS = {"yes": "#1b6e3c", "barely": "#8a5a00", "level": "#8a5a00", "no": "#b3261e"}
 _STYLE = """
 :root{--ink:#1c2430;--soft:#5b6675;--line:#dde2e8;--back:#f5f7f9;--bar:#2b6cb0}
 *{box-sizing:border-box}
@@ -55,11 +55,15 @@ _VERDICTS = {
         "The clicks tell little of how far users look at some positions. Labels of documents that "
         "always stood there may be off by more than their intervals say.",
     ),
+    "level": (
+        "This log tells no document from another.",
+        "All judgments have one grade: the clicks are too few, or the documents equally good.",
+    ),
     "no": (
         "This log does not support judgments.",
         "Too few documents were shown at several positions, so that the clicks cannot tell what "
-        "users like from where they look. Judgments and model rest on an assumed curve. They show "
-        "the formats, not the truth.",
+        "users like from where they look. Judgments and model rest on an assumed curve, which the "
+        "names of their files say. They show the formats, not the truth.",
     ),
 }
 _VARY = (
@@ -73,6 +77,10 @@ _STEPS = {
     "barely": [
         "Use the judgments to compare configurations, not to tune a few documents.",
         "Collect more pages. " + _VARY,
+    ],
+    "level": [
+        "Do not upload the judgments: they compare nothing.",
+        "Collect more pages, or give `--grades 0 1`. Then run this again.",
     ],
     "no": ["Do not tune your search by these files.", _VARY],
 }
@@ -92,10 +100,10 @@ class Findings:
     ----------
     source : str
         What was read, as the user named it.
-    level : {"yes", "barely", "no"}
-        Whether the log supports judgments.
+    level : {"yes", "barely", "level", "no"}
+        Whether the log supports judgments; "level" if all of them have one grade.
     read : list of str
-        What was read and left out.
+        What was read and left out; a line with blanks in front belongs to the one before it.
     graph : str
         The summary of the identifiability graph.
     examination : DataFrame
@@ -149,7 +157,7 @@ def page(found: Findings) -> str:
             kind="verdict",
         ),
         _section(f"<h2>What to do next</h2>{_list('ol', found.steps)}"),
-        _section(f"<h2>What was read</h2>{_list('ul', found.read)}"),
+        _section(f"<h2>What was read</h2>{_outline(found.read)}"),
         _section(
             "<h2>Does the log determine relevance?</h2>"
             "<p>What tells attention from relevance are documents that were shown at several "
@@ -181,6 +189,19 @@ def _list(tag: str, items: list[str]) -> str:
     if not items:
         return ""
     return f"<{tag}>{''.join(f'<li>{_marked(item)}</li>' for item in items)}</{tag}>"
+
+
+def _outline(lines: list[str]) -> str:
+    """Paragraphs, each with the list of the indented lines after it."""
+    parts: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith(" ") and parts:
+            parts[-1][1].append(line.strip())
+        else:
+            parts.append((line, []))
+    return "".join(
+        f"<p>{_marked(title)}</p>{_list('ul', items) if items else ''}" for title, items in parts
+    )
 
 
 def _marked(text: str) -> str:

@@ -136,18 +136,35 @@ def test_without_features_the_report_says_why_there_is_no_model(log_file, tmp_pa
     )
 
 
-def test_a_log_of_one_order_is_not_pretended_to_support_judgments(shop, tmp_path, capsys):
+def test_a_log_of_one_order_is_not_pretended_to_support_judgments(
+    shop, features, tmp_path, capsys
+):
+    features.to_parquet(tmp_path / "f.parquet")
+    out = tmp_path / "out"
     visits = serve(shop, 300, temperature=1e-9, n_positions=5)
     write_ndjson(visits, tmp_path / "ubi.ndjson")
-    assert _run(tmp_path / "ubi.ndjson", "--out", tmp_path, "--interval", "ignore") == 0
-    assert "does not support judgments" in capsys.readouterr().err
-    text = _text_of(tmp_path / "report.html")
+    given = "--interval", "ignore", "--features", tmp_path / "f.parquet"
+    assert _run(tmp_path / "ubi.ndjson", "--out", out, *given) == 0
+    said = capsys.readouterr()
+    assert "does not support judgments" in said.err
+    assert "by an assumed curve" in said.out
+    text = _text_of(out / "report.html")
     assert "This log does not support judgments." in text
     assert "Assumed, not estimated" in text
     assert "holds only if the assumed curve does" in text
     assert "Upload" not in text
-    name = json.loads((tmp_path / "judgments.json").read_text())["name"]
+    written = {path.name for path in out.iterdir()}
+    models = {"model.xgboost.json", "model.zip"}
+    assert written == {
+        "report.html",
+        "log.parquet",
+        *(f"assumed-{name}" for name in JUDGMENTS | models),
+    }
+    name = json.loads((out / "assumed-judgments.json").read_text())["name"]
     assert name == "skultr, examination assumed"
+    model = json.loads((out / "assumed-model.xgboost.json").read_text())
+    assert model["model"]["name"] == "skultr-assumed"
+    assert "on the order served. This holds only if the assumed curve does." in text
 
 
 def test_a_second_run_leaves_no_file_of_the_first(log_file, features, shop, tmp_path):
@@ -157,7 +174,16 @@ def test_a_second_run_leaves_no_file_of_the_first(log_file, features, shop, tmp_
     write_ndjson(serve(shop, 60, temperature=1e-9, n_positions=5), tmp_path / "few.ndjson")
     assert _run(tmp_path / "few.ndjson", "--out", out, "--interval", "within") == 0
     assert {path.name for path in out.iterdir()} == {"report.html", "log.parquet"}
-    assert "Left out: judgments.json" in _text_of(out / "report.html")
+    assert "Left out: assumed-judgments.json" in _text_of(out / "report.html")
+
+
+def test_a_run_that_fails_leaves_the_earlier_one_as_it_was(log_file, features, tmp_path):
+    out = tmp_path / "out"
+    assert _run(log_file, "--out", out) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    features.assign(doc="other").drop_duplicates("query").to_parquet(tmp_path / "f.parquet")
+    assert _run(log_file, "--out", out, "--features", tmp_path / "f.parquet") == 2
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_documents_without_features_are_counted(log_file, features, tmp_path):
@@ -165,6 +191,54 @@ def test_documents_without_features_are_counted(log_file, features, tmp_path):
     out = tmp_path / "out"
     assert _run(log_file, "--out", out, "--features", tmp_path / "half.parquet") == 0
     assert "impressions have no features, and were left out" in _text_of(out / "report.html")
+
+
+def test_missing_features_count_as_zero(log_file, features, tmp_path):
+    holes = features.assign(price=features["price"].where(features.index % 3 > 0))
+    outs = []
+    for name, table in {"holes": holes, "zeros": holes.fillna({"price": 0})}.items():
+        table.to_parquet(tmp_path / f"{name}.parquet")
+        outs.append(tmp_path / name)
+        assert _run(log_file, "--out", outs[-1], "--features", f"{outs[-1]}.parquet") == 0
+    one, other = ((out / "model.xgboost.json").read_text() for out in outs)
+    assert one == other
+    assert "107 missing values of 1 features count as 0" in _text_of(outs[0] / "report.html")
+
+
+def test_clicks_that_are_sure_of_nothing_give_no_judgments_to_upload(tmp_path, capsys):
+    at = {"object": {"object_id": "d"}, "position": {"ordinal": 1}}
+    event = {"query_id": "q", "event_attributes": at}
+    actions = [{**event, "action_name": name} for name in ("impression", "click")]
+    lines = [{"query_id": "q", "user_query": "tent"}, *actions]
+    (tmp_path / "one.ndjson").write_text("\n".join(map(json.dumps, lines)))
+    assert _run(tmp_path / "one.ndjson", "--out", tmp_path) == 0
+    assert "tells no document from another" in capsys.readouterr().err
+    assert "Do not upload the judgments" in _text_of(tmp_path / "report.html")
+
+
+def test_topics_are_those_of_the_application_that_is_read(tmp_path):
+    lines = []
+    for shop in ("a", "b"):
+        for page in range(30):
+            names = {"query_id": f"{shop}{page}", "application": shop}
+            lines.append({**names, "user_query": f"tent {shop}"})
+            for place in (1, 2):
+                doc = {"object_id": f"d{(place + page) % 2}"}
+                at = {"object": doc, "position": {"ordinal": place}}
+                event = {**names, "event_attributes": at}
+                lines.append({**event, "action_name": "impression"})
+                if page % (2 * place):
+                    lines.append({**event, "action_name": "click"})
+    (tmp_path / "two.ndjson").write_text("\n".join(map(json.dumps, lines)))
+    assert _run(tmp_path / "two.ndjson", "--out", tmp_path, "--application", "b") == 0
+    (topics,) = tmp_path.glob("*topics.csv")
+    assert topics.read_text() == "topic,user_query\n1,tent b\n"
+
+
+def test_a_fault_of_skultr_keeps_its_traceback(log_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("skultr.__main__._level", lambda *_: np.zeros(2) + np.zeros(3))
+    with pytest.raises(ValueError, match="broadcast"):
+        _run(log_file, "--out", tmp_path)
 
 
 @pytest.mark.parametrize("form", ["xgboost+json+raw", "ranklib", "solr", "lightgbm", "elastic"])
@@ -219,7 +293,10 @@ def _without(column):
             "is in the log",
         ),
         (lambda table: table[["query", "doc"]].assign(one=1.0), "no feature differs"),
-        (lambda table: table.assign(price=np.nan), "price"),
+        (lambda table: table.assign(price=np.nan), "'price'"),
+        (lambda table: table.assign(price=np.inf), "'price'"),
+        (lambda table: table.assign(doc=table["doc"].where(table.index > 0)), "without query or"),
+        (lambda table: table.iloc[:0], "no rows"),
     ],
 )
 def test_features_that_cannot_be_used_are_one_line(
@@ -258,16 +335,22 @@ def test_a_file_that_is_no_log_is_one_line_and_code_2(write, message, tmp_path, 
     assert not (tmp_path / "out" / "report.html").exists()
 
 
+def test_a_log_that_is_no_parquet_is_named(tmp_path, capsys):
+    (tmp_path / "log.parquet").write_text("PAR1")
+    assert _run(tmp_path / "log.parquet", "--out", tmp_path / "out") == 2
+    assert "log.parquet cannot be read as Parquet" in capsys.readouterr().err
+
+
 def test_file_and_pair_of_files_exclude_each_other(log_file, tmp_path, capsys):
     assert _run("--queries", log_file, "--out", tmp_path) == 2
     assert _run(log_file, "--queries", log_file, "--events", log_file, "--out", tmp_path) == 2
     assert capsys.readouterr().err.count("Give FILE, or both --queries and --events") == 2
 
 
-@pytest.mark.parametrize("grades", [["1"], ["1", "0"], ["0", "0"]])
+@pytest.mark.parametrize("grades", [["1"], ["1", "0"], ["0", "0"], ["0", "nan"]])
 def test_grades_rise(grades, log_file, tmp_path, capsys):
     assert _run(log_file, "--out", tmp_path, "--grades", *grades) == 2
-    assert "expected two or more that rise" in capsys.readouterr().err
+    assert "expected two or more numbers that rise" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("n_pages", [1, 5, 40])
@@ -278,6 +361,24 @@ def test_few_pages_end_in_a_report_or_one_line(n_pages, shop, features, tmp_path
     error = capsys.readouterr().err
     assert (code == 0) == (tmp_path / "report.html").exists()
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "PAR1 no Parquet", "query,doc,a\n1,2\n1,2,3,4\n"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_features_that_no_reader_reads_are_named(text, suffix, log_file, tmp_path, capsys):
+    name = tmp_path / f"features.{suffix}"
+    name.write_text(text)
+    assert _run(log_file, "--out", tmp_path / "out", "--features", name) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert name.name in line
+
+
+@pytest.mark.parametrize("below", ["", "/folder"])
+def test_out_is_a_folder(below, log_file, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert _run(log_file, "--out", f"{tmp_path}/file{below}") == 2
+    assert "expected a folder" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_an_application_that_is_not_there_is_named(log_file, tmp_path, capsys):

@@ -70,7 +70,11 @@ def parquet_parts(
             f"Reading {path} needs PyArrow: pip install pyarrow. Or read the file with another "
             "package and pass the frame."
         ) from error
-    with parquet.ParquetFile(path) as file:
+    try:
+        opened = parquet.ParquetFile(path)
+    except ValueError as error:  # of PyArrow
+        raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
+    with opened as file:
         wanted = [name for name in _names(file.schema_arrow) if _is_read(name, fields)]
         if not wanted:
             raise ValueError(_NO_FIELD.format(path, file.schema_arrow.names[:20]))

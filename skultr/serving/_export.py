@@ -137,7 +137,7 @@ def export_model(
     thresholds are written so that each document reaches the same leaf of each tree, also on a
     threshold and beside it. Scores differ from ``predict``, of the same numbers in float64, only
     as sums in float32 do, by about 1e-7. Solr adds 1e-6 to a threshold: of those nearer to 0 than
-    0.01 a few are off by at most 2e-10.
+    0.01 a few are off by at most 3e-10.
 
     A missing feature counts as 0 in trees, as engines log it, or as what an imputer in an
     ``OnFeatures`` puts there (not in ``"ranklib"`` and ``"solr"``, which see 0). ``predict`` of a
