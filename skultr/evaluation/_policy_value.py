@@ -166,6 +166,10 @@ def policy_value(
     both have no bias if their assumption holds and the log covers all. What it does not cover is
     taken to be clicked like the rest (self-normalised).
 
+    The assumption is not tested. Where it was wrong (users who trust, or stop reading), the
+    95 % intervals of differences by "pbm" and a position-based model held the truth in 20 to 75 %
+    of simulated pairs; those by "item-position", wider, in 75 to 100 %.
+
     References
     ----------
     Li, Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay & Wen (2018). Offline evaluation of ranking

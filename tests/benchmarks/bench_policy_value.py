@@ -1,13 +1,15 @@
-"""Does `policy_difference` predict which of two rankings gets more clicks, and by how much?
+r"""Does `policy_difference` predict which of two rankings gets more clicks, and by how much?
 
-    python tests/benchmarks/bench_policy_value.py [--pairs 8] [--queries 300] [--sessions 30000]
+    python tests/benchmarks/bench_policy_value.py [--pairs 8] [--queries 300] [--sessions 30000] \
+        [--documents 12]
 
 Pairs of rankers near production, on the log of production, under five users and two policies:
 Plackett-Luce, and always the same page. Queries of each log are a sample of those that the truth
 is computed for, without clicks drawn. Prints for each method the share of pairs on which it
 commits (p < 0.05), among all and among those that differ by 1 % of the clicks or more; how often
 the sign is then right; the coverage of its 95 % intervals where it tells at all; root mean squared
-error, bias and mean standard error. "pbm" is given the curve of the position-based user.
+error, bias and mean standard error. "pbm" is given the curve of the position-based user. With
+``--documents 6`` every page has all documents of its query, only in another order.
 """
 
 import argparse
@@ -65,10 +67,10 @@ def rankers(documents, rng):
     return production, *new
 
 
-def pair(seed, user, policy, n_queries, n_sessions):
+def pair(seed, user, policy, n_queries, n_sessions, n_documents=12):
     """One row per method: what it says of one pair of rankers, beside the truth."""
     rng = np.random.default_rng(seed)
-    world = make_ltr(4_000, n_documents=12, n_features=2, random_state=0)
+    world = make_ltr(4_000, n_documents=n_documents, n_features=2, random_state=0)
     production, a, b = rankers(world, rng)
     relevance = relevance_probability(world["relevance"], noise=0.1)
     of_a, of_b = (clicks_per_page(world, scores, user, relevance) for scores in (a, b))
@@ -138,6 +140,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--sessions", type=int, default=30_000)
+    parser.add_argument("--documents", type=int, default=12)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = [
@@ -145,7 +148,14 @@ def main():
         for policy in POLICIES
         for user in USERS
         for seed in range(options.pairs)
-        for row in pair(seed, USERS[user], POLICIES[policy], options.queries, options.sessions)
+        for row in pair(
+            seed,
+            USERS[user],
+            POLICIES[policy],
+            options.queries,
+            options.sessions,
+            options.documents,
+        )
     ]
     print(summary(pd.DataFrame(rows)).round(3).to_string())
 
