@@ -60,14 +60,16 @@ ROLES = (
     "propensity",
     "impressions",
     "doc_scope",
+    "team",
     "production",
     "relevance",
 )
 
 
-#: Roles that every model reads: all except the score of the ranker that served, which few ask
-#: for, and the human annotation, which none may read.
-FIT_ROLES = ROLES[:-2]
+#: Roles that every model reads: all except the teams of interleaved lists, which no model reads,
+#: the score of the ranker that served, which few ask for, and the human annotation, which none may
+#: read.
+FIT_ROLES = ROLES[:-3]
 
 
 _ROLES = frozenset(ROLES)

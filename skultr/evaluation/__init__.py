@@ -1,21 +1,26 @@
-"""What a ranking would be worth, told from the clicks on another one."""
+"""What a ranking is worth, and which experiment would tell."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._compare import RankerComparison as RankerComparison
+    from ._compare import compare_rankers as compare_rankers
+    from ._interleaving import Interleaver as Interleaver
+    from ._interleaving_outcome import InterleavingOutcome as InterleavingOutcome
+    from ._interleaving_outcome import interleaving_outcome as interleaving_outcome
     from ._policy_value import PolicyEstimate as PolicyEstimate
     from ._policy_value import policy_difference as policy_difference
     from ._policy_value import policy_value as policy_value
 else:
     from .._lazy import lazy_names
 
+    # Lazy, as in all public folders.
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_policy_value": (
-                "PolicyEstimate",
-                "policy_difference",
-                "policy_value",
-            ),
+            "_compare": ("RankerComparison", "compare_rankers"),
+            "_interleaving": ("Interleaver",),
+            "_interleaving_outcome": ("InterleavingOutcome", "interleaving_outcome"),
+            "_policy_value": ("PolicyEstimate", "policy_difference", "policy_value"),
         },
     )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from .._log._reader import read
 from .._log._roles import ROLES, is_frame, read_features, role_columns
-from .._log._segments import encode
+from .._log._segments import as_array, encode
 from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
     average_precision_score,
@@ -24,20 +25,25 @@ from ._ranking import (
     precision_score,
     reciprocal_rank_score,
 )
+from ._rows import as_numbers
 
 if TYPE_CHECKING:
     from .._log._reader import Rows
 
 __all__ = [
+    "RANKING_METRICS",
+    "AnnotatedDocuments",
     "RankingScorer",
     "annotated_rows",
     "documents_within_queries",
     "first_of_documents",
+    "metric_by_query",
     "predict_within",
     "request_roles",
 ]
 
-_METRICS = {
+#: Name of a ranking metric to its function.
+RANKING_METRICS = {
     "ap": average_precision_score,
     "dcg": dcg_score,
     "err": err_score,
@@ -100,9 +106,11 @@ class RankingScorer:
         k: int | None = 10,
         **options: Any,
     ) -> None:
-        if metric not in _METRICS:
-            raise ValueError(f"There is no metric {metric!r}; expected one of {sorted(_METRICS)}.")
-        allowed = inspect.signature(_METRICS[metric]).parameters
+        if metric not in RANKING_METRICS:
+            raise ValueError(
+                f"There is no metric {metric!r}; expected one of {sorted(RANKING_METRICS)}."
+            )
+        allowed = inspect.signature(RANKING_METRICS[metric]).parameters
         for name in options:
             if name not in allowed or name in _NOT_OPTIONS:
                 known = sorted(set(allowed) - set(_NOT_OPTIONS))
@@ -144,23 +152,11 @@ class RankingScorer:
         -------
         score : float
         """
-        read_rows = read(
-            X,
-            roles={"qid": qid, "doc": doc, "relevance": relevance},
-            reads=("qid", "doc", "relevance"),
-            need={
-                "qid": "to say which query a row belongs to",
-                "relevance": "as the human annotation to compare with",
-            },
-            caller="RankingScorer",
-        )
-        relevance = read_rows["relevance"]
-        rows = annotated_rows(relevance)
-        document = documents_within_queries(read_rows, X, rows)
-        rows = rows[first_of_documents(document, relevance[rows], rows)]
-        score = np.asarray(predict_within(estimator, X, read_rows["qid"], read_rows["doc"]))
-        return _METRICS[self.metric](
-            relevance[rows], score[rows], qid=read_rows["qid"][rows], k=self.k, **self.options
+        given = {"qid": qid, "doc": doc, "relevance": relevance}
+        documents = AnnotatedDocuments(X, given, caller="RankingScorer")
+        score = documents.scores(estimator, "the estimator")
+        return RANKING_METRICS[self.metric](
+            documents.relevance, score, qid=documents.qid, k=self.k, **self.options
         )
 
     def get_metadata_routing(self) -> MetadataRequest:
@@ -175,6 +171,128 @@ class RankingScorer:
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"RankingScorer({self.metric!r}, k={self.k!r}{options})"
+
+
+class AnnotatedDocuments:
+    """The annotated documents of X, each once, and how estimators score them.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+    given : dict of str to array-like
+        Roles as keywords, None where they are columns of X.
+    caller : str
+        Name in messages.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_documents,)
+        The first annotated row of each document, increasing.
+    relevance : ndarray of shape (n_documents,)
+    qid : ndarray of shape (n_documents,)
+    """
+
+    def __init__(self, X: Table, given: dict[str, Column | None], *, caller: str) -> None:
+        self._X = X
+        self._roles = read(
+            X,
+            roles=given,
+            reads=("qid", "doc", "relevance"),
+            need={
+                "qid": "to say which query a row belongs to",
+                "relevance": "as the human annotation to compare with",
+            },
+            caller=caller,
+        )
+        relevance, qid = self._roles["relevance"], self._roles["qid"]
+        rows = annotated_rows(relevance)
+        document = documents_within_queries(self._roles, X, rows)
+        self.rows = rows[first_of_documents(document, relevance[rows], rows)]
+        self.relevance, self.qid = relevance[self.rows], qid[self.rows]
+        self._annotated, self._document = rows, document
+
+    def scores(self, ranker: Predictor | Column, name: str) -> Floats:
+        """One score per document, by a fitted ranker or from scores of the rows of X.
+
+        Parameters
+        ----------
+        ranker : object with ``predict``, or array-like of shape (n_rows,)
+        name : str
+            Name in messages.
+        """
+        is_model = hasattr(ranker, "predict")
+        given = as_array(self._predict(ranker) if is_model else ranker)
+        if given.shape != (self._roles.n_rows,):
+            raise ValueError(
+                f"The scores of {name} have the shape {given.shape}; expected one for each row "
+                f"of X, ({self._roles.n_rows},), or a fitted ranker. Got a "
+                f"{type(ranker).__name__}."
+            )
+        scores = as_numbers(given, f"The scores of {name}")
+        missing = np.isnan(scores[self.rows])
+        if missing.any():
+            raise ValueError(
+                f"The scores of {name} are NaN for {int(missing.sum())} of {len(missing)} "
+                f"documents, first in row {self.rows[missing.argmax()]}; expected a score for "
+                "each annotated document."
+            )
+        if not is_model:
+            self._check_agreement(scores, name)
+        return scores[self.rows]
+
+    def _predict(self, ranker):
+        return predict_within(ranker, self._X, self._roles["qid"], self._roles["doc"])
+
+    def _check_agreement(self, scores, name):
+        _, first, code = np.unique(self._document, return_index=True, return_inverse=True)
+        scores = scores[self._annotated]
+        conflict = np.flatnonzero(scores != scores[first][code])
+        if len(conflict):
+            row, other = conflict[0], first[code[conflict[0]]]
+            raise ValueError(
+                f"Rows {self._annotated[other]} and {self._annotated[row]} show one document of "
+                f"one query, and {name} gives them the scores {scores[other]:g} and "
+                f"{scores[row]:g}; expected one score per document. If they are different "
+                "documents, name them in a column 'doc'."
+            )
+
+
+def metric_by_query(
+    metric: str | Callable[[Floats, Floats], float], k: int | None, options: Mapping[str, Any]
+) -> tuple[Callable[[AnnotatedDocuments, Floats], pd.Series], str]:
+    """A metric as a function of documents and scores to its values by query, and its name.
+
+    Parameters
+    ----------
+    metric : str or callable
+        A name, or a function of the relevance and the scores of one query.
+    k : int or None
+        Not used by a callable.
+    options : dict
+        Further keywords of a named metric.
+    """
+    if isinstance(metric, str):
+        RankingScorer(metric, k=k, **options)  # checks the options
+
+        def named(documents: AnnotatedDocuments, scores: Floats) -> pd.Series:
+            given = {"qid": documents.qid, "k": k, "per_query": True, **options}
+            return RANKING_METRICS[metric](documents.relevance, scores, **given).iloc[:, 0]
+
+        return named, metric if k is None else f"{metric}@{k}"
+    if options:
+        raise ValueError(
+            f"A metric that is a function takes no options, got {[*options]}; bind them with "
+            "functools.partial."
+        )
+
+    def called(documents: AnnotatedDocuments, scores: Floats) -> pd.Series:
+        codes, ids = encode(documents.qid)
+        order = np.argsort(codes, kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(codes))[:-1])
+        values = [float(metric(documents.relevance[rows], scores[rows])) for rows in parts]
+        return pd.Series(values, index=pd.Index(ids, name="qid", tupleize_cols=False))
+
+    return called, getattr(metric, "__name__", type(metric).__name__)
 
 
 def predict_within(

@@ -6,6 +6,7 @@ when a display is drawn.
 """
 
 from ._choosing import DebiasednessDisplay
+from ._comparison import ComparisonDisplay
 from ._embedding import EmbeddingDisplay
 from ._examination import ExaminationDisplay
 from ._identifiability import IdentifiabilityDisplay
@@ -13,6 +14,7 @@ from ._relevance import RelevanceDisplay
 from ._singular_values import RankDisplay
 
 __all__ = [
+    "ComparisonDisplay",
     "DebiasednessDisplay",
     "EmbeddingDisplay",
     "ExaminationDisplay",

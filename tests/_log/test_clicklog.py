@@ -382,4 +382,4 @@ def test_select_queries_keeps_whole_lists():
 def test_documented_roles_are_the_roles():
     assert ROLES[-1] == "relevance"
     assert ROLES[-2] == "production"
-    assert len(set(ROLES)) == 11
+    assert len(set(ROLES)) == 12

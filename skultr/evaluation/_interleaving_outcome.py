@@ -1,0 +1,258 @@
+"""Which ranking users prefer, from the clicks on interleaved lists."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+
+from .._log._reader import take_clicks
+from .._log._roles import read_column, read_role
+from .._sklearn import Interval, validate_params
+from .._typing import Column, Frame
+
+__all__ = ["InterleavingOutcome", "interleaving_outcome"]
+
+#: Effective number of clusters with a winner, up to which there is no p-value.
+_LEAST = 10
+
+
+class InterleavingOutcome(NamedTuple):
+    """What :func:`interleaving_outcome` returns.
+
+    Parameters
+    ----------
+    pairs : DataFrame
+        One row per pair of rankings ``a`` and ``b``. Sessions: ``wins_a``, ``wins_b``, ``ties``
+        (expected numbers if probabilistic). ``preference``: share of the sessions with a winner
+        that b won, with its interval ``lower``, ``upper``. ``p_value`` of no preference, corrected
+        for the number of pairs (Holm). ``clicks``: credited to b minus a, per session, with
+        ``clicks_lower``, ``clicks_upper``. ``sessions_needed`` in addition. ``verdict`` in words.
+    verdict : str
+        All verdicts.
+    """
+
+    pairs: pd.DataFrame
+    verdict: str
+
+
+_PROBABILITY = [Interval(Real, 0, 1, closed="neither")]
+
+
+@validate_params(
+    {
+        "X": "no_validation",
+        "y": "no_validation",
+        "cluster": [str],
+        "effect": [Interval(Real, 0, 0.5, closed="neither"), None],
+        "level": _PROBABILITY,
+        "power": _PROBABILITY,
+    },
+    prefer_skip_nested_validation=True,
+)
+def interleaving_outcome(
+    X: Frame,
+    y: Column | str,
+    *,
+    cluster: str = "qid",
+    effect: float | None = None,
+    level: float = 0.05,
+    power: float = 0.8,
+) -> InterleavingOutcome:
+    r"""Which ranking wins more sessions: share, interval, p-value and the traffic still needed.
+
+    Parameters
+    ----------
+    X : DataFrame of shape (n_rows, n_columns)
+        Log of an :class:`Interleaver`: roles ``qid``, ``session``, ``position``, ``team``.
+    y : array-like of shape (n_rows,) or str
+        Click (0 or 1), or the name of the column of X that holds it.
+    cluster : str, default="qid"
+        Column of what was drawn independently. By query, the result holds for other queries, too.
+        ``"session"`` asks about the queries of this log alone: between rankers that are equal over
+        all queries it found a winner in 6 to 28 % of our simulations, and in 9 to 51 % with
+        traffic 1 / rank (60 queries), and ``"qid"`` in 1 to 6 %.
+    effect : float in (0, 0.5), default=None
+        Distance of ``preference`` from 0.5 that would matter, for ``sessions_needed``; by default
+        the one found, which is uncertain.
+    level, power : float in (0, 1), default=0.05 and 0.8
+        Probability of finding a winner between equals, and of finding a true one.
+
+    Returns
+    -------
+    outcome : InterleavingOutcome
+
+    Raises
+    ------
+    ValueError
+        If a role is missing, ``team`` is no text of one method of :class:`Interleaver`, a row
+        stands for several impressions, or a click is neither 0 nor 1.
+
+    Notes
+    -----
+    The winner of a session has more credited clicks: on documents that it placed (team-draft);
+    among its best k, where k is the better rank of the lowest click (balanced); or with its
+    probability, given the list, summed over who may have placed what (probabilistic). If b won
+    :math:`S_g` sessions of cluster g more than a did, and :math:`m_g` have a winner, the interval
+    holds every :math:`\theta = 2 \cdot \text{preference} - 1` with
+
+    .. math::
+        \Bigl(\sum_g S_g - \theta m_g\Bigr)^2 \le z^2 \sum_g (S_g - \theta m_g)^2 .
+
+    Up to 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1. It holds for
+    one look at the log, not for looking until it is small. More sessions mean more queries, too,
+    where ``cluster="qid"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skultr.evaluation import Interleaver, interleaving_outcome
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"qid": np.arange(1000) // 10, "doc": np.arange(1000)})
+    >>> relevance, noise = rng.random(1000), rng.random(1000)
+    >>> rankings = {"old": relevance + 2 * noise, "new": relevance + noise}
+    >>> log = Interleaver(random_state=0).interleave(X, rankings, sessions=2000)
+    >>> click = rng.random(len(log)) < relevance[log["doc"]] / log["position"]
+    >>> interleaving_outcome(log, click).verdict.split(":")[0]
+    'new beats old'
+    """
+    X, y, _ = take_clicks(X, y, "interleaving_outcome")
+    session, group = _read(X, y, cluster)
+    names, table, code, by_rank = _read_teams(X)
+    rows = np.flatnonzero(y)
+    rows = rows[np.lexsort((read_role(X, "position")[rows], session[rows]))]
+    active, first, clicked = np.unique(session[rows], return_index=True, return_inverse=True)
+    credit = table[code[rows]]
+    if by_rank:  # what both are credited with counts for none
+        best = np.append(credit[first[1:] - 1], credit[-1:], axis=0).min(axis=1)
+        credit = (credit <= best[clicked, None]) * 1.0
+        credit -= credit.min(axis=1, keepdims=True)
+    n_sessions = np.bincount(group[np.unique(session, return_index=True)[1]])
+    of_active, pairs = group[rows[first]], []
+    for a, b in combinations(range(len(names)), 2):
+        won = _winners(clicked, credit[:, a], credit[:, b], len(active))
+        more = np.bincount(clicked, credit[:, b] - credit[:, a], len(active))
+        sums = [np.bincount(of_active, of, len(n_sessions)) for of in (*won, more)]
+        row = _compare(*sums, n_sessions, effect, norm.isf(level / 2), norm.ppf(power))
+        pairs.append({"a": names[a], "b": names[b]} | row)
+    return _judge(pd.DataFrame(pairs), level, effect)
+
+
+def _read(X, y, cluster):
+    """Codes of the session and of the cluster of each row, after the checks of the log."""
+    roles = {role: read_role(X, role) for role in ("qid", "session", "position", "team")}
+    for role, values in roles.items():
+        if values is None or pd.isna(values).any():
+            raise ValueError(
+                f"X has no column {role!r}, or one with gaps; expected the rows that an "
+                "Interleaver returned, with the team of each as it was served."
+            )
+    impressions = read_role(X, "impressions")
+    several = impressions is not None and (impressions != 1).any()
+    if several or not len(y) or not np.isin(y, (0, 1)).all():
+        raise ValueError(
+            "Expected a click of 0 or 1 and one impression in each row; an aggregated log does "
+            "not say which clicks were of one session."
+        )
+    lists = pd.DataFrame({role: roles[role] for role in ("qid", "session")})
+    group = pd.factorize(read_column(X, cluster), use_na_sentinel=False)[0]
+    return lists.groupby(["qid", "session"], sort=False).ngroup().to_numpy(), group
+
+
+def _read_teams(X):
+    """Names of rankings, ranks or shares of each text of ``team``, codes of texts, and which."""
+    code, texts = pd.factorize(read_role(X, "team"))
+    parts = [re.findall(r"([^#= ]+)([#=]?)([\d.e-]*)(?: |$)", str(text)) for text in texts]
+    kinds = {kind for of in parts for _, kind, _ in of}
+    names = sorted({name for of in parts for name, *_ in of})
+    by_rank = kinds == {"#"}
+    table = np.full((len(texts), len(names)), np.inf if by_rank else 0.0)
+    for row, of in zip(table, parts, strict=True):
+        row[[names.index(name) for name, *_ in of]] = [float(value or 1) for *_, value in of]
+    total = table.sum(axis=1, keepdims=True)
+    fit = len(names) == 2 if by_rank else len(names) > 1 and (np.abs(total - 1) < 0.01).all()
+    if len(kinds) != 1 or not fit:
+        raise ValueError(
+            f"team holds {list(texts[:3])}, ...; expected texts of one Interleaver, which name "
+            "two or more rankings."
+        )
+    return names, table if by_rank else table / total, code, by_rank  # shares are rounded
+
+
+def _winners(session, credit_a, credit_b, n):
+    """P(a wins) and P(b wins) of each session: who placed what is independent by document."""
+    place = np.arange(len(session)) - np.searchsorted(session, session)
+    most = int(place.max(initial=-1)) + 1
+    lead = np.zeros((n, 2 * most + 1))  # in column most + d: P(b leads by d clicks)
+    lead[:, most] = 1
+    for turn in range(most):
+        of = place == turn
+        p_a, p_b, now = credit_a[of, None], credit_b[of, None], lead[session[of]]
+        step = now * (1 - p_a - p_b)
+        step[:, 1:] += p_b * now[:, :-1]
+        step[:, :-1] += p_a * now[:, 1:]
+        lead[session[of]] = step
+    return lead[:, :most].sum(axis=1), lead[:, most + 1 :].sum(axis=1)
+
+
+def _compare(won_a, won_b, clicks, n_sessions, effect, z, z_power):
+    """The row of a pair, from sums over each cluster."""
+    lead, winners, n = won_b - won_a, won_b + won_a, n_sessions.sum()
+    total, spread = winners.sum(), np.sqrt((lead**2).sum())
+    theta, low, high, p_value = lead.sum() / max(total, 1e-300), -1.0, 1.0, 1.0
+    if total**2 > max(_LEAST, z**2) * (winners**2).sum() > 0:
+        p_value = 2 * norm.sf(abs(lead.sum()) / max(spread, 1e-300))
+        a = total**2 - z**2 * (winners**2).sum()
+        b = lead.sum() * total - z**2 * (lead * winners).sum()
+        c = lead.sum() ** 2 - z**2 * spread**2
+        half = np.sqrt(max(b**2 - a * c, 0.0))
+        low, high = max(-1.0, (b - half) / a), min(1.0, (b + half) / a)
+    mean = clicks.sum() / n
+    error = np.sqrt(((clicks - mean * n_sessions) ** 2).sum()) / n
+    aim = (2 * effect if effect else abs(theta)) * total
+    needed = np.ceil(n * ((z + z_power) * spread / aim) ** 2 - n) if aim > 0 else np.inf
+    return {
+        "wins_a": won_a.sum(),
+        "wins_b": won_b.sum(),
+        "ties": n - total,
+        "preference": (1 + theta) / 2,
+        "lower": (1 + low) / 2,
+        "upper": (1 + high) / 2,
+        "p_value": p_value,
+        "clicks": mean,
+        "clicks_lower": mean - z * error,
+        "clicks_upper": mean + z * error,
+        "sessions_needed": max(0.0, needed),
+    }
+
+
+def _judge(pairs, level, effect):
+    """The outcome: p-values corrected (Holm), and the verdict on each pair in words."""
+    order = np.argsort(pairs["p_value"].to_numpy(), kind="stable")
+    corrected = pairs["p_value"].to_numpy()[order] * np.arange(len(pairs), 0, -1)
+    pairs.loc[order, "p_value"] = np.minimum(np.maximum.accumulate(corrected), 1)
+    pairs.loc[pairs["p_value"] <= level, "sessions_needed"] = 0.0
+    pairs["verdict"] = [_verdict(row, level, effect) for row in pairs.itertuples()]
+    return InterleavingOutcome(pairs, "\n".join(pairs["verdict"]))
+
+
+def _verdict(row, level, effect):
+    ends, better, worse = (row.preference, row.lower, row.upper), row.b, row.a
+    if row.preference < 0.5:
+        ends, better, worse = (1 - row.preference, 1 - row.upper, 1 - row.lower), row.a, row.b
+    share = f"{ends[0]:.1%} ({1 - level:.0%} interval {ends[1]:.1%} to {ends[2]:.1%})"
+    found = f"{better} wins {share} of the sessions with a winner"
+    if row.p_value <= level:
+        return f"{better} beats {worse}: {found}."
+    if effect and ends[1] > 0.5 - effect and ends[2] < 0.5 + effect:
+        return f"No difference of {effect:.1%} between {better} and {worse}: {found}."
+    more = "more sessions than the log can say"
+    if 0 < row.sessions_needed < np.inf:
+        more = f"about {row.sessions_needed:,.0f} more sessions"
+    return f"Cannot tell {better} from {worse} yet: {found}. It needs {more}."
