@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from ._interleaving import Interleaver as Interleaver
     from ._interleaving_outcome import InterleavingOutcome as InterleavingOutcome
     from ._interleaving_outcome import interleaving_outcome as interleaving_outcome
+    from ._policy_value import PolicyEstimate as PolicyEstimate
+    from ._policy_value import policy_difference as policy_difference
+    from ._policy_value import policy_value as policy_value
 else:
     from .._lazy import lazy_names
 
@@ -18,5 +21,6 @@ else:
             "_compare": ("RankerComparison", "compare_rankers"),
             "_interleaving": ("Interleaver",),
             "_interleaving_outcome": ("InterleavingOutcome", "interleaving_outcome"),
+            "_policy_value": ("PolicyEstimate", "policy_difference", "policy_value"),
         },
     )

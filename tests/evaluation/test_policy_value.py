@@ -1,0 +1,431 @@
+"""Expected clicks of rankings from the log of another ranking: exact where a world is small."""
+
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.frozen import FrozenEstimator
+
+from skultr import ClickDataset
+from skultr.click_models import PBMModel
+from skultr.evaluation import policy_difference, policy_value
+from skultr.propensity import PowerLawPropensity
+from skultr.simulation import DBNUser
+
+EXAMINATION = np.array([0.9, 0.6, 0.3])
+N_DOCS, N_PLACES = 4, 3
+
+
+def world(n_queries=40, n_pages=60, seed=0, orders=None):
+    """Counted pages of three places, filled with four documents in random orders."""
+    rng = np.random.default_rng(seed)
+    relevance = rng.uniform(0.1, 0.9, (n_queries, N_DOCS))
+    pages = np.zeros((n_queries, N_DOCS, N_PLACES))
+    for query in range(n_queries):
+        for _ in range(n_pages):
+            order = (
+                rng.permutation(N_DOCS) if orders is None else orders[rng.integers(len(orders))]
+            )
+            pages[query, order[:N_PLACES], np.arange(N_PLACES)] += 1
+    query, doc, place = np.nonzero(pages)
+    X = pd.DataFrame(
+        {"qid": query, "doc": doc, "position": place + 1, "impressions": pages[query, doc, place]}
+    )
+    unseen = pd.MultiIndex.from_product([range(n_queries), range(N_DOCS)], names=["qid", "doc"])
+    X = pd.concat([X, unseen.to_frame(index=False)], ignore_index=True)
+    X["impressions"] = X["impressions"].fillna(1.0)
+    return X, relevance
+
+
+def of_rows(table, X):
+    return table[X["qid"], X["doc"]]
+
+
+def chance(X, relevance, examination=EXAMINATION):
+    """P(click) of each row under the position-based user."""
+    place = X["position"].fillna(1).astype(int) - 1
+    return of_rows(relevance, X) * examination[place] * X["position"].notna()
+
+
+def draw(X, probability, rng):
+    return rng.binomial(X["impressions"].astype(int), probability) / X["impressions"]
+
+
+def truth(relevance, scores, examination=EXAMINATION):
+    """Clicks per page if all queries are asked equally often."""
+    order = np.argsort(-scores, axis=1)[:, :N_PLACES]
+    return float((np.take_along_axis(relevance, order, axis=1) @ examination).mean())
+
+
+class GivenModel:
+    """A click model that knows the world, up to one factor per document."""
+
+    def __init__(self, relevance, factor=1.0):
+        self.relevance = np.clip(relevance * factor, 0, 1)
+
+    def predict_click(self, X, *, conditional, qid, session, doc, position):
+        X = pd.DataFrame(X).assign(**({} if position is None else {"position": position}))
+        return chance(X, self.relevance).to_numpy()
+
+
+def options(method, relevance, factor=1.0):
+    given = {"pbm": {"propensity": EXAMINATION}, "item-position": {}}
+    model = {"model": GivenModel(relevance, factor)}
+    return {"method": method, **given.get(method, model)}
+
+
+# Right where the assumption holds ---------------------------------------------------------------
+@pytest.mark.parametrize("method", ["pbm", "item-position", "direct"])
+def test_expected_clicks_give_the_truth(method):
+    # The estimators are linear in the clicks, so that this is exact unbiasedness.
+    X, relevance = world()
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(2, *relevance.shape))
+    y, how = chance(X, relevance), options(method, relevance)
+    expected = [truth(relevance, scores) for scores in (a, b)]
+    for scores, value in zip((a, b), expected, strict=True):
+        found = policy_value(X, y, of_rows(scores, X), **how)
+        assert_allclose(found.value, value)
+        assert found.support == 1
+        assert_allclose(found.logged, (y * X["impressions"]).sum() / 40 / 60)
+    difference = policy_difference(X, y, of_rows(a, X), of_rows(b, X), **how)
+    assert_allclose(difference.value, expected[0] - expected[1])
+
+
+def test_known_probabilities_over_all_pages_of_a_policy():
+    # Every page that a policy may show, as often as it shows it.
+    rng = np.random.default_rng(0)
+    pages = list(permutations(range(N_DOCS), N_PLACES))
+    share = rng.dirichlet(np.ones(len(pages)))
+    rows = [
+        (query, number, doc, place + 1, 1e6 * share[number])
+        for query in range(12)
+        for number, page in enumerate(pages)
+        for place, doc in enumerate(page)
+    ]
+    X = pd.DataFrame(rows, columns=["qid", "session", "doc", "position", "impressions"])
+    place = X.groupby(["qid", "doc", "position"])["impressions"].transform("sum") / 1e6
+    relevance, scores = rng.uniform(0.1, 0.9, (2, 12, N_DOCS))
+    y = chance(X, relevance)
+    found = policy_value(X, y, of_rows(scores, X), probability=place)
+    assert_allclose(found.value, truth(relevance, scores))
+
+
+@pytest.mark.parametrize("method", ["pbm", "item-position"])
+def test_variance_is_that_of_theory(method):
+    X, relevance = world(n_queries=12, n_pages=40)
+    scores = np.random.default_rng(1).normal(size=relevance.shape)
+    p = chance(X, relevance)
+    order = np.argsort(-scores, axis=1)[:, :N_PLACES]
+    shown, expected = X["position"].notna(), 0.0
+    for query in range(12):
+        for place, doc in enumerate(order[query]):
+            rows = (X["qid"] == query) & (X["doc"] == doc) & shown
+            if method == "item-position":
+                rows &= X["position"] == place + 1
+            n, of = X.loc[rows, "impressions"], p[rows]
+            exposure = n if method == "item-position" else n * of / relevance[query, doc]
+            new = 1 if method == "item-position" else EXAMINATION[place]
+            expected += (new / exposure.sum() / 12) ** 2 * (n * of * (1 - of)).sum()
+    rng, how = np.random.default_rng(2), options(method, relevance)
+    values = [
+        policy_value(X, draw(X, p, rng), of_rows(scores, X), **how).value for _ in range(400)
+    ]
+    assert abs(np.mean(values) - truth(relevance, scores)) < 4 * np.sqrt(expected / 400)
+    # 400 draws know a variance up to 7 %.
+    assert_allclose(np.var(values, ddof=1), expected, rtol=0.25)
+
+
+@pytest.mark.parametrize("method", ["pbm", "item-position", "direct"])
+def test_intervals_of_the_difference_cover(method):
+    # Queries are drawn too: 200 runs know a coverage of 95 % up to 1.5 points.
+    rng = np.random.default_rng(0)
+    covered = []
+    for seed in range(200):
+        X, relevance = world(n_queries=40, n_pages=30, seed=seed)
+        a, b = (relevance + rng.normal(0, of, relevance.shape) for of in (0.3, 1.0))
+        fitted = relevance * rng.uniform(0.8, 1.25, relevance.shape)  # errors without direction
+        how = options(method, fitted)
+        found = policy_difference(
+            X, draw(X, chance(X, relevance), rng), of_rows(a, X), of_rows(b, X), **how
+        )
+        covered.append(found.interval[0] <= _EXPECTED <= found.interval[1])
+    assert 0.9 <= np.mean(covered) <= 0.985
+
+
+def _expected_difference():
+    """What the pairs of rankings of the test above differ by, over all queries."""
+    rng = np.random.default_rng(1)
+    relevance = rng.uniform(0.1, 0.9, (400_000, N_DOCS))
+    a, b = (relevance + rng.normal(0, of, relevance.shape) for of in (0.3, 1.0))
+    return truth(relevance, a) - truth(relevance, b)
+
+
+_EXPECTED = _expected_difference()
+
+
+def test_pairs_cancel():
+    X, relevance = world()
+    y = draw(X, chance(X, relevance), np.random.default_rng(0))
+    a = np.random.default_rng(1).normal(size=relevance.shape)
+    b = a.copy()
+    best = np.argsort(-a, axis=1)
+    for query in range(20):  # half of the queries, the first two places
+        b[query, best[query, :2]] = b[query, best[query, 1::-1]]
+    a, b = of_rows(a, X), of_rows(b, X)
+    found = policy_difference(X, y, a, b, method="pbm", propensity=EXAMINATION)
+    alone = policy_value(X, y, a, method="pbm", propensity=EXAMINATION)
+    other = policy_value(X, y, b, method="pbm", propensity=EXAMINATION)
+    assert_allclose(found.value, alone.value - other.value)
+    assert found.standard_error < alone.standard_error / 2
+    assert found.effective_sample_size < alone.effective_sample_size / 2
+    b = np.where(X["qid"] < 20, a, b)
+    assert policy_difference(X, y, a, b, method="pbm", propensity=EXAMINATION).value == 0
+    same = policy_difference(X, y, a, 2 * a + 1)
+    assert (same.value, same.interval, same.p_value) == (0, (0, 0), 1)
+    assert "same pages" in same.verdict
+
+
+def test_the_logged_ranking_has_the_clicks_of_the_log():
+    X, relevance = world(orders=[np.arange(N_DOCS)])
+    y = draw(X, chance(X, relevance), np.random.default_rng(0))
+    for how in ({}, {"method": "pbm", "propensity": EXAMINATION}):
+        for gain in ("clicks", "dcg"):
+            for k in (None, 2):
+                found = policy_value(X, y, -X["doc"], gain=gain, k=k, **how)
+                assert_allclose(found.value, found.logged)
+                assert found.verdict.startswith("no difference seen")
+    first = policy_value(X, y, -X["doc"], k=1)
+    top = X["position"] == 1
+    assert_allclose(first.value, np.average(y[top], weights=X.loc[top, "impressions"]))
+
+
+def test_verdict_names_who_wins():
+    X, relevance = world()
+    y = chance(X, relevance)
+    good, bad = of_rows(relevance, X), -of_rows(relevance, X)
+    assert policy_difference(X, y, good, bad).verdict.startswith("a gets more than b: ")
+    assert policy_difference(X, y, bad, good).verdict.startswith("b gets more than a: -")
+    found = policy_value(X, y, good)
+    assert found.verdict.startswith("the ranking gets more than the log")
+    assert found.p_value < 0.01
+
+
+# The same log in other forms --------------------------------------------------------------------
+def raw_log(n_queries=12, n_pages=30):
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"qué '{query}', \"x\"", session, f"d,{doc}", place + 1, query * 10 + doc)
+        for query in range(n_queries)
+        for session in range(n_pages)
+        for place, doc in enumerate(rng.permutation(N_DOCS)[:N_PLACES])
+    ]
+    X = pd.DataFrame(rows, columns=["qid", "session", "doc", "position", "x"])
+    return X, rng.binomial(1, EXAMINATION[X["position"] - 1] * 0.6).astype(float)
+
+
+@pytest.mark.parametrize("method", ["pbm", "item-position", "direct"])
+def test_forms_of_a_log(method):
+    X, y = raw_log()
+    how = {"method": method}
+    how |= {"pbm": {"propensity": EXAMINATION}, "direct": {"model": PBMModel()}}.get(method, {})
+    scores = np.sin(X["x"].to_numpy())
+    expected = policy_value(X, y, scores, **how)
+    assert np.isfinite(expected.value)
+    order = np.random.default_rng(0).permutation(len(X))
+    forms = [
+        policy_value(X.iloc[order], y[order], scores[order], **how),
+        policy_value(pl.from_pandas(X), y, scores, **how),
+        policy_value(X.assign(click=y), "click", scores, **how),
+        policy_value(
+            X[["x"]].to_numpy(),
+            y,
+            scores,
+            **how,
+            **{role: X[role] for role in ("qid", "session", "doc", "position")},
+        ),
+    ]
+    if method != "direct":  # a click model reads pages
+        counts = X.assign(y=y).groupby(["qid", "doc", "position", "x"], as_index=False)
+        cells = counts.agg(y=("y", "mean"), impressions=("y", "size"))
+        forms.append(policy_value(cells, "y", np.sin(cells["x"]), **how))
+    for found in forms:
+        assert_allclose(found[:2], expected[:2], rtol=1e-6)
+        assert_allclose(found.effective_sample_size, expected.effective_sample_size)
+
+
+def test_examination_as_a_role_or_an_estimator():
+    X, y = raw_log()
+    scores = np.sin(X["x"].to_numpy())
+    expected = policy_value(X, y, scores, method="pbm", propensity=1 / np.arange(1, 4))
+    role = X.assign(propensity=1 / X["position"])
+    for found in (
+        policy_value(role, y, scores, method="pbm"),
+        policy_value(role, y, scores, method="pbm", propensity="column"),
+        policy_value(X, y, scores, method="pbm", propensity=PowerLawPropensity()),
+    ):
+        assert_allclose(found[:2], expected[:2])
+    # Up to one factor, examination does not matter.
+    half = policy_value(X, y, scores, method="pbm", propensity=0.5 / np.arange(1, 4))
+    assert_allclose(half[:2], expected[:2])
+
+
+def test_a_dataset(tmp_path):
+    X, y = raw_log()
+    X["qid"] = X["qid"].str.replace("é", "e")
+    dataset = ClickDataset.from_parquet(X.assign(click=y), path=tmp_path / "log")
+    rows, clicks = dataset.to_frame()
+    found = policy_value(dataset, None, np.sin(np.asarray(rows["x"], dtype=float)))
+    expected = policy_value(rows, clicks, np.sin(np.asarray(rows["x"], dtype=float)))
+    assert found == expected
+    assert np.isfinite(found.value)
+
+
+def test_a_model_is_fitted_where_it_is_not():
+    X, y = raw_log()
+    scores = np.sin(X["x"].to_numpy())
+    found = policy_value(X, y, scores, method="direct", model=PBMModel())
+    model = PBMModel().fit(X, y)
+    for fitted in (model, FrozenEstimator(model)):
+        assert policy_value(X, y, scores, method="direct", model=fitted) == found
+
+
+def test_a_page_counts_as_a_whole_for_sequential_users():
+    # The difference of two rankings that change one place only also lies below that place.
+    X, _ = raw_log()
+    user = DBNUser(satisfaction=1.0)
+    relevance = np.array([0.9, 0.1, 0.5, 0.5])
+
+    class Model:
+        def predict_click(self, X, *, conditional, qid, session, doc, position):
+            rows = pd.DataFrame({"q": qid, "s": session, "d": doc, "p": position})
+            found = np.zeros(len(rows))
+            for _, page in rows.groupby(["q", "s"]):
+                page = page.sort_values("p")
+                of = relevance[page["d"].str[2:].astype(int)]
+                found[page.index] = user.click_probability(of[None])[0]
+            return found
+
+    orders = np.array([[0, 2, 3, 1], [1, 2, 3, 0]])
+    y = np.full(len(X), 0.5)
+    doc = X["doc"].str[2:].astype(int)
+    a, b = (-np.argsort(order)[doc] for order in orders)
+    found = policy_difference(X, y, a, b, method="direct", model=Model())
+    of_a, of_b = user.click_probability(relevance[orders[:, :3]]).sum(axis=1)
+    assert_allclose(found.value, of_a - of_b)
+
+
+# What a log cannot tell -------------------------------------------------------------------------
+def cannot_tell(found, because):
+    assert found.verdict.startswith("cannot tell: ")
+    assert because in found.verdict
+    assert np.isnan([found.value, found.standard_error, *found.interval, found.p_value]).all()
+
+
+def test_a_deterministic_log_tells_only_what_examination_from_elsewhere_tells():
+    X, relevance = world(orders=[np.arange(N_DOCS)])
+    X = X[X["doc"] < N_PLACES]
+    y, new = chance(X, relevance), of_rows(relevance, X)
+    cannot_tell(policy_value(X, y, new), "the log can speak of")
+    found = policy_value(X, y, new, **options("direct", relevance))
+    cannot_tell(found, "usual position in 100.0%")
+    guess = PowerLawPropensity().fit(X, y)
+    cannot_tell(policy_value(X, y, new, method="pbm", propensity=PowerLawPropensity()), "usual")
+    for known in (EXAMINATION, FrozenEstimator(guess)):
+        assert np.isfinite(policy_value(X, y, new, method="pbm", propensity=known).value)
+
+
+def test_rankings_without_overlap():
+    X, relevance = world(orders=[np.array([0, 1, 2, 3]), np.array([1, 0, 2, 3])])
+    y = chance(X, relevance)
+    last = X["doc"] == 3  # never shown, and now the first
+    found = policy_value(X, y, last + 0.1 * X["doc"], method="pbm", propensity=EXAMINATION)
+    cannot_tell(found, "the log can speak of")
+    swapped = np.array([2, 0, 3, 1])[X["doc"]]
+    difference = policy_difference(X, y, -X["doc"], -swapped)
+    cannot_tell(difference, "95%")
+    assert 0 < difference.support < 0.95
+
+
+def test_few_clicks_and_few_queries():
+    X, relevance = world(n_queries=20, n_pages=60)
+    scores = of_rows(relevance, X)
+    cannot_tell(policy_value(X, chance(X, relevance) / 100, scores), "clicks are worth")
+    one = X["qid"] == 0
+    large = X[one].assign(impressions=10_000 * X["impressions"])
+    cannot_tell(policy_value(large, chance(large, relevance), scores[one]), "queries are worth")
+    large = X.assign(impressions=100 * X["impressions"])
+    few = np.where(X["qid"] < 5, -scores, scores)  # the others show the same pages
+    cannot_tell(policy_difference(large, chance(X, relevance), scores, few), "queries are worth 5")
+    with pytest.warns(UserWarning, match="click"):
+        cannot_tell(policy_value(X, np.zeros(len(X)), scores), "cannot tell")
+
+
+# Bad input --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 4}, "k=4, but the log has positions 1 to 3"),
+        ({"k": 0}, "'k' parameter"),
+        ({"method": "ips"}, "'method' parameter"),
+        ({"method": "pbm"}, "needs propensities"),
+        ({"method": "direct"}, "a click model"),
+        ({"method": "pbm", "propensity": [0.9, 0.5]}, "positions up to 3"),
+        ({"method": "pbm", "propensity": [0.9, 0.5, 0.0]}, "got 0 at position 3"),
+        ({"propensity": EXAMINATION}, "got .'propensity'."),
+        ({"probability": np.zeros(400)}, "shape"),
+        ({"method": "direct", "model": PBMModel}, "class"),
+    ],
+)
+def test_wrong_arguments(change, message):
+    X, relevance = world()
+    with pytest.raises((TypeError, ValueError), match=message):
+        policy_value(X, chance(X, relevance), of_rows(relevance, X), **change)
+
+
+def test_wrong_scores_and_probabilities():
+    X, relevance = world()
+    y, scores = chance(X, relevance), of_rows(relevance, X)
+    holes = np.where(X.index == 7, np.nan, scores)
+    moving = np.where(X.index == 0, -1.0, scores)
+    for wrong, message in [
+        (scores[:-1], "one number per row"),
+        (holes, "NaN in 1 rows"),
+        (moving, "different scores for one document"),
+        (scores[:, None], "shape"),
+        (np.full(len(X), "a"), "one number per row"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            policy_value(X, y, wrong)
+        with pytest.raises(ValueError, match=f"(?s)scores_b.*{message}"):
+            policy_difference(X, y, scores, wrong)
+    for p in (0.0, 1.5, np.nan):
+        with pytest.raises(ValueError, match=r"expected a number in \(0, 1\]"):
+            policy_value(X, y, scores, probability=np.full(len(X), p))
+    model = GivenModel(relevance)
+    model.relevance = 3 * relevance
+    with pytest.raises(ValueError, match="no probabilities"):
+        policy_value(X, y, scores, method="direct", model=model)
+
+
+def test_wrong_logs():
+    X, relevance = world()
+    y, scores = chance(X, relevance), of_rows(relevance, X)
+    for role in ("qid", "position"):
+        with pytest.raises(ValueError, match=f"no column '{role}'"):
+            policy_value(X.drop(columns=role), y, scores)
+    with pytest.raises(ValueError, match="bias"):
+        policy_value(X.assign(bias=1), y, scores)
+    with pytest.raises(TypeError, match="unknown argument 'query'"):
+        policy_value(X, y, scores, query=X["qid"])
+    with pytest.raises(ValueError, match="row"):
+        policy_value(X[:0], y[:0], scores[:0])
+    with pytest.raises(ValueError, match="NaN"):
+        policy_value(X, np.where(X.index == 3, np.nan, y), scores)
+    cannot_tell(policy_value(X[:1], [1.0], [1.0]), "clicks are worth")
+    deep = X[X["position"].isna() | (X["position"] > 1)]
+    with pytest.raises(ValueError, match="positions 2 to 3"):
+        policy_value(deep, y[deep.index], scores[deep.index], k=1)
