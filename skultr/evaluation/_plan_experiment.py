@@ -156,8 +156,8 @@ def plan_experiment(
         Positions 1 to k take part; None for all.
     sessions : float, default=None
         Longest experiment, in sessions of all queries. By default half of what uniform swaps with
-        the first position (for a difference: an A/B test, all of them if half do not suffice)
-        need for the same half-width. Longer experiments lose fewer clicks.
+        the first position (for a difference: an A/B test) need for the same half-width, or all
+        if half do not suffice. Longer experiments lose fewer clicks.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Examination to plan with, as for :class:`~skultr.metrics.IPSScorer`. By default that of
         the log; see Notes.
@@ -239,12 +239,14 @@ def _plan_swaps(log, model, assumption, half_width, sessions):
         moves = moves_of(np.full(len(of), 1 / len(of)), of, K)
         lost = whole - model.clicks(moves) / model.sessions
         designs[name] = (sessions_for(model, moves, half_width), lost)
-    limit = sessions or designs[_UNIFORM][0] / 2
-    layout = layouts(K)
-    shares = cheapest_shares(model, layout, half_width, limit)
-    if shares is None:
-        needed = min(needed for needed, _ in designs.values())
-        _refuse(half_width, limit, f"it takes {needed:,.0f} sessions or more")
+    even, layout = designs[_UNIFORM][0], layouts(K)
+    for limit in [sessions] if sessions else [even / 2, even]:
+        shares = cheapest_shares(model, layout, half_width, limit)
+        if shares is not None:
+            break
+    else:
+        least = min(needed for needed, _ in designs.values())
+        _refuse(half_width, limit, f"it takes about {least:,.0f}")
     moves = moves_of(shares, layout, K)
     needed = sessions_for(model, moves, half_width)
     designs["this plan"] = needed, whole - model.clicks(moves) / model.sessions

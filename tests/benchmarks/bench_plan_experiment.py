@@ -5,7 +5,7 @@
 Each run draws a log, plans from it, draws the experiment, and reads both together. 300 queries of
 20 documents, position-based users. Worlds: production rankers trained on 1 % or 50 % of the
 labels (weak, strong), 4,000 sessions (few clicks), 20 positions, traffic 1 / rank (skewed), and a
-log of one ranker, which knows no examination; all others have a second ranker in 30 % of the
+log of one ranker, which knows no examination; all others have a second ranker in 10 % of the
 sessions. ``difference``: production against another ranker.
 
 Columns: share of runs whose largest reported half-width is at most the promised one
@@ -76,7 +76,7 @@ def examination(name, seed):
         [production_scores(DOCUMENTS, fraction=fraction, random_state=i) for i in range(2)]
     )
     one = name == "one ranker"
-    policy = None if one else MixturePolicy([0.7, 0.3])
+    policy = None if one else MixturePolicy([0.9, 0.1])
     X, clicks = log_of(scores[:, 0] if one else scores, policy, n_sessions, seed, *world)
     plan = plan_experiment(X, clicks, half_width=width)
     served = plan.policy(DOCUMENTS["qid"])

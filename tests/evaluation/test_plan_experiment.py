@@ -162,7 +162,7 @@ def test_errors():
     log, clicks = _log()
     with pytest.raises(ValueError, match="half_width"):
         plan_experiment(log, clicks, half_width=0)
-    with pytest.raises(ValueError, match=r"No plan of 10 sessions .* it takes"):
+    with pytest.raises(ValueError, match=r"No plan of 10 sessions .* it takes about"):
         plan_experiment(log, clicks, half_width=0.01, sessions=10)
     with pytest.raises(TypeError, match="unknown argument 'posision'"):
         plan_experiment(log, clicks, half_width=0.1, posision=log["position"])
