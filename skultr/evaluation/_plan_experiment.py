@@ -174,8 +174,9 @@ def plan_experiment(
     Raises
     ------
     ValueError
-        If no experiment of so many sessions reaches the half-width, positions are not 1, 2, ...,
-        one has no click, the rankings are missing or equal, or a role is missing.
+        If the log alone or no experiment of so many sessions reaches the half-width, positions
+        are not 1, 2, ..., one has no click, the rankings are missing or equal, or a role is
+        missing.
 
     Notes
     -----
@@ -229,6 +230,7 @@ def plan_experiment(
 
 def _plan_swaps(log, model, assumption, half_width, sessions):
     K = len(model.examination)
+    _refuse_if_known(half_widths(model, model.shown).promised.max(), half_width)
     others = {
         _UNIFORM: [[(0, j)] for j in range(1, K)],
         "uniform swaps of neighbours": [[(j - 1, j)] for j in range(1, K)],
@@ -275,6 +277,7 @@ def _plan_rankings(log, model, assumption, a, b, half_width, sessions):
     rows = served_rows(log, model, a, b)
     whole = model.clicks(np.eye(len(model.examination))) / model.sessions
     test, of_ranking = RankingTest.of(model, rows), by_ranking(model, rows, rows.clicks)
+    _refuse_if_known(test.half_widths(test.logged)[1], half_width)
     even = test.even_sessions(half_width)
     default = [even / 2, even] if np.isfinite(even) else [_MANY]
     for limit in [sessions] if sessions else default:
@@ -344,6 +347,14 @@ def _name(pairs, n_positions):
     if pairs == SHUFFLE:
         return f"shuffle 1 to {n_positions}"
     return "swap " + ", ".join(f"{i + 1}-{j + 1}" for i, j in pairs)
+
+
+def _refuse_if_known(reached, half_width):
+    if reached <= half_width:
+        raise ValueError(
+            f"The log alone gives the half-width {reached:.3g}, and half_width={half_width:g} was "
+            "asked for: no experiment is needed. Read the log, or pass a smaller half_width."
+        )
 
 
 def _refuse(half_width, sessions, why):

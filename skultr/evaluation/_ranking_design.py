@@ -22,6 +22,8 @@ _ASSURANCE = 2.0
 _LEAST_PAGES = 8
 #: Expected share of clicks of pages that are not seen; policy_difference cannot tell above 0.05.
 _MOST_UNSEEN = 0.02
+#: In place of 0 in a denominator.
+_NO_PAGE = 1e-6
 #: Interleaved sessions that are simulated.
 _SIMULATED = 20_000
 
@@ -105,7 +107,7 @@ class RankingTest:
 
     def half_widths(self, pages):
         """Expected half-width, and the one that 95 % of experiments reach."""
-        chance = (self.noise / np.maximum(pages, TINY)).sum(axis=1)
+        chance = (self.noise / np.maximum(pages, _NO_PAGE)).sum(axis=1)
         variance = (self.share**2 * (self.spread + chance)).sum()
         of_variance = (self.share**4 * (4 * self.spread * chance + 2 * chance**2)).sum()
         half = self.quantile * np.sqrt(variance)

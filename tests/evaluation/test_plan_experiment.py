@@ -164,6 +164,8 @@ def test_errors():
         plan_experiment(log, clicks, half_width=0)
     with pytest.raises(ValueError, match=r"No plan of 10 sessions .* it takes about"):
         plan_experiment(log, clicks, half_width=0.01, sessions=10)
+    with pytest.raises(ValueError, match="no experiment is needed"):
+        plan_experiment(log, clicks, half_width=0.9)
     with pytest.raises(TypeError, match="unknown argument 'posision'"):
         plan_experiment(log, clicks, half_width=0.1, posision=log["position"])
     with pytest.raises(ValueError, match="position"):
