@@ -42,6 +42,9 @@ class InterleavingOutcome(NamedTuple):
     pairs: pd.DataFrame
     verdict: str
 
+    def __repr__(self) -> str:
+        return f"InterleavingOutcome(verdict={self.verdict!r})"
+
 
 _PROBABILITY = [Interval(Real, 0, 1, closed="neither")]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
 
-__all__ = ["TRUTH", "colors_of", "figure_of", "make_axes", "palette", "steps_of"]
+__all__ = ["TRUTH", "colors_of", "draw_legend", "figure_of", "make_axes", "palette", "steps_of"]
 
 #: Colour of the truth and other given values; estimates have the colours below.
 TRUTH = "black"
@@ -51,6 +53,14 @@ def make_axes(ax: Axes | None, caller: str, figsize: tuple[float, float] | None 
 def figure_of(ax: Axes) -> Figure:
     """The figure of the axes (for a type checker it might be a SubFigure)."""
     return cast("Figure", ax.figure)
+
+
+def draw_legend(ax: Axes, lines: Sequence[Line2D]) -> Legend:
+    """A legend with the labels of lines as they are: ``$`` and a first ``_`` mean nothing."""
+    legend = ax.legend(lines, [" "] * len(lines), frameon=False)
+    for text, line in zip(legend.get_texts(), lines, strict=True):
+        text.set(text=line.get_label(), parse_math=False)
+    return legend
 
 
 def palette(n: int) -> list[str]:
