@@ -15,7 +15,13 @@ from skultr.evaluation import Interleaver, interleaving_outcome
 from skultr.exceptions import NotIdentifiableWarning
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
 from skultr.rankers import NaiveRanker
-from skultr.simulation import CascadeUser, DBNUser, PositionBasedUser, TrustBiasUser
+from skultr.simulation import (
+    CascadeUser,
+    DBNUser,
+    PositionBasedUser,
+    TrustBiasUser,
+    clicks_on_lists,
+)
 
 METHODS = ["team-draft", "balanced", "probabilistic"]
 USERS = [PositionBasedUser(1.0), TrustBiasUser(), CascadeUser(), DBNUser()]
@@ -27,9 +33,15 @@ def _candidates(n_queries, n_docs):
 
 
 def _clicks(log, user, relevance, rng):
-    """Clicks on lists of one length."""
-    n_positions = log["position"].max()
-    return user.click(relevance[log["doc"]].reshape(-1, n_positions), rng).ravel()
+    """Clicks, from P(found relevant) of each document."""
+    return clicks_on_lists(
+        log.assign(relevance=relevance[log["doc"]]),
+        user,
+        noise=0,
+        max_grade=1,
+        gain="linear",
+        random_state=int(rng.integers(2**31)),
+    )
 
 
 def _one_query(method, rankings, n_sessions, n_positions=10):
