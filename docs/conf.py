@@ -84,6 +84,9 @@ sphinx_gallery_conf = {
             "plot_ubi_sample.py",
             "plot_simulated_shop.py",
             "plot_log_on_disk.py",
+            "plot_ab_test_predicted.py",
+            "plot_log_that_cannot_tell.py",
+            "plot_experiment_planned.py",
             "*",
         ]
     ),
