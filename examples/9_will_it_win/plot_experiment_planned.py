@@ -88,6 +88,8 @@ kept = (widths["planned"].max(axis=1) <= HALF_WIDTH).sum()
 ratio = np.mean(lost["uniform"]) / np.mean(lost["planned"])
 held = pd.DataFrame(held).iloc[:, 1:].to_numpy().mean()
 print(f"promise kept in {kept} of 20 runs; uniform swaps lost {ratio:.1f} times the clicks")
+print(f"mean of the largest half-widths: {widths['planned'].max(axis=1).mean():.3f} planned, "
+      f"{widths['uniform'].max(axis=1).mean():.3f} uniform")  # fmt: skip
 print(f"{held:.0%} of the intervals hold the true examination")
 assert kept >= 19
 assert plan.sessions <= 0.51 * uniform["sessions"]
