@@ -99,7 +99,7 @@ error = np.hypot((table["high"] - table["low"]) / 3.92, table["error"])
 assert ((table["predicted"] - table["A/B test"]).abs() < 2.6 * error).all()
 
 place = np.arange(len(table))
-figure, ax = plt.subplots(figsize=(8, 4.4), layout="constrained")
+figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 ax.axvline(0, color="0.6", linewidth=0.8)
 predicted = ax.errorbar(
     table["predicted"],

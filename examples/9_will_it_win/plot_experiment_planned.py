@@ -100,7 +100,7 @@ assert held > 0.9
 # Precision and cost
 # ------------------
 COLORS = {"planned": "#2e86ab", "uniform": "#8c5e34"}
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
 for of in widths["planned"].itertuples(index=False):
     left.plot(range(2, 9), of, color=COLORS["planned"], linewidth=0.8, alpha=0.6)
 left.axhline(HALF_WIDTH, color="black", linestyle="--")

@@ -109,7 +109,7 @@ for name in list(found)[2:]:
 flat = difference(log, clicks, method="pbm", propensity=np.ones(10))
 assert flat.verdict.startswith("no difference seen")
 
-figure, ax = plt.subplots(figsize=(8.5, 4.4), layout="constrained")
+figure, ax = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
 ax.axvline(0, color="0.6", linewidth=0.8)
 ax.axvline(true, color="black", linestyle="--")
 ax.text(true, -0.75, "true gain", ha="center", va="center", fontweight="bold", backgroundcolor="w")
