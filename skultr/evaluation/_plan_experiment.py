@@ -16,7 +16,7 @@ from ..simulation import DeterministicPolicy, Policy
 from ._log_model import read_model
 from ._logged_pages import read_pages
 from ._planned_policies import RankingsPolicy, SwapsPolicy
-from ._ranking_design import ab_sessions, by_ranking, interleaved, served_rankings, served_rows
+from ._ranking_design import RankingTest, by_ranking, interleaved, served_rows
 from ._swap_design import SHUFFLE, cheapest_shares, half_widths, layouts, moves_of, sessions_for
 
 if TYPE_CHECKING:
@@ -265,37 +265,36 @@ def _plan_swaps(log, model, assumption, half_width, sessions):
 
 
 def _plan_rankings(log, model, assumption, a, b, half_width, sessions):
-    rows, each = served_rows(log, model, a, b), model.pages / model.sessions
+    rows = served_rows(log, model, a, b)
     whole = model.clicks(np.eye(len(model.examination))) / model.sessions
-    of_ranking = by_ranking(model, rows, rows.clicks)
-    limit = sessions or ab_sessions(model, rows, half_width) / 2
-    design, reached = served_rankings(model, rows, half_width, limit)
-    if design is None:
-        _refuse(half_width, limit, f"they reach {reached:.3g}, because queries differ and are few")
+    test, of_ranking = RankingTest.of(model, rows), by_ranking(model, rows, rows.clicks)
+    even = test.even_sessions(half_width)
+    limit = sessions or (even if np.isfinite(even) else 1e9)
+    pages = test.fewest(limit, half_width)
+    expected, promised = test.half_widths(test.logged + pages)
+    if promised > half_width:
+        _refuse(half_width, limit, f"they reach {promised:.3g}, and queries differ")
     of_log = np.bincount(
-        model.query, model.relevance * (model.shown @ model.examination), minlength=len(each)
+        model.query, model.relevance * (model.shown @ model.examination), minlength=len(pages)
     ) / np.maximum(model.pages, 1)
-    lost = (design.pages * (of_log[:, None] - of_ranking)).sum(axis=0)
+    lost = (pages * (of_log[:, None] - of_ranking)).sum(axis=0)
     designs = {
         "this plan": (limit, lost.sum() / limit),
-        "A/B test, half of the pages each": (
-            ab_sessions(model, rows, half_width),
-            whole - (each @ of_ranking).mean(),
-        ),
+        "A/B test, half of the pages each": (even, whole - (test.share @ of_ranking).mean()),
     }
-    certainty = abs(design.difference) / (half_width / 1.96)
+    certainty = abs(test.difference) / (half_width / 1.96)
     if found := interleaved(log, model, a, b, certainty):
         designs["interleaving, the winner as sure"] = found[0], whole - found[1]
-    precision = {"estimate": design.difference, "expected": design.expected}
+    precision = {"estimate": test.difference, "expected": expected, "promised": promised}
     return _plan(
         designs,
         whole,
         names=["ranking a", "ranking b"],
-        pages=design.pages,
+        pages=pages,
         lost=lost,
         model=model,
         queries=log.rows.query_ids,
-        precision=pd.DataFrame(precision | {"promised": design.promised}, index=["a minus b"]),
+        precision=pd.DataFrame(precision, index=["a minus b"]),
         assumption=assumption,
         _serves=None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,30 +14,14 @@ from .._typing import Floats
 from ._interleaving import Interleaver
 from ._interleaving_outcome import interleaving_outcome
 
-__all__ = [
-    "RankingDesign",
-    "ab_sessions",
-    "by_ranking",
-    "interleaved",
-    "served_rankings",
-    "served_rows",
-]
+__all__ = ["RankingTest", "by_ranking", "interleaved", "served_rows"]
 
 #: Standard deviations of the reported half-width that a plan adds to the expected one.
 _ASSURANCE = 1.645
 #: Least pages of a query whose rankings the log does not have.
-_LEAST_PAGES = 3
+_LEAST_PAGES = 8
 #: Interleaved sessions that are simulated.
 _SIMULATED = 20_000
-
-
-class RankingDesign(NamedTuple):
-    """Pages of each query with ranking a and b, and the precision that they give."""
-
-    pages: Floats  # (n_queries, 2)
-    difference: float
-    expected: float
-    promised: float
 
 
 class _Served(NamedTuple):
@@ -78,54 +63,81 @@ def by_ranking(model, rows, values):
     return np.bincount(key, values, minlength=2 * len(model.pages)).reshape(-1, 2)
 
 
-def served_rankings(model, rows, half_width, sessions):
-    """Fewest pages with each ranking that tell the difference; None if all are not enough.
+@dataclass(frozen=True, eq=False)
+class RankingTest:
+    r"""What pages with each ranking tell of the difference.
 
-    With P(click) c at the changed places, the variance of a query is
-    :math:`t^2 \\sum c (1 - c) / (E + n)`, E being pages of the log that tell as much.
+    With P(click) c at the changed places and a share t of the traffic, a query adds
+    :math:`t^2 \sum c (1 - c) / (E + n)` to the variance; E are the pages of the log that tell as
+    much as n of the experiment.
     """
-    share = model.pages / model.sessions
-    noise = rows.clicks * (1 - rows.clicks) * (rows.sign != 0)
-    total = by_ranking(model, rows, noise)
-    missing = by_ranking(model, rows, noise / np.maximum(rows.logged, TINY))
-    logged = total / np.maximum(missing, TINY)
-    weight = np.bincount(rows.pair, rows.sign * rows.examination, minlength=len(model.query))
-    by_query = np.bincount(model.query, weight * model.relevance, minlength=len(share))
-    difference = share @ by_query
-    spread = (by_query - difference) ** 2
-    spread += np.bincount(model.query, weight**2 * model.doubt, minlength=len(share))
-    changes = share * by_ranking(model, rows, np.abs(rows.sign)).sum(axis=1)
-    n_queries = max(changes.sum() ** 2 / (changes**2).sum(), 2.0)
-    z = student.ppf(0.975, n_queries - 1)
-    spread *= len(share) / max(len(share) - 1, 1)
-    most = (sessions * share)[:, None] * (total > 0)
-    least = np.minimum(most, _LEAST_PAGES) * (logged < _LEAST_PAGES)
 
-    def design(price):
-        pages = np.clip(price * share[:, None] * np.sqrt(total) - logged, least, most)
-        pages *= np.minimum(1, sessions * share / np.maximum(pages.sum(axis=1), TINY))[:, None]
-        chance = (total / np.maximum(logged + pages, TINY)).sum(axis=1)
-        variance = (share**2 * (spread + chance)).sum()
-        noise = (share**4 * (4 * spread * chance + 2 * chance**2)).sum() / variance**2
-        half = z * np.sqrt(variance)
-        return RankingDesign(pages, difference, half, half * (1 + _ASSURANCE * np.sqrt(noise) / 2))
+    share: Floats  # of each query
+    noise: Floats  # sum of c (1 - c), by query and ranking
+    logged: Floats  # E
+    difference: float
+    spread: Floats  # squared distance of the difference of each query from their mean
+    quantile: float
 
-    low, high = 0.0, 1e3 * (sessions + model.sessions) / np.sqrt(total.max())
-    if design(high).promised > half_width:
-        return None, design(high).promised
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if design(middle).promised <= half_width else (middle, high)
-    return design(high), half_width
+    @classmethod
+    def of(cls, model, rows):
+        share = model.pages / model.sessions
+        noise = rows.clicks * (1 - rows.clicks) * (rows.sign != 0)
+        total = by_ranking(model, rows, noise)
+        alone = by_ranking(model, rows, noise / np.maximum(rows.logged, TINY))
+        weight = np.bincount(rows.pair, rows.sign * rows.examination, minlength=len(model.query))
+        by_query = np.bincount(model.query, weight * model.relevance, minlength=len(share))
+        difference = share @ by_query
+        spread = (by_query - difference) ** 2
+        spread += np.bincount(model.query, weight**2 * model.doubt, minlength=len(share))
+        changes = share * by_ranking(model, rows, np.abs(rows.sign)).sum(axis=1)
+        n_queries = max(changes.sum() ** 2 / (changes**2).sum(), 2.0)
+        return cls(
+            share=share,
+            noise=total,
+            logged=total / np.maximum(alone, TINY),
+            difference=float(difference),
+            spread=spread * len(share) / max(len(share) - 1, 1),
+            quantile=student.ppf(0.975, n_queries - 1),
+        )
 
+    def half_widths(self, pages):
+        """Expected half-width, and the one that 95 % of experiments reach."""
+        chance = (self.noise / np.maximum(pages, TINY)).sum(axis=1)
+        variance = (self.share**2 * (self.spread + chance)).sum()
+        of_variance = (self.share**4 * (4 * self.spread * chance + 2 * chance**2)).sum()
+        half = self.quantile * np.sqrt(variance)
+        return half, half * (1 + _ASSURANCE * np.sqrt(of_variance) / variance / 2)
 
-def ab_sessions(model, rows, half_width):
-    """Sessions of an A/B test, analysed by session, with this half-width."""
-    share = model.pages / model.sessions
-    mean = by_ranking(model, rows, rows.clicks)
-    noise = by_ranking(model, rows, rows.clicks * (1 - rows.clicks))
-    variance = share @ (noise + (mean - share @ mean) ** 2)
-    return 2 * variance.sum() * (1.96 / half_width) ** 2
+    def pages(self, sessions, price):
+        """Pages with each ranking: the best for their number, which rises with ``price``."""
+        most = sessions * self.share[:, None] * (self.noise > 0)
+        least = np.minimum(most, _LEAST_PAGES) * (self.logged < _LEAST_PAGES)
+        best = price * self.share[:, None] * np.sqrt(self.noise) - self.logged
+        pages = np.clip(best, least, most)
+        return (
+            pages * np.minimum(1, most.max(axis=1) / np.maximum(pages.sum(axis=1), TINY))[:, None]
+        )
+
+    def fewest(self, sessions, half_width):
+        """Fewest pages with each ranking that tell the difference, or all that there are."""
+        low, high = 0.0, 1e3 * (sessions + self.logged.max()) / np.sqrt(self.noise.max())
+        for _ in range(60):
+            middle = (low + high) / 2
+            reached = self.half_widths(self.logged + self.pages(sessions, middle))[1]
+            low, high = (low, middle) if reached <= half_width else (middle, high)
+        return self.pages(sessions, high)
+
+    def even_sessions(self, half_width):
+        """Sessions of an A/B test; infinite if the queries alone differ too much."""
+        low, high = 1.0, 1e12
+        if self.half_widths(high * np.ones_like(self.noise))[1] > half_width:
+            return np.inf
+        for _ in range(60):
+            middle = np.sqrt(low * high)
+            reached = self.half_widths(middle / 2 * self.share[:, None] * np.ones(2))[1]
+            low, high = (low, middle) if reached <= half_width else (middle, high)
+        return high
 
 
 def interleaved(log, model, a, b, certainty):
