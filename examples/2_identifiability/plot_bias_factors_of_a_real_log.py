@@ -21,7 +21,7 @@ linked: the verdict says "barely" where the examination of some factors depends 
 # Sogou, one row per shown document, in the folder named by the environment variable
 # ``SKULTR_DATA``. Their licences do not let us pass them on: where the folder is absent, the
 # figure shows the numbers that this script found in them. A simulated log is measured in any case.
-# Ids of documents recur under other queries and mean other documents there, which is the default of
+# Ids of documents recur under other queries and mean other documents there: the default of
 # every reader (see :ref:`documents`).
 import io
 import os
