@@ -102,8 +102,8 @@ print(errors.round(3).to_string())
 # The claim, checked
 # ------------------
 #
-# The learned curve is nearer to the truth than the click rate at every seed, and more queries
-# make it better.
+# The learned curve is nearer to the truth than the click rate at every seed, and more queries make
+# it better.
 for curve in curves.values():
     wrong = curve[["examination", "click_rate"]].sub(curve["true"], axis=0).abs().max()
     assert wrong["examination"] < 0.06 < wrong["click_rate"]

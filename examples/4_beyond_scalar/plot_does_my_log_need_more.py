@@ -105,7 +105,20 @@ for name, user in USERS.items():
                     "is_conclusive": result.is_conclusive,
                 }
             )
-print(pd.DataFrame(rows).to_string(index=False))
+table = pd.DataFrame(rows)
+print(table.to_string(index=False))
+
+# %%
+# The claim, checked
+# ------------------
+#
+# With grades: one, two and five products at 40,000 sessions, and 2,000 tell one from several.
+# Without: more than one is found in the same two logs, at 40,000.
+ranks = table.set_index(["rows", "sessions", "users"])["rank"]
+graded, grouped = ranks["relevance"], ranks["groups of documents"]
+assert graded[40_000].to_dict() == {"position bias": 1, "trust bias": 2, "TianGong-ST": 5}
+for found in (graded[2_000], grouped[40_000]):
+    assert found["position bias"] == 1 < found[["trust bias", "TianGong-ST"]].min()
 
 # %%
 # .. [1] M. Chen, C. Liu, Z. Liu and J. Sun (2022). Scalar is not enough: vectorization-based
