@@ -1,4 +1,4 @@
-"""Sphinx configuration: ``make docs``; needs no network."""
+"""Sphinx configuration: ``make docs``; neither the build nor a page needs the network."""
 
 import os
 import sys
@@ -22,6 +22,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # after mathjax: the same, from files beside the pages
+    "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
     "sphinx_design",
@@ -87,6 +89,12 @@ sphinx_gallery_conf = {
             "*",
         ]
     ),
+    # Examples on the page of each class, and the classes in the code of each example as links.
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("skultr",),
+    "reference_url": {"skultr": None},
+    # That page takes its tables from other hosts.
+    "write_computation_times": False,
     "min_reported_time": 0,
     "show_memory": False,
     "download_all_examples": False,
@@ -103,9 +111,11 @@ html_theme_options = {
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
+    "header_links_before_dropdown": 6,
     "use_edit_page_button": False,
 }
-html_sidebars = {"api": [], "architecture": []}
+html_context = {"default_mode": "auto"}
+html_sidebars = {"index": [], "api": []}
 
 
 class NoMailTo(SphinxTransform):
