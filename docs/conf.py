@@ -109,6 +109,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "skultr"
 html_static_path = ["_static"]
 html_css_files = ["skultr.css"]
+html_js_files = [("wide_figures.js", {"defer": "defer"})]
 html_show_sourcelink = False
 # "fit" on the page of a class, not "DLARanker.fit".
 toc_object_entries_show_parents = "hide"
