@@ -75,8 +75,9 @@ for name, result in results.items():
 # The figure
 # ----------
 #
-# Above, the singular values: filled where the product is needed, against the floor that noise alone
-# reaches. Below, the click rates; if one product were enough, all rows would be multiples of one.
+# Above, the singular values: filled where the product is needed, against the floor that noise
+# alone reaches. Below, the click rates; if one product were enough, all rows would be multiples of
+# one.
 figure, panels = plt.subplots(2, 3, figsize=(13, 6.5), layout="constrained")
 for (name, result), axes in zip(results.items(), panels.T, strict=True):
     display = RankDisplay.from_result(result, axes=axes)
