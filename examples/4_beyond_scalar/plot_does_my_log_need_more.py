@@ -75,10 +75,11 @@ for name, result in results.items():
 # The figure
 # ----------
 #
-# Left, the singular values: filled where the product is needed, against the floor that noise alone
-# reaches. Right, the click rates; if one product were enough, all rows would be multiples of one.
-figure, panels = plt.subplots(3, 2, figsize=(11, 11), width_ratios=[1, 1.5], layout="constrained")
-for (name, result), axes in zip(results.items(), panels, strict=True):
+# Above, the singular values: filled where the product is needed, against the floor that noise
+# alone reaches. Below, the click rates; if one product were enough, all rows would be multiples of
+# one.
+figure, panels = plt.subplots(2, 3, figsize=(13, 6.5), layout="constrained")
+for (name, result), axes in zip(results.items(), panels.T, strict=True):
     display = RankDisplay.from_result(result, axes=axes)
     title = axes[0].get_title(loc="left")
     axes[0].set_title(f"{name}: {title}", loc="left", fontsize="medium")
