@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from .._sklearn import Interval, StrOptions, validate_params
-from .._typing import ArrayLike, Column, Estimator, Table
+from .._sklearn import HasMethods, Interval, StrOptions, validate_params
+from .._typing import ArrayLike, Column, Estimator, Predictor, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT
 from ..simulation import DeterministicPolicy, Policy
 from ._log_model import read_model
@@ -107,8 +107,8 @@ class ExperimentPlan:
         "y": ["array-like", str, None],
         "target": [StrOptions({"examination", "difference"})],
         "half_width": [Interval(Real, 0, None, closed="neither")],
-        "scores_a": ["array-like", None],
-        "scores_b": ["array-like", None],
+        "scores_a": ["array-like", HasMethods(["predict"]), None],
+        "scores_b": ["array-like", HasMethods(["predict"]), None],
         "k": [Interval(Integral, 2, None, closed="left"), None],
         "sessions": [Interval(Real, 1, None, closed="left"), None],
         "propensity": PROPENSITY_CONSTRAINT,
@@ -122,8 +122,8 @@ def plan_experiment(
     *,
     half_width: float,
     target: Literal["examination", "difference"] = "examination",
-    scores_a: ArrayLike | None = None,
-    scores_b: ArrayLike | None = None,
+    scores_a: Predictor | ArrayLike | None = None,
+    scores_b: Predictor | ArrayLike | None = None,
     k: int | None = None,
     sessions: float | None = None,
     propensity: Literal["column"] | ArrayLike | Estimator | None = None,
@@ -148,9 +148,9 @@ def plan_experiment(
           and the experiment together. The plan mixes swaps of positions, which move documents
           1, 2, 3, 5, 8, ... places, and a shuffle.
         - ``"difference"``: clicks per page of ``scores_a`` minus ``scores_b``, as
-          :func:`policy_difference` reads it from both. The plan serves the two rankings where
-          they differ, the more often the noisier their clicks.
-    scores_a, scores_b : array-like of shape (n_rows,), default=None
+          ``policy_difference(method="item-position")`` reads it from both. The plan serves the
+          two rankings where they differ, the more often the noisier their clicks.
+    scores_a, scores_b : fitted ranker, or array-like of shape (n_rows,), default=None
         Of the two rankings, as for :func:`policy_difference`.
     k : int, default=None
         Positions 1 to k take part; None for all.

@@ -116,7 +116,8 @@ def difference(seed, width=0.03, n_sessions=20_000):
     more, new = log_of(three, served, plan.sessions, 1000 + seed, *world, candidates=True)
     more["session"] += n_sessions
     both, y = pd.concat([X, more]), np.append(clicks, new)
-    found = policy_difference(both, y, *(by_doc[i].loc[both["doc"]].to_numpy() for i in (0, 1)))
+    a, b = (by_doc[i].loc[both["doc"]].to_numpy() for i in (0, 1))
+    found = policy_difference(both, y, a, b, method="item-position")
     half = (found.interval[1] - found.interval[0]) / 2
     test = plan.alternatives.loc["A/B test, half of the pages each"]
     return {
