@@ -55,6 +55,7 @@ sphinx_gallery_conf = {
         [
             "plot_naive_against_debiased.py",
             "plot_examination_curve.py",
+            "plot_what_breaks_a_correction.py",
             "plot_documents_are_pairs.py",
             "plot_is_my_log_identifiable.py",
             "plot_quality_against_clicks.py",
@@ -80,6 +81,7 @@ sphinx_gallery_conf = {
             "plot_position_bias.py",
             "plot_sessions_and_noise.py",
             "plot_variants.py",
+            "plot_wrong_ndcg.py",
             "plot_what_cmip_sees.py",
             "plot_metrics_in_and_out.py",
             "plot_choosing_offline.py",
@@ -87,6 +89,9 @@ sphinx_gallery_conf = {
             "plot_ubi_sample.py",
             "plot_simulated_shop.py",
             "plot_log_on_disk.py",
+            "plot_ab_test_predicted.py",
+            "plot_log_that_cannot_tell.py",
+            "plot_experiment_planned.py",
             "*",
         ]
     ),

@@ -20,6 +20,21 @@ def test_api_page_names_everything_public():
     assert not missing
 
 
+def test_guide_or_gallery_uses_everything_public():
+    pages = [*(ROOT / "docs" / "user_guide").glob("*.rst"), *(ROOT / "docs").glob("*/add_*.rst")]
+    text = "\n".join(page.read_text() for page in [*pages, *(ROOT / "examples").glob("*/*.py")])
+    missing = [n for n in public_names() if not re.search(rf"\b{n.split('.')[-1]}\b", text)]
+    assert not missing
+
+
+def test_gallery_checks_its_claims():
+    scripts = list((ROOT / "examples").glob("*/plot_*.py"))
+    assert len(scripts) > 30
+    assert not [
+        script.name for script in scripts if not re.search(r"^ *assert ", script.read_text(), re.M)
+    ]
+
+
 def test_exemplary_passages_are_where_contributors_are_sent():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     passages = text[text.index("Ten passages") : text.index("**Language.**")]
