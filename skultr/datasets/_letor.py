@@ -18,6 +18,7 @@ __all__ = ["load_letor"]
 
 #: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
 _MAX_FEATURE = 65_535
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @validate_params(
@@ -66,10 +67,11 @@ def load_letor(
     documents : pandas.DataFrame
         One row per query-document pair, in the order of the files: ``qid``, ``doc``,
         ``relevance`` (int if all labels are whole numbers) and the features. Features of svmlight
-        files (float32) keep their ids: ``feature_001`` is the feature ``1:``. ``doc`` is the id
-        in the comment ``#docid = ...`` of svmlight lines (text) or in the column ``doc``, with
-        ``/2``, ``/3``, ... appended for further rows of one query and document; otherwise the row
-        number. An id may recur under other queries, and then names another document.
+        files (float32, larger numbers cut to its range) keep their ids: ``feature_001`` is the
+        feature ``1:``. ``doc`` is the id in the comment ``#docid = ...`` of svmlight lines (text)
+        or in the column ``doc``, with ``/2``, ``/3``, ... appended for further rows of one query
+        and document; otherwise the row number. An id may recur under other queries, and then
+        names another document.
 
     Raises
     ------
@@ -229,8 +231,9 @@ def _read_svmlight(paths, lines, n_features):
     values = np.zeros((sum(map(len, labels)), n_features or found), dtype=np.float32)
     start = 0
     for part in features:
-        with np.errstate(over="ignore"):  # infinite in float32, which _check_feature reports
-            values[start : start + part.shape[0], :found] = part[:, first:].toarray()
+        # Sets mark missing features by the largest double, which would be infinite in float32.
+        np.clip(part.data, -_LARGEST, _LARGEST, out=part.data, where=np.isfinite(part.data))
+        values[start : start + part.shape[0], :found] = part[:, first:].toarray()
         start += part.shape[0]
     names = [f"feature_{first + j:03d}" for j in range(values.shape[1])]
     roles = {"qid": np.concatenate(queries), **_doc_ids(paths, lines)}

@@ -95,7 +95,6 @@ def test_fractional_labels_stay(tmp_path):
         ("nan qid:1 1:0.5\n", "label of row 0 is nan"),
         ("1 qid:1 1:0.5\n1 qid:1 1:nan\n", "'feature_001' is missing or infinite in 1 of 2"),
         ("1 qid:1 1:inf\n", "missing or infinite"),
-        ("1 qid:1 1:1e300\n", "missing or infinite"),
         ("1 qid:1 a:0.5\n", "as svmlight"),
         ("1 qid:1 2:0.5 1:3\n", "as svmlight"),
         ("1 qid:99999999999999999999 1:3\n", "as svmlight"),
@@ -159,6 +158,12 @@ def test_docids_link_the_documents_to_a_click_log(tmp_path):
     impressions = log[["session", "qid", "doc", "position"]].assign(click=clicks)
     X, _ = aggregate_clicks(impressions, documents)
     assert (X["feature_001"] == X["doc"].str[1:].astype(int) + 0.5).all()
+
+
+def test_marks_of_missing_features_stay_finite(tmp_path):
+    lines = "1 qid:1 1:1.797693134862315708e+308\n0 qid:1 1:-1e300\n"
+    largest = np.finfo(np.float32).max
+    assert load_letor(write(tmp_path, lines))["feature_001"].tolist() == [largest, -largest]
 
 
 def test_the_null_version_of_letor_is_named(tmp_path):
