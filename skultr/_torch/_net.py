@@ -459,6 +459,9 @@ class _EpochProgress(Callback):
     def on_epoch_end(self, net, **kwargs):
         self.epochs_.advance()
 
+    def on_train_end(self, net, **kwargs):
+        self.epochs_ = None
+
 
 class _EpochTasks(Callback):
     """Reports each epoch to scikit-learn's callbacks; stops when one of them requests it."""
