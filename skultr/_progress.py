@@ -51,8 +51,8 @@ def show_progress(show: bool = True) -> None:
     >>> import skultr
     >>> skultr.show_progress()  # doctest: +SKIP
     >>> ranker.fit(log, clicks)  # doctest: +SKIP
-    skultr: DLARanker: epoch 12 of at most 100, 4 s so far
-    skultr: DLARanker: done in 15 s
+    skultr: DLARanker: epoch 12 of at most 100, 8 s so far
+    skultr: DLARanker: done in 32 s
     >>> skultr.show_progress(False)
     """
     if not isinstance(show, bool):
@@ -84,11 +84,16 @@ class Steps:
     def __init__(self, what: str, total: int | None = None, most: int | None = None) -> None:
         self.what, self.total, self.most = what, total, most
         self.n = 0
-        self.start = time.monotonic()
+        self.start = self.counted = time.monotonic()
+
+    def count(self, n: int = 1) -> None:
+        """Count steps that have been done."""
+        self.n += n
+        self.counted = time.monotonic()
 
     def advance(self, n: int = 1) -> None:
         """Count steps, and report."""
-        self.n += n
+        self.count(n)
         if _is_on():
             _report((*_stack.get(), self))
 
@@ -102,7 +107,8 @@ class Steps:
     def left(self) -> float:
         """Seconds left, if it has a known number of steps, of which one is done."""
         assert self.total
-        return (time.monotonic() - self.start) / self.n * (self.total - self.n)
+        left = (self.counted - self.start) / self.n * (self.total - self.n)
+        return max(left - (time.monotonic() - self.counted), 0.0)
 
 
 #: The work that this thread is doing, from the outside to the inside.
@@ -152,7 +158,7 @@ def _reported(steps, work):
     try:
         for step in steps:
             yield step
-            work.n += 1
+            work.count()
             _report(inner)
     finally:  # a caller that leaves the loop closes the generator, sometimes much later
         if _stack.get() == inner:

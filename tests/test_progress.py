@@ -1,10 +1,12 @@
 """What long work says of itself: nothing by default, lines when asked, the same results."""
 
+import json
 import logging
 import os
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import skultr
 from skultr import ClickDataset, DLARanker
 from skultr._progress import Steps, progress, working
 from skultr.click_models import CCMModel
-from skultr.datasets import make_ltr
+from skultr.datasets import load_letor, make_ltr, read_ubi
 from skultr.propensity import InterventionHarvesting
 from skultr.rankers import EnsembleRanker, IPSRanker, LambdaMARTRanker, NaiveRanker
 from skultr.simulation import PlackettLucePolicy, simulate_clicks
@@ -87,6 +89,22 @@ def test_writing_a_dataset_reports(log, lines, tmp_path):
     assert any("ClickDataset: file of lists" in line for line in lines())
 
 
+def test_readers_report(lines, tmp_path):
+    queries = {"query_id": "1", "user_query": "hub", "query_response_hit_ids": ["a", "b"]}
+    event = {"query_id": "1", "action_name": "click"}
+    event["event_attributes"] = {"object": {"object_id": "a"}, "position": {"ordinal": 1}}
+    path = tmp_path / "ubi.ndjson"
+    path.write_text("".join(json.dumps(each) + "\n" for each in (queries, event)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read_ubi(path)
+    assert any(f"read_ubi: part of {path} 1" in line for line in lines())
+    assert any("read_ubi: result pages" in line for line in lines())
+    (tmp_path / "train.txt").write_text("1 qid:1 1:2\n")
+    load_letor(tmp_path)
+    assert any("load_letor: scanned file 1/1" in line for line in lines())
+
+
 def test_lines_of_nested_work_tell_all_of_it(lines):
     with working("outer"):
         for _ in progress(range(2), "fold"):
@@ -125,6 +143,15 @@ def test_a_line_a_second_at_most(caplog):
         skultr.show_progress(False)
     assert 1 <= len(caplog.records) <= 3
     assert "step 1/10,000" in caplog.records[0].getMessage()
+
+
+def test_time_left_is_that_of_the_steps_that_were_done(monkeypatch):
+    clock = iter([0.0, 30.0, 36.0, 200.0])  # the start, a step, two questions
+    monkeypatch.setattr("skultr._progress.time.monotonic", lambda: next(clock))
+    steps = Steps("resample", total=4)
+    steps.count()
+    assert steps.left() == 84  # three steps of 30 seconds, 6 of which have passed
+    assert steps.left() == 0
 
 
 def test_only_true_or_false():

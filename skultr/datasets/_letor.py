@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_svmlight_files
 
+from .._progress import progress, working
 from .._sklearn import Interval, validate_params
 from ._letor_files import PARQUET, SVMLIGHT, is_documents, letor_splits, scan_svmlight
 
@@ -104,16 +105,19 @@ def load_letor(
     1    1    1          0          0.1          0.0
     2    2    2          1          0.0          7.0
     """
+    with working("load_letor"):
+        return _check_documents(_read(path, split, fold, n_features))
+
+
+def _read(path, split, fold, n_features):
     if isinstance(path, str | PathLike) and Path(path).is_dir():
-        documents = _read_folder(Path(path), split, fold, n_features)
-    elif fold is not None:
+        return _read_folder(Path(path), split, fold, n_features)
+    if fold is not None:
         raise ValueError(
             f"fold={fold} selects files of a folder, and {path} is no folder. Pass the folder of "
             "the set, or leave fold out."
         )
-    else:
-        documents = _read_files(_check_paths(path), split, n_features)
-    return _check_documents(documents)
+    return _read_files(_check_paths(path), split, n_features)
 
 
 def _read_files(paths, split, n_features):
@@ -203,7 +207,7 @@ def _one_format(path):
 # Formats
 # --------------------------------------------------------------------------------------
 def _scan(paths):
-    return [scan_svmlight(path) for path in paths]
+    return [scan_svmlight(path) for path in progress(paths, "scanned file")]
 
 
 def _n_features(lines):
