@@ -23,7 +23,6 @@ from .._log._roles import is_frame, read_role, without_columns
 from .._log._segments import TINY, encode
 from .._models._click_choice import ClickChoice
 from .._models._table_curve import table_curve
-from .._progress import progress
 from .._sklearn import Interval, seeded_clone
 from .._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from ..exceptions import (
@@ -443,7 +442,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         place, key = encode(log.query * len(log.features) + log.doc)
         query, doc = np.divmod(key, len(log.features))
         work = [(m, k) for m in range(len(members)) for k in range(self.cv)]
-        fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+        found = Parallel(n_jobs=self.n_jobs)(
             delayed(fitted_elsewhere)(
                 members[m][1], log.select_queries(part != k), log.features[doc[here]], query[here]
             )
@@ -451,8 +450,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
             for here in [part[query] == k]
         )
         scores = np.zeros((len(key), len(members)))
-        fits = progress(fits, "fit of a member to a part of the queries", total=len(work))
-        for (m, k), values in zip(work, fits, strict=True):
+        for (m, k), values in zip(work, found, strict=True):
             scores[part[query] == k, m] = values
         columns = [standardized(column, query) for column in scores.T]
         if log.production is not None:
