@@ -242,9 +242,9 @@ def shown_depth(log: ClickLog) -> int:
 def reranked(production: NDArray[np.float64], query: Ints, depth: int) -> tuple[Bools, Ints]:
     """Candidates that are ranked anew, and the rank of each by production.
 
-    They are all candidates of a query, or the first ``depth`` by production if there are more
-    than three times as many: most of the others were never shown, and no click says how good a
-    model is for them.
+    Each candidate is one row. They are all candidates of a query, or the first ``depth`` by
+    production if there are more than three times as many: most of the others were never shown,
+    and no click says how good a model is for them.
 
     Returns
     -------

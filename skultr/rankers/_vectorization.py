@@ -24,6 +24,7 @@ from .._torch._networks import SideBySide
 from .._torch._stream import Linear
 from .._typing import Column, Floats, Table
 from ..identifiability._not_identifiable import warn_unless_identifiable
+from ._distinct import DistinctCandidates
 from ._hull import Hull
 from ._ranker import BaseRanker
 from ._vectorization_formulas import (
@@ -31,6 +32,7 @@ from ._vectorization_formulas import (
     impressions_of_documents,
     most_likely_vectors,
     relevance_of,
+    shown_candidates,
     spread_within,
     warn_about_rank,
 )
@@ -261,7 +263,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            All candidates of the queries: a score depends on which rows share its query.
+            All candidates of the queries: a score depends on which documents share its query.
+            X may be a log: rows with equal features, and equal ids if X has ``doc``, count once.
         qid : array-like of shape (n_rows,), default=None
             Query ids; by default the column ``qid`` of X. Without either, all rows count as one
             query, with a warning.
@@ -269,11 +272,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Returns
         -------
         scores : ndarray of shape (n_rows,)
-
-        Warns
-        -----
-        MissingRoleWarning
-            If there are several rows and no query ids.
         """
         check_is_fitted(self)
         # Scores of rows, whatever their queries. In the middle of training there is no student.
@@ -297,8 +295,10 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         """
         check_is_fitted(self)
         codes, ids = encode(self._known_query_ids(X, qid, "base_vectors"))
-        _, mean, log_variance = self._embeddings(X)
-        vectors = self._base_vectors(codes, len(ids), mean, log_variance)
+        features = self._read_features(X, reset=False)
+        first = DistinctCandidates.of_rows(X, features, codes).first
+        _, mean, log_variance = self._parts(features[first])
+        vectors = self._base_vectors(codes[first], len(ids), mean, log_variance)
         return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
 
     def relevance_embedding(self, X: Table) -> Floats:
@@ -313,7 +313,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         embedding : ndarray of shape (n_rows, `n_components`)
         """
         check_is_fitted(self)
-        return self._embeddings(X)[0]
+        return self._parts(self._read_features(X, reset=False))[0]
 
     def predict_click(
         self, X: Table, *, bias: Column | None = None, position: Column | None = None
@@ -350,13 +350,17 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         features = self._read_features(X, reset=False)
-        if self.student is None or self.student_network_ is None:
-            return self._base_scores(features, encode(qid)[0])
-        if self.student == "only":
+        if self.student == "only" and self.student_network_ is not None:
             return self._student_scores(features)
-        scores = self._base_scores(features, encode(qid)[0]), self._student_scores(features)
-        first, second = (part / spread for part, spread in zip(scores, self._spreads, strict=True))
-        return (first + second) / 2
+        query = encode(qid)[0]
+        # A log repeats documents over its pages; they count once.
+        candidates = DistinctCandidates.of_rows(X, features, query)
+        features = features[candidates.first]
+        scores = self._base_scores(features, query[candidates.first])
+        if self.student_network_ is not None:
+            of_base, of_student = self._spreads
+            scores = (scores / of_base + self._student_scores(features) / of_student) / 2
+        return scores[candidates.place]
 
     def _base_scores(self, features, query):
         """Products with the base vector of the query; queries are codes from 0."""
@@ -519,17 +523,12 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         return doubly_robust_labels(log, relevance, self._rates(self._training_products(log)))
 
     def _spread_of_base(self, log):
-        rows = log.shown
-        query = encode(log.query[rows])[0]  # some queries have no row that was shown
-        scores = self._base_scores(log.features[log.doc[rows]], query)
-        return spread_within(scores, log.list_[rows])
-
-    def _embeddings(self, X):
-        """Relevance embedding, mean and log variance of the base of each row."""
-        return self._parts(self._read_features(X, reset=False))
+        place, query, doc = shown_candidates(log)
+        scores = self._base_scores(log.features[doc], query)
+        return spread_within(scores[place], log.list_[log.shown])
 
     def _parts(self, features):
-        """The same of features that were read."""
+        """Relevance embedding, mean and log variance of the base of each row."""
         outputs, d = self._outputs(self.network_, features), self.n_components
         return outputs[:, :d], outputs[:, d : 2 * d], outputs[:, 2 * d :]
 
