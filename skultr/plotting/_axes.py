@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
 
-__all__ = ["TRUTH", "figure_of", "make_axes", "method_colors", "palette", "steps_of"]
+__all__ = ["TRUTH", "draw_legend", "figure_of", "make_axes", "method_colors", "palette", "steps_of"]
 
 #: Colour of the truth and other given values; estimates have the colours below.
 TRUTH = "black"
@@ -22,9 +24,9 @@ _OF_METHODS = {
     "dla": "#1b998b",
     "ensemble": "#edae49",
     "lambdamart": "#8c5e34",
-    "user-aware": "#6d597a",
+    "user-aware": "#5b8e3e",
     "cld": "#c77dba",
-    "heckman": "#5b8e3e",
+    "heckman": "#6d597a",
     "vectorization": "#274690",
     "affine": "#e8833a",
     "skyline": "#3d3d3d",
@@ -84,6 +86,14 @@ def make_axes(ax: Axes | None, caller: str, figsize: tuple[float, float] | None 
 def figure_of(ax: Axes) -> Figure:
     """The figure of the axes (for a type checker it might be a SubFigure)."""
     return cast("Figure", ax.figure)
+
+
+def draw_legend(ax: Axes, lines: Sequence[Line2D]) -> Legend:
+    """A legend with the labels of lines as they are: ``$`` and a first ``_`` mean nothing."""
+    legend = ax.legend(lines, [" "] * len(lines), frameon=False)
+    for text, line in zip(legend.get_texts(), lines, strict=True):
+        text.set(text=line.get_label(), parse_math=False)
+    return legend
 
 
 def palette(n: int) -> list[str]:

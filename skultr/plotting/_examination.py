@@ -214,7 +214,7 @@ class ExaminationDisplay:
             truth = _read_truth(truth, tables)
         return cls(tables=tables, truth=truth).plot(ax, **plot_params)
 
-    def plot(self, ax: Axes | None = None, *, confidence: float = 0.95) -> Self:
+    def plot(self, ax: Axes | None = None, *, confidence_level: float = 0.95) -> Self:
         """Draw the display.
 
         With up to 60 bias factors, curves relative to the first factor that all models have in
@@ -229,16 +229,18 @@ class ExaminationDisplay:
         ----------
         ax : matplotlib axes, default=None
             By default, axes of a new figure.
-        confidence : float in (0, 1), default=0.95
+        confidence_level : float in (0, 1), default=0.95
             Level of the intervals, which are drawn where standard errors are known.
 
         Returns
         -------
         display : ExaminationDisplay
         """
-        if not (isinstance(confidence, Real) and 0 < confidence < 1):
-            raise ValueError(f"confidence must be a number between 0 and 1, got {confidence!r}.")
-        quantile = float(ndtri((1 + confidence) / 2))
+        if not (isinstance(confidence_level, Real) and 0 < confidence_level < 1):
+            raise ValueError(
+                f"confidence_level must be a number between 0 and 1, got {confidence_level!r}."
+            )
+        quantile = float(ndtri((1 + confidence_level) / 2))
         self.ax_ = make_axes(ax, "ExaminationDisplay", (6.4, 4.4))
         self.figure_ = figure_of(self.ax_)
         self.ax_.spines[["top", "right"]].set_visible(False)
