@@ -183,8 +183,8 @@ class DLARanker(ClickRanker):
         """Set the scale of the scores so that the clicks of a list fall as they predict."""
         log = log.sample()
         score = NeuralEstimator._score(self, log.features)[log.doc]
-        choice = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
-        weight = choice.best_weights(score[:, None], log_examination[log.bias])[0]
+        choice, log_exposure = ClickChoice.of_log(log)
+        weight = choice.best_weights(score[:, None], log_examination[log.bias] + log_exposure)[0]
         self._scale = max(float(weight), 0.01)
 
     def _fit_factors_again(self, log, link="product"):

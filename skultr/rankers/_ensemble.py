@@ -464,11 +464,13 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         if log.production is not None:
             served = np.bincount(place, log.production) / np.bincount(place)
             columns.append(standardized(served, query, 1e-12))
+        choice, log_exposure = ClickChoice.of_log(log)
         return HeldOut(
             log,
             np.column_stack(columns)[place],
-            np.log(log.propensity),
-            ClickChoice.from_rows(log.list_, log.clicks, log.shown),
+            np.log(log.propensity) + log_exposure,
+            choice,
+            log_exposure,
         )
 
     def _warn_about_curve(self, log, naive):

@@ -18,7 +18,7 @@ from .._log._factors import factor_codes, loss_scale
 from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
 from .._torch._fixed_examination import ListTarget, fit_listwise
-from .._torch._losses import ListLoss, softmax_loss
+from .._torch._losses import ListLoss, listwise
 from .._torch._net import NeuralEstimator
 from .._torch._networks import SideBySide
 from .._torch._stream import Linear
@@ -55,8 +55,6 @@ __all__ = ["VectorizationRanker"]
 #: Batches of the base model hold this number of documents for each list in a batch of the first
 #: network.
 _DOCUMENTS_PER_LIST = 32
-#: Both losses are linear in the clicks: merging equal lists does not change their optimum.
-_LOSSES = {"logit": softmax_loss, "probability": binomial_loss}
 #: Parameters of the network of base vectors that are those of the ranker.
 _SHARED = (
     *("learning_rate", "optimizer", "validation_fraction"),
@@ -235,7 +233,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "link": [StrOptions(set(_LOSSES))],
+        "link": [StrOptions({"logit", "probability"})],
         "student": [StrOptions({"average", "only"}), None],
         "n_networks": [Interval(Integral, 1, None, closed="left")],
         "observation_learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -449,14 +447,15 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         else:
             rate = log.clicks[log.shown].sum() / log.weight[log.shown].sum()
             module = PositiveVectorModule(network, rate, shape)
+        lists, loss = listwise(log) if click_only else (log, binomial_loss)
         n_epochs = NeuralEstimator._n_subtasks(self) // 2
         if self.frozen_steps is None:
             n_epochs = min(self._frozen_epochs, n_epochs)
         self._train(
             module,
-            ListLoss(_LOSSES[self.link], loss_scale(log, unit)),
-            log,
-            log.clicks,
+            ListLoss(loss, loss_scale(lists, unit)),
+            lists,
+            lists.clicks,
             click_only=click_only,
             task=task,
             # The vectors of bias factors have their own step size, and no weight decay.
