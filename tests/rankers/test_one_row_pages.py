@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from skultr import rankers
 from skultr._log._clicklog import make_click_log
 from skultr.exceptions import ClickDataWarning
 from skultr.rankers import (
@@ -32,7 +31,7 @@ N_DOCUMENTS = 10
 def world(n_queries, n_pages=20_000, seed=0):
     """Documents with their relevance, and a log of pages that show one of them each.
 
-    The more relevant a document, the seldom it is shown: impressions alone mislead.
+    The more relevant a document, the less often it is shown: impressions alone mislead.
     """
     rng = np.random.default_rng(seed)
     shape = n_queries, N_DOCUMENTS
@@ -96,7 +95,6 @@ def test_dual_learning_finds_the_examination():
 
 
 def test_rows_are_joined_only_where_pages_have_one_row():
-    features = np.arange(6, dtype=np.float32)[:, None]
     frame = pd.DataFrame(
         {
             "qid": [0, 0, 0, 1, 1, 2],
@@ -106,6 +104,7 @@ def test_rows_are_joined_only_where_pages_have_one_row():
             "impressions": [3, 2, 1, 5, 5, 4],
         }
     )
+    features = frame[["doc"]].to_numpy(dtype=np.float32)
     log = make_click_log(frame, features, np.ones(6))
     joined, exposure = log.comparable()
     np.testing.assert_array_equal(joined.offsets, [0, 3, 5, 6])
