@@ -139,6 +139,9 @@ class DLARanker(ClickRanker):
     If documents do not connect all bias factors, the raised offset is taken, because held-out
     clicks would confirm any examination. If no document moved, there is no refit.
 
+    Where most clicks of a query fell on pages of one row, as in feeds and logs of bandits, its rows
+    are compared across pages, with the logarithm of their impressions as a further offset.
+
     References
     ----------
     Ai, Bi, Luo, Guo & Croft (2018). Unbiased learning to rank with unbiased propensity

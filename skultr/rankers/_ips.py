@@ -272,6 +272,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     as they are are compared, and division is kept unless it is worse by a standard error.
     If all propensities are equal there is no choice, and the ranker is :class:`NaiveRanker`.
 
+    Where most clicks of a query fell on pages of one row, as in feeds and logs of bandits, its rows
+    are compared across pages, with the logarithm of their impressions as a further offset.
+
     Warns
     -----
     UnstableWeightsWarning
@@ -279,6 +282,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         and fewer than five per query with clicks are left as effective sample.
     AssumptionWarning
         If propensities are assumed, or if the clicks contradict them.
+    ClickDataWarning
+        With ``loss="pairwise"`` or ``"lambda"``, if most clicks fell on pages of one row.
 
     References
     ----------

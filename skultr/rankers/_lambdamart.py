@@ -145,7 +145,8 @@ class LambdaMARTRanker(PropensityRanker):
     UnstableWeightsWarning
         If a few clicks carry half of the weight.
     ClickDataWarning
-        If there are too few queries to hold any out.
+        If there are too few queries to hold any out; with ``debiasing="lightgbm"``, if most
+        clicks fell on pages of one row.
 
     See Also
     --------

@@ -99,6 +99,11 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     --------
     PRSRanker : Pairs weighted by known propensities.
 
+    Warns
+    -----
+    ClickDataWarning
+        If most clicks of some queries fell on pages of one row, where there are no pairs.
+
     Notes
     -----
     Sessions that saw the same list are one list with N sessions and click rates c. Clicks of a

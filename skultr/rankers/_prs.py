@@ -92,6 +92,11 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Warns
+    -----
+    ClickDataWarning
+        If most clicks of some queries fell on pages of one row, where there are no pairs.
+
     Notes
     -----
     Sessions that saw the same list are one list with N sessions and click rates c. The expected
