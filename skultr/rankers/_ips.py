@@ -272,7 +272,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     as they are are compared, and division is kept unless it is worse by a standard error.
     If all propensities are equal there is no choice, and the ranker is :class:`NaiveRanker`.
 
-    Where most clicks of a query fell on pages of one row, as in feeds and logs of bandits, its rows
+    Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
     are compared across pages, with the logarithm of their impressions as a further offset.
 
     Warns
