@@ -353,7 +353,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         candidates = DistinctCandidates.of_rows(X, features, query)
         features = features[candidates.first]
         scores = self._base_scores(features, query[candidates.first])
-        if self.student_network_ is not None:
+        if self.student is not None and self.student_network_ is not None:
             of_base, of_student = self._spreads
             scores = (scores / of_base + self._student_scores(features) / of_student) / 2
         return scores[candidates.place]
