@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from .._typing import ArrayLike
-from ._axes import TRUTH, colors_of, figure_of, make_axes, steps_of
+from ._axes import TRUTH, figure_of, make_axes, method_colors, steps_of
 from ._user_curves import draw_interval, draw_user_curves, is_of_users, read_truth_of_users
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class ExaminationDisplay:
     def _plot_curves(self, curves, reference, quantile):
         truth = [] if self.truth is None else [self.truth]
         factors = pd.concat([*curves.values(), *truth]).index.unique().sort_values()
-        colors = colors_of(curves)
+        colors = method_colors(curves)
         place = _places(factors)
         top = 1.0
         for number, (name, curve) in enumerate(curves.items()):
@@ -329,7 +329,7 @@ class ExaminationDisplay:
     # Many bias factors
     # ----------------------------------------------------------------------------------
     def _plot_against_truth(self, curves):
-        colors = colors_of(curves)
+        colors = method_colors(curves)
         ends = low, high = self.truth[self.truth > 0].min(), self.truth.max()
         for name, curve in curves.items():
             known, estimate = self.truth.align(curve, join="inner")
@@ -352,7 +352,7 @@ class ExaminationDisplay:
         )
 
     def _plot_sorted(self, curves):
-        colors = colors_of(curves)
+        colors = method_colors(curves)
         for name, curve in curves.items():
             falling = np.sort(curve.to_numpy(dtype=float))[::-1] / curve.max()
             rank = np.arange(1, len(falling) + 1)
