@@ -108,6 +108,32 @@ class ClickTable:
             by_query += self._stops * more / _DIFFERENCE
         return by_query
 
+    def excess(self, gains: Floats) -> tuple[float, float]:
+        """How far clicks differ more between the pages of a query than predicted, and its error.
+
+        Slope of the clicks of a page beyond their prediction on that prediction, within queries:
+        0 if the formula holds, -1 if the order of the documents does not matter at all. Users who
+        leave after one click make it -1, although each document is predicted well.
+        """
+        log = self._log
+        if not log.has_pages:
+            return 0.0, np.inf
+        p = self._of_cells(self._curve)[self._cell]
+        if self._curve.context:
+            p = p * np.exp(-self._curve.context * self._above_row)
+        page, first = np.unique(log.rows.list_[log.row], return_index=True)
+        page = np.searchsorted(page, log.rows.list_[log.row])
+        query, weight = log.slot_query[log.slot][first], log.weight * gains[log.slot]
+        told, more = (np.bincount(page, weight * of) for of in (p, log.rate - p))
+        n_pages = np.maximum(np.bincount(query), 1)
+        told, more = (of - (np.bincount(query, of) / n_pages)[query] for of in (told, more))
+        squares, products = (np.bincount(query, told * of) for of in (told, more))
+        if squares.sum() <= TINY:
+            return 0.0, np.inf
+        slope = products.sum() / squares.sum()
+        error = np.sqrt(((products - slope * squares) ** 2).sum()) / squares.sum()
+        return float(slope), float(error)
+
     def variance(self, pages: Pages, mass: Floats) -> float:
         """Of the sum of mass times P(click), by deviations of documents that are not told."""
         cell, there = pages.cell()
@@ -253,17 +279,21 @@ class ClickTable:
         sums = [np.bincount(place, part, shape[0] * shape[1]) for part in parts]
         return np.hstack([np.delete(part.reshape(shape), self._first, axis=1) for part in sums])
 
+    def _of_cells(self, curve):
+        """P(click) of each cell below average documents."""
+        quality, _ = self._quality(curve, prior=0.0)
+        p = curve.start[self._place] + curve.slope[self._place] * quality[self._pair]
+        return p + self._own_share(curve) * (self._clicks / self._exposed - p)
+
     def _predict(self, pages, curve):
         exposed = self._exposed
         if curve.context != self._curve.context:
             self._exposed = self._exposure(curve.context)
         quality, _ = self._quality(curve, prior=0.0)
         place = self._slot_place[pages.slot]
-        p = curve.start[place] + curve.slope[place] * quality[pages.pair]
-        expected = curve.start[self._place] + curve.slope[self._place] * quality[self._pair]
-        residual = self._own_share(curve) * (self._clicks / self._exposed - expected)
         cell, there = pages.cell()
-        p = p + there * residual[cell]
+        formula = curve.start[place] + curve.slope[place] * quality[pages.pair]
+        p = np.where(there, self._of_cells(curve)[cell], formula)
         self._exposed = exposed
         if not curve.context:
             return p

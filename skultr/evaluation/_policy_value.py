@@ -30,6 +30,8 @@ _LEAST_CLICKS = 50
 _LEAST_QUERIES = 10
 #: Share of impressions away from a document's usual position that a test of users needs.
 _LEAST_MOVED = 0.01
+#: Standard errors by which the clicks of whole pages must differ from the formula to refute it.
+_LEAST_WRONG = 2.6
 _LEVEL = 0.05
 _ROUNDING = 1e-6
 _NOTHING = (np.nan, np.nan, (np.nan, np.nan), np.nan)
@@ -331,6 +333,8 @@ def _judge(pages, changed, gains, names, method, given):
     of_log, _ = log.mean_per_page(logged)
     counts = (of_log, effective, support)
     doubt = _doubt(pages, due, method, support, effective, n_queries)
+    if not doubt and method in ("dr", "pbm"):
+        doubt = _wrong_pages(*table.excess(gains))
     if doubt:
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
     by_query, influence = pages.by_query(mass * clicks), table.influence(pages, mass)
@@ -493,6 +497,17 @@ def _doubt(pages, due, method, support, effective, n_queries):
                 "more sessions"
             )
     return ""
+
+
+def _wrong_pages(excess, error):
+    """Why the formula cannot be believed, if whole pages get other clicks than it predicts."""
+    if abs(excess) < _LEAST_WRONG * error:
+        return ""
+    return (
+        "the log contradicts the formula: between the pages of a query clicks differ by "
+        f"{max(1 + excess, 0):.0%} of what it predicts, as when users leave after one click. Use "
+        "method='item-position', or an experiment (plan_experiment, Interleaver)"
+    )
 
 
 def _contradiction(beyond, error, claimed, n_queries):

@@ -244,13 +244,11 @@ def cascade():
     return X.drop(columns="relevance"), clicks, X["relevance"]
 
 
-def test_dr_finds_users_who_stop(cascade):
+def test_users_who_stop_contradict_the_formula(cascade):
     # Whoever reads all and stops at a click clicks as often in any order of the same documents.
     X, clicks, grade = cascade
     found = policy_difference(X, clicks, grade, X["other"])
-    assert found.interval[0] < 0 < found.interval[1]
-    assert found.standard_error < 0.02
-    assert "documents above" in found.verdict
+    cannot_tell(found, "between the pages of a query clicks differ by")
     item_position = policy_difference(X, clicks, grade, X["other"], method="item-position")
     cannot_tell(item_position, "the log contradicts")
     pbm = {"method": "pbm", "propensity": [1, 0.6, 0.4, 0.3, 0.25]}
