@@ -69,7 +69,7 @@ def world(n_queries=60, seed=0):
             "doc": [f"d{number}" for number in doc],
             "position": place + 1,
             "impressions": 20.0,
-            "bm25": 100 + 1e-3 * relevance,
+            "bm25": 1e-3 * relevance,
             "noise": np.sin(17.0 * query + 5 * doc),
         }
     )
