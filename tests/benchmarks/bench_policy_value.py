@@ -105,7 +105,9 @@ class World:
         return self.features().iloc[:, self.rng.integers(10)].to_numpy(dtype=float)
 
     def trees(self):
-        return self.trained(LGBMRegressor(n_estimators=50, num_leaves=15, n_jobs=1, verbose=-1), 300)
+        return self.trained(
+            LGBMRegressor(n_estimators=50, num_leaves=15, n_jobs=1, verbose=-1), 300
+        )
 
     def trained(self, model, n_queries):
         rows = np.flatnonzero(self.documents["qid"] < n_queries)
@@ -115,16 +117,20 @@ class World:
     def features(self):
         return self.documents.filter(like="feature")
 
+    def differences(self, user):
+        """The truth of each pair: its difference in expected clicks per page, over all queries."""
+        clicks = [[self.clicks(user, scores).sum() for scores in pair] for pair in self.pairs]
+        return [a - b for a, b in clicks]
+
     def clicks(self, user, scores):
-        """The truth: expected clicks per page, over all queries."""
+        """Expected clicks by position."""
         order = np.lexsort((-scores, self.documents["qid"])).reshape(N_POPULATION, -1)
         pages = self.relevance[order[:, :N_POSITIONS]]
-        return float(user.click_probability(pages).sum(axis=1).mean())
+        return user.click_probability(pages).mean(axis=0)
 
     def experiment(self, user):
         """Examination up to one factor, as random pages show it."""
-        order = np.lexsort((self.noise(1), self.documents["qid"])).reshape(N_POPULATION, -1)
-        found = user.click_probability(self.relevance[order[:, :N_POSITIONS]]).mean(axis=0)
+        found = self.clicks(user, self.noise(1))
         return found / found.max()
 
     def log(self, user, policy, n_queries, n_sessions, seed):
@@ -164,21 +170,26 @@ def methods(log, clicks, right, examination):
     return ready
 
 
-def judged(world, user, right, documents, X, clicks):
+def judged(world, documents, X, clicks, right, examination, truths):
     """One row per pair and method: what it says, beside the truth."""
-    never = documents.assign(session=-1, position=np.nan)  # all that can be ranked
-    whole = pd.concat([X, never[X.columns]], ignore_index=True)
-    y = np.concatenate([clicks, np.zeros(len(never), dtype=clicks.dtype)])
-    place = whole["doc"].to_numpy()  # documents are numbered by row
-    ready = methods(X, clicks, right, world.experiment(user))
+    ready = methods(X, clicks, right, examination)
+    log, y = counted(documents, X, clicks)
+    place = log["doc"].to_numpy()  # documents are numbered by row
     rows = []
     with mock.patch.object(_policy_value, "read_pages", read_once(_policy_value.read_pages)):
         for number, (a, b) in enumerate(world.pairs):
-            truth = world.clicks(user, a) - world.clicks(user, b)
             for name, options in ready.items():
-                found = policy_difference(whole, y, a[place], b[place], **options)
-                rows.append({"method": name, "pair": number} | _beside(found, truth))
+                found = policy_difference(log, y, a[place], b[place], **options)
+                rows.append({"method": name, "pair": number} | _beside(found, truths[number]))
     return rows
+
+
+def counted(documents, X, clicks):
+    """Impressions and click rates by document and position, and all documents to rank."""
+    cells = X.assign(rate=clicks).groupby(["qid", "doc", "position"], as_index=False)["rate"]
+    shown = cells.agg(["mean", "size"]).rename(columns={"mean": "rate", "size": "impressions"})
+    log = pd.concat([shown, documents.assign(rate=0.0, impressions=1)], ignore_index=True)
+    return log, log.pop("rate").to_numpy()
 
 
 def read_once(read_pages):
@@ -215,16 +226,16 @@ def study(options):
     rows = []
     for seed in range(options.worlds):
         world = World(seed, options.documents)
-        for policy, ranks in POLICIES.items():
-            for name, (user, right) in USERS.items():
-                documents, X, clicks = world.log(
-                    user, ranks, options.queries, max(options.sessions), seed
-                )
+        for name, (user, right) in USERS.items():
+            known = right, world.experiment(user), world.differences(user)
+            for policy, ranks in POLICIES.items():
+                size = options.queries, max(options.sessions)
+                documents, X, clicks = world.log(user, ranks, *size, seed)
                 for n_sessions in options.sessions:
                     of = (X["session"] < n_sessions).to_numpy()
                     asked = documents[documents["qid"].isin(X.loc[of, "qid"])]
-                    cell = dict(zip(CELL, (n_sessions, policy, name), strict=True), world=seed)
-                    found = judged(world, user, right, asked, X[of], clicks[of])
+                    found = judged(world, asked, X[of], clicks[of], *known)
+                    cell = {"sessions": n_sessions, "policy": policy, "user": name, "world": seed}
                     rows += [cell | row for row in found]
     return pd.DataFrame(rows)
 
@@ -243,20 +254,18 @@ def summary(of):
     return pd.Series(found) * 100
 
 
-def table(rows, by):
-    """Figures as columns, methods below each of them."""
-    found = rows.groupby([*by, "method"], sort=False)[[*rows.columns]].apply(summary)
-    return found.unstack("method", sort=False).round(1)
-
-
 def report(rows):
-    pd.set_option("display.width", 250, "display.max_columns", 50)
-    for (n_sessions, policy), of in rows.groupby(["sessions", "policy"], sort=False):
+    """Tables of all sizes and policies, and how "dr" compares."""
+    rows = pd.concat([rows, rows.assign(user="all")])
+    figures = rows.groupby([*CELL, "method"], sort=False)[[*rows.columns]].apply(summary)
+    figures = figures.unstack("method", sort=False)
+    decimals = {name: int(name[0] in ("rmse", "width")) for name in figures}
+    for (n_sessions, policy), of in figures.groupby(["sessions", "policy"], sort=False):
         print(f"\n{n_sessions:,} sessions, {policy}")
-        found = table(of, ["user"])
-        found.loc["all"] = table(of.assign(user="all"), ["user"]).iloc[0]
-        print(found.to_string(na_rep="-"))
-    least_squares(rows)
+        of = of.droplevel(["sessions", "policy"])
+        form = {name: f"{{:.{decimals[name]}f}}".format for name in of}
+        print(of.to_string(na_rep="-", formatters=form))
+    least_squares(rows[rows["user"] != "all"])
 
 
 def least_squares(rows):
