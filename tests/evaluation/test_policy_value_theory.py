@@ -1,0 +1,193 @@
+"""What theory says of the estimators, over many drawn logs: bias, variance, standard errors."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from skultr.evaluation import policy_difference, policy_value
+
+EXAMINATION = np.array([0.9, 0.6, 0.3])
+N_DOCS, N_PLACES = 4, 3
+BEST = np.array([0, 1, 2, 3])  # documents are numbered by falling relevance
+WORST = BEST[::-1]
+METHODS = {
+    "item-position": {"method": "item-position"},
+    "pbm": {"method": "pbm", "propensity": EXAMINATION},
+}
+
+
+def position_based(rng, n_queries):
+    """P(click) of each document at each position, as the position-based model has it."""
+    relevance = -np.sort(-rng.uniform(0.1, 0.9, (n_queries, N_DOCS)))
+    return relevance[:, :, None] * EXAMINATION
+
+
+def by_document_and_position(rng, n_queries):
+    """Any click probabilities: some documents are clicked at the bottom rather than at the top."""
+    return rng.uniform(0.05, 0.6, (n_queries, N_DOCS, N_PLACES))
+
+
+ASSUMED = {"item-position": by_document_and_position, "pbm": position_based}
+
+
+def draw_counts(rng, n_queries, n_pages):
+    """How often uniformly random pages had each document at each position."""
+    order = rng.permuted(np.tile(BEST, (n_queries, n_pages, 1)), axis=2)[:, :, :N_PLACES]
+    counts = np.zeros((n_queries, N_DOCS, N_PLACES), dtype=int)
+    query, _, place = np.indices(order.shape)
+    np.add.at(counts, (query, order, place), 1)
+    return counts
+
+
+def counted(counts, clicks):
+    """The log, click rates, and scores of the best and of the worst ranking."""
+    query, doc, place = np.nonzero(counts)
+    shown = counts[query, doc, place]
+    X = pd.DataFrame({"qid": query, "doc": doc, "position": place + 1, "impressions": shown})
+    return X, clicks[query, doc, place] / shown, -doc, doc
+
+
+def truth(chance, order):
+    """Expected clicks per page if the documents stand in one order in all queries."""
+    return chance[:, order[:N_PLACES], np.arange(N_PLACES)].sum(axis=1).mean()
+
+
+def is_unbiased(values, expected):
+    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    return abs(np.mean(values) - expected) < 3 * error
+
+
+# No bias ----------------------------------------------------------------------------------------
+def estimates(chance, estimate, *, n_runs=200, n_pages=40, seed=0):
+    """What is estimated from each of many logs, whose pages and clicks are drawn anew."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n_runs):
+        counts = draw_counts(rng, len(chance), n_pages)
+        found.append(estimate(*counted(counts, rng.binomial(counts, chance))))
+    return np.array(found).T
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_bias_where_the_assumption_holds(method):
+    chance = ASSUMED[method](np.random.default_rng(0), 20)
+    how = METHODS[method]
+
+    def three(X, y, a, b):
+        of_a = policy_value(X, y, a, **how)
+        dcg = policy_value(X, y, a, gain="dcg", **how)
+        return of_a.value, policy_difference(X, y, a, b, **how).value, dcg.value
+
+    value, difference, dcg = estimates(chance, three)
+    better, worse = truth(chance, BEST), truth(chance, WORST)
+    worth = 1 / np.log2(np.arange(2, 2 + N_PLACES))
+    for values, expected in [
+        (value, better),
+        (difference, better - worse),
+        (dcg, truth(chance * worth, BEST)),
+    ]:
+        assert is_unbiased(values, expected)
+        assert not is_unbiased(values + 0.03 * better, expected)  # it would see 3 % of the clicks
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_biased_forms_are_seen(method):
+    chance = ASSUMED[method](np.random.default_rng(0), 20)
+
+    def biased(X, y, a, b):
+        n = X["impressions"]
+        smoothed = policy_value(X, (y * n + 0.5) / (n + 1), a, **METHODS[method])  # pseudo-counts
+        flat = policy_value(X, y, a, method="pbm", propensity=np.ones(N_PLACES))  # wrong model
+        return smoothed.value, flat.value
+
+    for values in estimates(chance, biased, n_runs=150):
+        assert not is_unbiased(values, truth(chance, BEST))
+
+
+# Variance ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("method", METHODS)
+def test_variance_of_the_difference(method):
+    # In closed form for given pages: changed cells add up, equal ones cancel.
+    rng = np.random.default_rng(0)
+    n_queries, n_runs = 15, 400
+    chance = ASSUMED[method](rng, n_queries)
+    counts = draw_counts(rng, n_queries, 30)
+    noise = counts * chance * (1 - chance)  # variance of the clicks in each cell
+    share = 1 / n_queries
+    variance = 0.0
+    for doc in BEST:
+        at = [int(np.flatnonzero(of == doc)[0]) for of in (BEST, WORST)]
+        gains = np.zeros(N_PLACES + 1)  # how often the first has it at a place, less the second
+        gains[at[0]] += 1
+        gains[at[1]] -= 1
+        if method == "item-position":
+            factor = gains[:N_PLACES] / counts[:, doc]
+        else:
+            exposed = counts[:, doc] @ EXAMINATION
+            factor = (gains[:N_PLACES] @ EXAMINATION / exposed)[:, None]
+        variance += (share**2 * factor**2 * noise[:, doc]).sum()
+    found = []
+    for _ in range(n_runs):
+        X, y, a, b = counted(counts, rng.binomial(counts, chance))
+        found.append(policy_difference(X, y, a, b, **METHODS[method]).value)
+    # The variance of 400 draws has a standard error of 7 %.
+    assert_allclose(np.var(found, ddof=1), variance, rtol=0.2)
+    assert is_unbiased(found, truth(chance, BEST) - truth(chance, WORST))
+
+
+def drawn_queries(method, n_runs, n_queries=40, level=False):
+    """Estimates of logs whose queries are drawn too, and the difference over all queries."""
+    rng = np.random.default_rng(0)
+    whole = ASSUMED[method](rng, 200_000)
+    expected = 0.0 if level else truth(whole, BEST) - truth(whole, WORST)
+    found = []
+    for _ in range(n_runs):
+        chance = ASSUMED[method](rng, n_queries)
+        if level:  # both rankings are random
+            chance = rng.permuted(chance, axis=1)
+        counts = draw_counts(rng, n_queries, 25)
+        X, y, a, b = counted(counts, rng.binomial(counts, chance))
+        found.append(policy_difference(X, y, a, b, **METHODS[method]))
+    return found, expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_standard_errors_and_intervals_are_calibrated(method):
+    found, expected = drawn_queries(method, 500)
+    error = np.array([of.value for of in found]) - expected
+    squares = np.mean([of.standard_error**2 for of in found])
+    assert_allclose(squares, np.mean(error**2), rtol=0.2)
+    low, high = np.array([of.interval for of in found]).T
+    # 500 logs know a coverage of 95 % up to 1 point.
+    assert 0.92 < np.mean((low <= expected) & (expected <= high)) < 0.98
+
+
+def test_level_of_the_test():
+    found, _ = drawn_queries("pbm", 500, level=True)
+    p_values = np.array([of.p_value for of in found])
+    assert 0.02 < np.mean(p_values < 0.05) < 0.08
+    assert 0.43 < np.mean(p_values < 0.5) < 0.57
+
+
+def test_errors_fall_with_the_root_of_the_queries():
+    few, _ = drawn_queries("pbm", 60, n_queries=20)
+    many, _ = drawn_queries("pbm", 60, n_queries=80)
+    few, many = (np.mean([of.standard_error for of in found]) for found in (few, many))
+    assert_allclose(few / many, 2, rtol=0.1)
+
+
+def test_pairing_saves_what_the_rankings_share():
+    # The variance of the difference is that of the changed places only, not that of both values.
+    rng = np.random.default_rng(0)
+    chance = position_based(rng, 30)
+    swapped = np.array([0, 2, 1, 3])
+    found, alone = [], []
+    for _ in range(150):
+        counts = draw_counts(rng, 30, 30)
+        X, y, a, _ = counted(counts, rng.binomial(counts, chance))
+        b = -np.argsort(swapped)[X["doc"]]
+        found.append(policy_difference(X, y, a, b, **METHODS["pbm"]).value)
+        alone.append(policy_value(X, y, a, **METHODS["pbm"]).value)
+    assert is_unbiased(found, truth(chance, BEST) - truth(chance, swapped))
+    assert np.var(found) < np.var(alone) / 4
