@@ -14,8 +14,9 @@ from .._log._reader import Rows, first_rows, read, take_clicks
 from .._log._roles import read_role
 from .._log._segments import as_array, encode
 from .._sklearn import safe_indexing
-from .._typing import ArrayLike, Bools, Column, Floats, Ints, Table
+from .._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from ..exceptions import python_value
+from ..metrics._scorers import predict_within
 
 __all__ = ["LoggedPages", "Pages", "read_pages"]
 
@@ -55,6 +56,12 @@ class LoggedPages:
         cell, keys = encode(self.key(self.pair[self.row], self.slot))
         return keys, cell
 
+    @cached_property
+    def has_pages(self) -> bool:
+        """True if rows of one list are one page, not counts of several."""
+        seen = self.rows.list_[self.row] * len(self.slot_query) + self.slot
+        return len(np.unique(seen)) == len(seen)
+
     def key(self, pair: Ints, slot: Ints) -> Ints:
         """One number per pair at a slot."""
         return pair * len(self.slot_query) + slot
@@ -65,6 +72,16 @@ class LoggedPages:
         total, weight = (np.bincount(place[self.slot], self.weight * of) for of in (values, 1.0))
         return (total / weight)[place]
 
+    def mean_per_page(
+        self, by_query: Floats, influence: Floats | float = 0.0
+    ) -> tuple[float, float]:
+        """Mean per page, and its standard error from the variance between queries."""
+        pages = self.query_pages
+        value = by_query.sum() / pages.sum()
+        residual = (by_query + influence - value * pages) / pages.sum()
+        n_queries = max(np.count_nonzero(pages), 2)  # of one, no error is told
+        return float(value), float(np.sqrt(n_queries / (n_queries - 1) * (residual**2).sum()))
+
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""
         keys, cell = self.cells
@@ -73,8 +90,10 @@ class LoggedPages:
         np.maximum.at(usual, keys // len(self.slot_query), shown)
         return float(1 - usual.sum() / shown.sum())
 
-    def rank_by(self, scores: ArrayLike, k: int | None, name: str) -> Pages:
+    def rank_by(self, scores: Predictor | ArrayLike, k: int | None, name: str) -> Pages:
         """The pages on which the documents of each query stand by falling score."""
+        if hasattr(scores, "predict"):
+            scores = predict_within(scores, self.X, self.rows["qid"], self.rows["doc"])
         score = self._pair_scores(scores, name)
         # Equal scores: an order that depends on the document only, not on where the log put it.
         chance = mix(np.arange(len(score), dtype=np.uint64))
@@ -124,6 +143,11 @@ class Pages:
     def key(self) -> Ints:
         """One number per pair at a slot."""
         return self.log.key(self.pair, self.slot)
+
+    def by_query(self, values: Floats) -> Floats:
+        """Sums of values of rows over each query."""
+        query = self.log.slot_query[self.slot]
+        return np.bincount(query, values, minlength=len(self.log.query_pages))
 
     def and_of(self, other: Pages) -> Pages:
         """These pages, and those of another ranking as number 1."""

@@ -1,0 +1,255 @@
+"""P(click) of a document at a position below other documents, fitted to a log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .._log._segments import TINY, encode
+from .._typing import Floats, Ints
+from ._logged_pages import LoggedPages, Pages
+
+__all__ = ["ClickTable"]
+
+_ROUNDS, _STEPS, _NEWTON = 5, 30, 5
+_DIFFERENCE = 1e-4  # of numeric derivatives
+_LEAST = 1e-3  # slope of a position, or probability
+_UNKNOWN = 1e-9  # precision of a document that the log never had; it has no other influence
+
+
+class _Curve(NamedTuple):
+    """What all documents share."""
+
+    start: Floats  # by position, of clicks that any document gets
+    slope: Floats  # by position
+    context: float
+
+
+class ClickTable:
+    r"""P(click) of a document at the position j is
+
+    .. math:: (a_j + b_j θ + δ) \exp(-γ (s - \bar s_j))
+
+    with its quality θ, the sum s of the qualities above it on the page, and a deviation δ of this
+    document here, of variance :math:`b_j^2 τ^2`. γ = 0 and τ = 0 is a position-based user if a = 0,
+    and one who trusts positions if not; γ > 0 a user who stops reading after good documents; a
+    large τ lets each document have click rates of its own at each position.
+
+    Qualities have a normal prior whose mean depends on the usual position of the document, so that
+    only documents that moved tell a and b apart from the order of the log.
+    """
+
+    def __init__(self, log: LoggedPages) -> None:
+        keys, self._cell = log.cells
+        self._log = log
+        self._pair, slot = np.divmod(keys, len(log.slot_query))
+        self._slot_place, _ = encode(log.slot_position)
+        self._place = self._slot_place[slot]
+        self._shown = np.bincount(self._cell, log.weight)
+        self._clicks = np.bincount(self._cell, log.weight * log.rate)
+        self._exposed = self._shown  # impressions, times the factor of the context
+        shown = self._by_pair(self._shown)
+        self._seen = shown > 0
+        usual = np.rint(self._by_pair(self._shown * self._place) / np.maximum(shown, TINY))
+        self._usual = np.where(self._seen, usual, self._slot_place.max()).astype(int)
+        rates = self._by_place(self._clicks) / self._by_place(self._shown)
+        self._first = int(rates.argmax())  # the position where a is 0, and b is 1
+        self._noise = np.maximum(rates * (1 - rates), _LEAST**2)  # of a click
+        slope = np.maximum(rates / max(rates.max(), TINY), _LEAST)
+        self._curve = _Curve(np.zeros(len(rates)), slope, 0.0)
+        self._prior, self._spread = np.full(len(rates), rates.max()), 0.04
+        self._own = 0.0  # τ²
+        self._stops = np.zeros(len(log.query_pages))  # influence of queries on γ
+        for _ in range(_ROUNDS):
+            for _ in range(_STEPS):
+                self._improve()
+            self._own = self._deviation()
+            self._fit_context()
+
+    @property
+    def slope(self) -> Floats:
+        """Click probability that the place of each slot gives, up to one factor."""
+        return self._curve.slope[self._slot_place]
+
+    def predict(self, pages: Pages) -> Floats:
+        """P(click) of each row of the pages."""
+        return self._predict(pages, self._curve)
+
+    def influence(self, pages: Pages, mass: Floats) -> Floats:
+        """Of each query, through the curve, on the sum of mass times P(click): sandwich."""
+        curve, rest = self._curve, np.arange(len(self._noise)) != self._first
+        total = float(mass @ self._predict(pages, curve))
+        scores = self._scores(curve)
+        bends, gains = [], []
+        for name in ("start", "slope"):
+            for place in np.flatnonzero(rest):
+                moved = getattr(curve, name).copy()
+                moved[place] += _DIFFERENCE
+                other = curve._replace(**{name: moved})
+                bends.append(self._scores(other).sum(axis=0) - scores.sum(axis=0))
+                gains.append(mass @ self._predict(pages, other) - total)
+        by_query = np.zeros(len(scores))
+        if bends:
+            bend, gain = np.array(bends), np.array(gains)
+            scale = np.sqrt(np.abs(np.diag(bend)) + TINY)
+            # What the log does not tell at all is told with a huge error.
+            bend = (bend + bend.T) / 2 / scale / scale[:, None] - 1e-6 * np.eye(len(scale))
+            by_query = -(scores / scale) @ np.linalg.solve(bend, gain / scale)
+        if self._stops.any():
+            other = curve._replace(context=curve.context + _DIFFERENCE)
+            more = mass @ self._predict(pages, other) - total
+            by_query += self._stops * more / _DIFFERENCE
+        return by_query
+
+    def variance(self, pages: Pages, mass: Floats) -> float:
+        """Of the sum of mass times P(click), by deviations of documents that are not told."""
+        cell, there = pages.cell()
+        untold = 1 - there * self._own_share(self._curve)[cell]
+        deviation = self._own * self._curve.slope[self._slot_place[pages.slot]] ** 2
+        return float((mass**2 * untold * deviation).sum())
+
+    # Sums and cells -----------------------------------------------------------------------------
+    def _by_place(self, values):
+        return np.bincount(self._place, values, minlength=1 + self._slot_place.max())
+
+    def _by_pair(self, values):
+        return np.bincount(self._pair, values, minlength=len(self._log.pair_query))
+
+    def _error(self, curve):
+        """Variance of the click rate of each cell, given the quality."""
+        own = self._own * curve.slope[self._place] ** 2
+        return self._noise[self._place] / self._exposed + own
+
+    def _own_share(self, curve):
+        """Share of the residual of each cell that is its deviation, not chance."""
+        return self._own * curve.slope[self._place] ** 2 / self._error(curve)
+
+    def _sums(self, curve):
+        """Precision of each pair, times its quality by its clicks, and the part of each cell."""
+        slope = curve.slope[self._place]
+        weight = slope / self._error(curve)
+        told = weight * (self._clicks / self._exposed - curve.start[self._place])
+        return self._by_pair(weight * slope), self._by_pair(told), weight * slope, told
+
+    def _quality(self, curve, prior=1.0):
+        """Quality of each pair and its variance; with the prior, or without."""
+        precision, told, *_ = self._sums(curve)
+        extra = prior / self._spread + _UNKNOWN
+        precision = precision + extra
+        return (told + extra * self._prior[self._usual]) / precision, 1 / precision
+
+    # Fit ----------------------------------------------------------------------------------------
+    def _improve(self):
+        """One step of EM: the prior, a and b, given the qualities."""
+        quality, variance = self._quality(self._curve)
+        of, square = quality[self._pair], (quality**2 + variance)[self._pair]
+        weight, rate = 1 / self._error(self._curve), self._clicks / self._exposed
+        sums = [weight, weight * of, weight * square, weight * rate, weight * rate * of]
+        n, x, xx, y, xy = map(self._by_place, sums)
+        n_usual = np.bincount(self._usual[self._seen], minlength=len(n))
+        prior = np.bincount(self._usual[self._seen], quality[self._seen], minlength=len(n))
+        prior /= np.maximum(n_usual, 1)
+        spread = ((quality - prior[self._usual]) ** 2 + variance)[self._seen].mean()
+        bend = n * xx - x**2
+        varies = bend > _UNKNOWN * n * xx
+        slope = np.where(varies, (n * xy - x * y) / np.where(varies, bend, 1), xy / xx)
+        slope = np.maximum(slope, _LEAST)
+        start = np.where(varies, (y - slope * x) / n, 0.0)
+        # The scale of qualities is free.
+        zero, unit = start[self._first], slope[self._first]
+        self._prior, self._spread = zero + unit * prior, max(spread * unit**2, _LEAST**2)
+        slope = slope / unit
+        self._curve = self._curve._replace(start=start - slope * zero, slope=slope)
+
+    def _deviation(self):
+        """τ², by how far click rates are from what the other positions of a document say."""
+        curve, slope = self._curve, self._curve.slope[self._place]
+        precision, told, own_precision, own_told = self._sums(curve)
+        left = np.maximum(precision[self._pair] - own_precision, 0) + 1 / self._spread
+        prior = (self._prior[self._usual] / self._spread)[self._pair]
+        quality = (told[self._pair] - own_told + prior) / left
+        residual = self._clicks / self._exposed - curve.start[self._place] - slope * quality
+        chance = self._noise[self._place] / self._exposed + slope**2 / left
+        weight = slope**2 / (chance + self._own * slope**2) ** 2
+        excess = (weight * (residual**2 - chance)).sum() / (weight * slope**2).sum()
+        return max(float(excess), 0.0)
+
+    def _fit_context(self):
+        """γ, by the clicks of one document at one position below others (Newton)."""
+        log, curve = self._log, self._curve
+        if not log.has_pages:
+            return
+        self._read, _ = self._quality(curve)
+        of_row = self._read[log.pair[log.row]]
+        above = _sum_above(of_row, log.rows.list_[log.row], log.slot)
+        place = self._slot_place[log.slot]
+        total, weight = (np.bincount(place, log.weight * of) for of in (above, 1.0))
+        self._above = total / weight
+        above = above - self._above[place]
+        quality = self._read[self._pair]
+        base = curve.start[self._place] + curve.slope[self._place] * quality
+        base = np.clip(base, _LEAST, 1)[self._cell]
+        context = curve.context
+        for _ in range(_NEWTON):
+            p = base * np.exp(-context * above)
+            factor = log.weight / np.maximum(1 - p, 0.05)
+            parts = (np.bincount(self._cell, factor * p * of) for of in (above, 1.0))
+            away = above - np.divide(*parts)[self._cell]
+            information = (factor * p * away**2).sum()
+            if information < _LEAST:  # always the same documents above: nothing to see
+                return
+            score = factor * away * (log.rate - p)
+            context = float(np.clip(context - score.sum() / information, -5, 10))
+        self._stops = -np.bincount(log.slot_query[log.slot], score, len(self._stops)) / information
+        self._curve, self._above_row = curve._replace(context=context), above
+        self._exposed = self._exposure(context)
+
+    def _exposure(self, context):
+        return np.bincount(self._cell, self._log.weight * np.exp(-context * self._above_row))
+
+    def _scores(self, curve):
+        """Score of a and b by query, of shape (n_queries, 2 (n_positions - 1))."""
+        quality, variance = self._quality(curve)
+        of, slope = quality[self._pair], curve.slope[self._place]
+        weight = 1 / self._error(self._curve)
+        residual = self._clicks / self._exposed - curve.start[self._place] - slope * of
+        of_slope = weight * (residual * of - slope * variance[self._pair])
+        shape = (len(self._log.query_pages), len(self._noise))
+        place = np.ravel_multi_index((self._log.pair_query[self._pair], self._place), shape)
+        sums = [
+            np.bincount(place, part, shape[0] * shape[1]) for part in (weight * residual, of_slope)
+        ]
+        return np.hstack([np.delete(part.reshape(shape), self._first, axis=1) for part in sums])
+
+    def _predict(self, pages, curve):
+        exposed = self._exposed
+        if curve.context != self._curve.context:
+            self._exposed = self._exposure(curve.context)
+        quality, _ = self._quality(curve, prior=0.0)
+        place = self._slot_place[pages.slot]
+        p = curve.start[place] + curve.slope[place] * quality[pages.pair]
+        expected = curve.start[self._place] + curve.slope[self._place] * quality[self._pair]
+        residual = self._own_share(curve) * (self._clicks / self._exposed - expected)
+        cell, there = pages.cell()
+        p = p + there * residual[cell]
+        self._exposed = exposed
+        if not curve.context:
+            return p
+        query = self._log.slot_query[pages.slot]
+        page = pages.ranking * len(self._stops) + query
+        above = _sum_above(self._read[pages.pair], page, pages.slot)
+        return p * np.exp(-curve.context * (above - self._above[place]))
+
+
+def _sum_above(quality: Floats, page: Ints, slot: Ints) -> Floats:
+    """Sum of the qualities above each row on its page."""
+    order = np.lexsort((slot, page))
+    value = np.clip(quality[order], 0, 1)
+    before = np.cumsum(value) - value
+    page = page[order]
+    first = np.concatenate([[True], page[1:] != page[:-1]])
+    start = np.maximum.accumulate(np.where(first, np.arange(len(page)), 0))
+    above = np.empty(len(page))
+    above[order] = before - before[start]
+    return above
