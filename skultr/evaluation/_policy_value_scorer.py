@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from .._log._reader import take_clicks
 from .._sklearn import validate_params
 from .._typing import Column, Predictor, Table
 from ..exceptions import ClickDataWarning, warn_user
-from ..metrics._scorers import predict_within, request_roles
+from ..metrics._scorers import request_roles
 from ._policy_value import _CONSTRAINTS, _ROLES, policy_value
 
 __all__ = ["PolicyValueScorer"]
@@ -41,7 +40,7 @@ class PolicyValueScorer:
     @validate_params(_CONSTRAINTS, prefer_skip_nested_validation=True)
     def __init__(
         self,
-        method: str = "item-position",
+        method: str = "dr",
         *,
         model: Any = None,
         propensity: Any = None,
@@ -55,9 +54,7 @@ class PolicyValueScorer:
         self, estimator: Predictor, X: Table, y: Column | str | None = None, **roles: Column | None
     ) -> float:
         """Value by the clicks ``y`` of X; ``roles`` are those of the log, and sample_weight."""
-        X, y, _ = take_clicks(X, y, "PolicyValueScorer")
-        scores = predict_within(estimator, X, roles.get("qid"), roles.get("doc"))
-        found = policy_value(X, y, scores, **vars(self), **roles)
+        found = policy_value(X, y, estimator, **vars(self), **roles)
         if np.isnan(found.value):
             warn_user(f"The score is NaN: {found.verdict}", ClickDataWarning)
         return found.value

@@ -159,6 +159,7 @@ class World:
 def methods(log, clicks, right, examination):
     """Arguments of each method; models are fitted once per log."""
     ready = {
+        "dr": {"method": "dr"},
         "item-position": {"method": "item-position"},
         "pbm": {"method": "pbm", "propensity": examination},
         "direct": {"method": "direct", "model": PBMModel().fit(log, clicks)},
@@ -173,10 +174,12 @@ def methods(log, clicks, right, examination):
 def judged(world, documents, X, clicks, right, examination, truths):
     """One row per pair and method: what it says, beside the truth."""
     ready = methods(X, clicks, right, examination)
-    log, y = counted(documents, X, clicks)
+    never = documents.assign(session=-1, position=np.nan)  # all that can be ranked
+    log = pd.concat([X, never[X.columns]], ignore_index=True)
+    y = np.concatenate([clicks, np.zeros(len(never), dtype=clicks.dtype)])
     place = log["doc"].to_numpy()  # documents are numbered by row
     rows = []
-    with mock.patch.object(_policy_value, "read_pages", read_once(_policy_value.read_pages)):
+    with once("read_pages"), once("ClickTable"):
         for number, (a, b) in enumerate(world.pairs):
             for name, options in ready.items():
                 found = policy_difference(log, y, a[place], b[place], **options)
@@ -184,24 +187,16 @@ def judged(world, documents, X, clicks, right, examination, truths):
     return rows
 
 
-def counted(documents, X, clicks):
-    """Impressions and click rates by document and position, and all documents to rank."""
-    cells = X.assign(rate=clicks).groupby(["qid", "doc", "position"], as_index=False)["rate"]
-    shown = cells.agg(["mean", "size"]).rename(columns={"mean": "rate", "size": "impressions"})
-    log = pd.concat([shown, documents.assign(rate=0.0, impressions=1)], ignore_index=True)
-    return log, log.pop("rate").to_numpy()
+def once(name):
+    """Keep what this function makes of a log: for each pair it makes the same."""
+    make, last = getattr(_policy_value, name), {}
 
+    def kept(log, *others):
+        if last.get("log") is not log:
+            last.update(log=log, made=make(log, *others))
+        return last["made"]
 
-def read_once(read_pages):
-    """The reader, keeping the last log: reading is most of the time of a call."""
-    last = {}
-
-    def read(X, *others):
-        if last.get("X") is not X:
-            last.update(X=X, pages=read_pages(X, *others))
-        return last["pages"]
-
-    return read
+    return mock.patch.object(_policy_value, name, kept)
 
 
 def _beside(found, truth):

@@ -221,7 +221,7 @@ def test_wrong_logs_and_predictions():
     for ranker in (Holes(), Short()):
         with pytest.raises(ValueError, match="one number per row"):
             scorer(ranker, X, y)
-    with pytest.raises(ValueError, match="PolicyValueScorer requires y"):
+    with pytest.raises(ValueError, match="policy_value requires y"):
         scorer(Linear(), X)
     with pytest.raises(ValueError, match="no column 'qid'"):
         scorer(Linear(), X.drop(columns="qid"), y)
