@@ -32,9 +32,9 @@ class ClickTable:
     .. math:: (a_j + b_j θ + δ) \exp(-γ (s - \bar s_j))
 
     with its quality θ, the sum s of the qualities above it on the page, and a deviation δ of this
-    document here, of variance :math:`b_j^2 τ^2`. γ = 0 and τ = 0 is a position-based user if a = 0,
-    and one who trusts positions if not; γ > 0 a user who stops reading after good documents; a
-    large τ lets each document have click rates of its own at each position.
+    document here, of variance :math:`b_j^2 τ^2`. γ = τ = 0 is a position-based user if a = 0, and
+    one who trusts positions if not; γ > 0 a user who stops reading after good documents; a large
+    τ lets each document have click rates of its own at each position.
 
     Qualities have a normal prior whose mean depends on the usual position of the document, so that
     only documents that moved tell a and b apart from the order of the log.
@@ -217,9 +217,8 @@ class ClickTable:
         of_slope = weight * (residual * of - slope * variance[self._pair])
         shape = (len(self._log.query_pages), len(self._noise))
         place = np.ravel_multi_index((self._log.pair_query[self._pair], self._place), shape)
-        sums = [
-            np.bincount(place, part, shape[0] * shape[1]) for part in (weight * residual, of_slope)
-        ]
+        parts = (weight * residual, of_slope)
+        sums = [np.bincount(place, part, shape[0] * shape[1]) for part in parts]
         return np.hstack([np.delete(part.reshape(shape), self._first, axis=1) for part in sums])
 
     def _predict(self, pages, curve):

@@ -73,14 +73,18 @@ class LoggedPages:
         return (total / weight)[place]
 
     def mean_per_page(
-        self, by_query: Floats, influence: Floats | float = 0.0
+        self, by_query: Floats, influence: Floats | float = 0.0, variance: float = 0.0
     ) -> tuple[float, float]:
-        """Mean per page, and its standard error from the variance between queries."""
+        """Mean per page, and its standard error from the variance between queries.
+
+        ``influence`` of each query on what was fitted, and a further ``variance``, are of sums.
+        """
         pages = self.query_pages
         value = by_query.sum() / pages.sum()
-        residual = (by_query + influence - value * pages) / pages.sum()
+        residual = by_query + influence - value * pages
         n_queries = max(np.count_nonzero(pages), 2)  # of one, no error is told
-        return float(value), float(np.sqrt(n_queries / (n_queries - 1) * (residual**2).sum()))
+        variance += n_queries / (n_queries - 1) * (residual**2).sum()
+        return float(value), float(np.sqrt(variance) / pages.sum())
 
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""

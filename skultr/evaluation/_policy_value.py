@@ -91,10 +91,11 @@ class PolicyEstimate(NamedTuple):
     verdict: str
 
     def __repr__(self) -> str:
+        low, high = self.interval
         numbers = (
-            f"value={self.value:.4g}, interval=({self.interval[0]:.4g}, {self.interval[1]:.4g})"
+            f"value={self.value:.4g}, interval=({low:.4g}, {high:.4g}), p_value={self.p_value:.2g}"
         )
-        return f"PolicyEstimate({numbers}, p_value={self.p_value:.2g}, verdict={self.verdict!r})"
+        return f"PolicyEstimate({numbers},\n    verdict={self.verdict!r})"
 
 
 @validate_params(_CONSTRAINTS | {"scores": _SCORES}, prefer_skip_nested_validation=True)
@@ -268,10 +269,8 @@ def policy_difference(
     """
     log = _read(X, y, sample_weight, roles, k)
     a, b = log.rank_by(scores_a, k, "scores_a"), log.rank_by(scores_b, k, "scores_b")
-    changed, gains = (
-        np.concatenate([~np.isin(a.key, b.key), ~np.isin(b.key, a.key)]),
-        _gains(log, gain, k),
-    )
+    changed = np.concatenate([~np.isin(a.key, b.key), ~np.isin(b.key, a.key)])
+    gains = _gains(log, gain, k)
     if not changed.any():
         of_log, _ = log.mean_per_page(_logged(log, gains))
         same = "no difference: both rankings show the same pages."
@@ -310,50 +309,46 @@ def _logged(log, gains):
 # Estimates --------------------------------------------------------------------------------------
 def _judge(pages, changed, gains, names, method, given):
     """The estimate of one ranking, or of two (``names``), in numbers and words."""
-    log = pages.log
+    log, table = pages.log, ClickTable(pages.log)
     mass = (1 - 2 * pages.ranking) * log.slot_pages[pages.slot] * gains[pages.slot]
     # Queries of equal weight that would be worth as much (Kish).
     changes = pages.by_query(np.abs(mass) * changed)
     n_queries = changes.sum() ** 2 / max((changes**2).sum(), TINY)
-    table = ClickTable(log)
     clicks, shown = _clicks(pages, table, method, given)
     support, effective = _told(pages, np.abs(mass) * changed, table, shown, method)
-    doubt = _doubt(log, method, support, effective, n_queries)
     logged = _logged(log, gains)
     of_log, _ = log.mean_per_page(logged)
-    counts = (of_log, effective, support)
+    doubt = _doubt(log, method, support, effective, n_queries)
+    by_query, errors, test = pages.by_query(mass * clicks), (), None
     if not doubt:
-        by_query, influence, own = pages.by_query(mass * clicks), 0.0, 0.0
-        through_table = table.influence(pages, mass)
-        if method == "dr":
-            influence = through_table
-            own = table.variance(pages, mass) / log.query_pages.sum() ** 2
-        else:
+        influence = table.influence(pages, mass)
+        errors = (influence, table.variance(pages, mass))
+        if method != "dr":
             beyond = by_query - pages.by_query(mass * table.predict(pages))
-            doubt = _contradiction(log.mean_per_page(beyond, -through_table), n_queries)
+            test, errors = log.mean_per_page(beyond, -influence), ()
+    value, error = log.mean_per_page(by_query, *errors)
+    gained = (value, error)
+    if names[1] == "the log":
+        gained = log.mean_per_page(by_query - logged, *errors)
+    p_value = _p_value(*gained, n_queries)
+    if test:
+        doubt = _contradiction(*test, gained[0] if p_value < _LEVEL else None, n_queries)
+    counts = (of_log, effective, support)
     if doubt:
         nan = np.nan
         return PolicyEstimate(nan, nan, (nan, nan), nan, *counts, f"cannot tell: {doubt}.")
-    value, error = log.mean_per_page(by_query, influence)
-    error = float(np.hypot(error, np.sqrt(own)))
-    gained, its_error = value, error
-    if names[1] == "the log":
-        same = np.isclose(by_query, logged, rtol=1e-9, atol=0)  # but for rounding
-        gained, its_error = log.mean_per_page(np.where(same, 0.0, by_query - logged), influence)
-        its_error = float(np.hypot(its_error, np.sqrt(own)))
-    p_value = _p_value(gained, its_error, n_queries)
     half = student.ppf(1 - _LEVEL / 2, n_queries - 1) * error
     interval = (float(value - half), float(value + half))
     words = "no difference seen"
     if p_value < _LEVEL:
-        winner, other = names if gained > 0 else names[::-1]
+        winner, other = names if gained[0] > 0 else names[::-1]
         words = f"{winner} gets more than {other}"
     verdict = (
         f"{words}: {value:.4g} per page (95 % interval {interval[0]:.4g} to {interval[1]:.4g}), "
-        f"which is {gained / of_log:+.1%} of the clicks in the log, if {_METHODS[method][1]}"
+        f"which is {gained[0] / of_log:+.1%} of the clicks in the log, if {_METHODS[method][1]}"
     )
     if not log.has_pages:
-        verdict += "; that the documents above do not matter, counts without sessions cannot test"
+        verdict += ". Counts without sessions cannot test whether the documents above matter"
     return PolicyEstimate(value, error, interval, p_value, *counts, f"{verdict}.")
 
 
@@ -369,24 +364,24 @@ def _clicks(pages, table, method, given):
         )
     if method == "direct":
         return _by_model(pages, given["model"]), log.weight
+    if method == "dr":
+        return table.predict(pages), log.weight
+    # Where the log has no such document, or not there, the fitted formula fills the gap.
     if method == "pbm":
-        seen = _examination(log, given["propensity"])
-        pair = log.pair[log.row]
-        clicks, exposed = (
-            np.bincount(pair, log.weight * of, len(log.pair_query)) for of in (log.rate, seen)
+        seen, row_unit, unit = (
+            _examination(log, given["propensity"]),
+            log.pair[log.row],
+            pages.pair,
         )
-        told = table.predict(pages)
-        quality = np.divide(clicks, exposed, where=exposed > 0, out=np.zeros_like(clicks))
-        return np.where(
-            exposed[pages.pair] > 0, quality[pages.pair] * log.by_position(seen)[pages.slot], told
-        ), log.weight
-    if method == "item-position":
+        shown, new, n_units = log.weight, log.by_position(seen)[pages.slot], len(log.pair_query)
+    else:
         shown = log.weight / _probability(log, given["probability"])
-        _, row_cell = log.cells
-        cell, there = pages.cell()
-        rate = np.bincount(row_cell, shown * log.rate) / np.bincount(row_cell, shown)
-        return np.where(there, rate[cell], table.predict(pages)), shown
-    return table.predict(pages), log.weight
+        keys, row_unit = log.cells
+        seen, new, unit, n_units = 1.0, 1.0, pages.cell()[0], len(keys)
+    exposed = np.bincount(row_unit, shown * seen, n_units)
+    rate = np.bincount(row_unit, shown * log.rate, n_units) / np.maximum(exposed, TINY)
+    there = pages.cell()[1] if method == "item-position" else exposed[unit] > 0
+    return np.where(there, new * rate[unit], table.predict(pages)), shown
 
 
 def _by_model(pages, model):
@@ -438,7 +433,8 @@ def _positive(values, shown, name):
     if wrong.any():
         row = shown[wrong.argmax()]
         raise ValueError(
-            f"{name} is {values[row]:g} in row {row}, which was shown; expected a number in (0, 1]."
+            f"{name} is {values[row]:g} in row {row}, which was shown; expected a number in "
+            "(0, 1] there."
         )
     return values[shown]
 
@@ -493,13 +489,19 @@ def _doubt(log, method, support, effective, n_queries):
     return ""
 
 
-def _contradiction(beyond, n_queries):
-    if (p_value := _p_value(*beyond, n_queries)) >= _LEVEL:
-        return ""
-    return (
-        f"the log contradicts what the method assumes (p = {p_value:.2g}; {beyond[0]:+.4g} per page "
-        "against method='dr'). Use method='dr'"
-    )
+def _contradiction(beyond, error, claimed, n_queries):
+    """Why the test of a method against "dr" forbids to believe it; ``claimed`` if it would win."""
+    if (p_value := _p_value(beyond, error, n_queries)) < _LEVEL:
+        return (
+            f"the log contradicts what the method assumes (p = {p_value:.2g}): its estimate "
+            f"is {beyond:+.4g} per page off that of method='dr'. Use method='dr'"
+        )
+    if claimed is not None and _p_value(claimed, error, n_queries) >= _LEVEL:
+        return (
+            "the log is too small to test what the method assumes: an error as large as the "
+            "difference would not be seen. Log more random pages"
+        )
+    return ""
 
 
 def _p_value(value, error, n_queries):
