@@ -437,13 +437,30 @@ def cannot_tell(found, because):
 
 
 @pytest.mark.parametrize("method", ["dr", "direct", "pbm", "item-position"])
-def test_a_log_that_moved_nothing_tells_nothing(method):
+def test_a_log_that_moved_nothing_tells_only_of_itself(method):
     X, relevance = world(orders=[np.arange(N_DOCS)])
     X = X[X["doc"] < N_PLACES]
-    y = chance(X, relevance)
-    for scores in (of_rows(relevance, X), -X["doc"]):
-        found = policy_value(X, y, scores, **options(method, relevance))
-        cannot_tell(found, "usual position in 100.0%")
+    y = draw(X, chance(X, relevance), np.random.default_rng(0))
+    how = options(method, relevance)
+    cannot_tell(policy_value(X, y, of_rows(relevance, X), **how), "usual position in 100.0%")
+    a, b = of_rows(relevance, X), -of_rows(relevance, X)
+    cannot_tell(policy_difference(X, y, a, b, **how), "usual position in 100.0%")
+    if method != "direct":
+        for gain in ("clicks", "dcg"):
+            for k in (None, 2):
+                found = policy_value(X, y, -X["doc"], gain=gain, k=k, **how)
+                assert_allclose(found.value, found.logged)
+                assert found.verdict.startswith("no difference seen")
+
+
+def test_one_place_needs_no_test_of_positions():
+    X, relevance = world()
+    X = X[X["position"].isna() | (X["position"] == 1)]
+    y, scores = chance(X, relevance), of_rows(relevance, X)
+    for method in ("dr", "item-position"):
+        found = policy_value(X, y, scores, method=method)
+        assert_allclose(found.value, relevance.max(axis=1).mean() * 0.9)
+        assert found.verdict.startswith("the ranking gets more")
 
 
 def test_rankings_without_overlap():
@@ -541,7 +558,7 @@ def test_wrong_logs():
         policy_value(X[:0], y[:0], scores[:0])
     with pytest.raises(ValueError, match="NaN"):
         policy_value(X, np.where(X.index == 3, np.nan, y), scores)
-    cannot_tell(policy_value(X[:1], [1.0], [1.0]), "usual position")
+    cannot_tell(policy_value(X[:1], [1.0], [1.0]), "clicks are worth")
     deep = X[X["position"].isna() | (X["position"] > 1)]
     with pytest.raises(ValueError, match="positions 2 to 3"):
         policy_value(deep, y[deep.index], scores[deep.index], k=1)
