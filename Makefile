@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch --constraint constraints.txt
 TORCH_INDEX ?=
 
-.PHONY: quickstart papers benchmarks test test-minimum test-scale lint docs wheel clean
+.PHONY: quickstart papers benchmarks test test-minimum test-scale lint docs site-test wheel clean
 
 # Your own documents: make quickstart ARGS="--data my_letor_file.txt"
 quickstart: $(VENV)/.quickstart
@@ -46,6 +46,10 @@ lint: $(VENV)/.lint
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+# The built site: links, other hosts, and four pages in Chromium at two widths
+site-test: $(VENV)/.docs $(VENV)/.site
+	$(BIN)/python -m pytest -rs tests/site
 
 wheel: $(VENV)/.lint
 	rm -rf dist && $(BIN)/python -m build --wheel

@@ -1,6 +1,7 @@
-"""Sphinx configuration: ``make docs``; needs no network."""
+"""Sphinx configuration: ``make docs``; neither the build nor a page needs the network."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -22,6 +23,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # after mathjax: the same, from files beside the pages
+    "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
     "sphinx_design",
@@ -30,7 +33,7 @@ extensions = [
     "paper_results",
     "speed_results",
 ]
-exclude_patterns = ["_build", "**/README.txt"]
+exclude_patterns = ["_build", "**/README.txt", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
 default_role = "literal"
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
@@ -52,6 +55,7 @@ sphinx_gallery_conf = {
         [
             "plot_naive_against_debiased.py",
             "plot_examination_curve.py",
+            "plot_what_breaks_a_correction.py",
             "plot_documents_are_pairs.py",
             "plot_is_my_log_identifiable.py",
             "plot_quality_against_clicks.py",
@@ -77,6 +81,7 @@ sphinx_gallery_conf = {
             "plot_position_bias.py",
             "plot_sessions_and_noise.py",
             "plot_variants.py",
+            "plot_wrong_ndcg.py",
             "plot_what_cmip_sees.py",
             "plot_metrics_in_and_out.py",
             "plot_choosing_offline.py",
@@ -84,9 +89,18 @@ sphinx_gallery_conf = {
             "plot_ubi_sample.py",
             "plot_simulated_shop.py",
             "plot_log_on_disk.py",
+            "plot_ab_test_predicted.py",
+            "plot_log_that_cannot_tell.py",
+            "plot_experiment_planned.py",
             "*",
         ]
     ),
+    # Examples on the page of each class, and the classes in the code of each example as links.
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("skultr",),
+    "reference_url": {"skultr": None},
+    # That page takes its tables from other hosts.
+    "write_computation_times": False,
     "min_reported_time": 0,
     "show_memory": False,
     "download_all_examples": False,
@@ -98,14 +112,19 @@ html_theme = "pydata_sphinx_theme"
 html_title = "skultr"
 html_static_path = ["_static"]
 html_css_files = ["skultr.css"]
+html_js_files = [("wide_figures.js", {"defer": "defer"})]
 html_show_sourcelink = False
+# "fit" on the page of a class, not "DLARanker.fit".
+toc_object_entries_show_parents = "hide"
 html_theme_options = {
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
+    "header_links_before_dropdown": 6,
     "use_edit_page_button": False,
 }
-html_sidebars = {"api": [], "architecture": []}
+html_context = {"default_mode": "auto"}
+html_sidebars = {"index": [], "api": []}
 
 
 class NoMailTo(SphinxTransform):
@@ -119,5 +138,17 @@ class NoMailTo(SphinxTransform):
                 link.replace_self(link.children)
 
 
+def link_to_pages(app, pagename, templatename, context, doctree):
+    """Links from the source to the documentation name the page, which has one class or function.
+
+    viewcode takes one public module for all of a file: ``skultr`` for ``UserAwareIPSRanker``, and
+    then for ``skultr.rankers.IPSRanker`` beside it, whose place in its page has another name.
+    """
+    if pagename.startswith("_modules/"):
+        back = r'(class="viewcode-back" href="[^"#]*)#[^"]*'
+        context["body"] = re.sub(back, r"\1", context["body"])
+
+
 def setup(app):
     app.add_transform(NoMailTo)
+    app.connect("html-page-context", link_to_pages)

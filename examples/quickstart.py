@@ -13,14 +13,13 @@ import time
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from skultr import DLARanker, aggregate_clicks
 from skultr.datasets import load_letor, make_ltr
+from skultr.evaluation import compare_rankers
 from skultr.exceptions import NotIdentifiableWarning
 from skultr.identifiability import IdentifiabilityGraph
-from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
 from skultr.rankers import IPSRanker, NaiveRanker
 from skultr.simulation import (
@@ -50,12 +49,12 @@ def run(documents, n_sessions, seed, *, verbose=False, **simulation):
 
     Returns
     -------
-    per_query : dict of str to DataFrame
-        nDCG of each held-out query, by ranker.
+    scores : dict of str to ndarray
+        Scores of the held-out documents, by ranker.
+    test : DataFrame
+        The held-out documents.
     examination : DataFrame
         True and learned examination by position, relative to the first.
-    agreement : dict of str to float
-        Rank correlation (Spearman) of each ranker with the production ranker, mean over queries.
     """
     max_grade = documents["relevance"].max()
     train, test = train_test_queries(documents, test_size=0.2, random_state=seed)
@@ -87,14 +86,10 @@ def run(documents, n_sessions, seed, *, verbose=False, **simulation):
     }
     scores = {"production": old}
     scores |= {name: ranker.predict(test) for name, ranker in rankers.items()}
-    per_query = {
-        name: ndcg_score(test["relevance"], score, qid=test["qid"], k=CUTOFFS, per_query=True)
-        for name, score in scores.items()
-    }
     learned = rankers["DLA"].examination_["examination"]
     true = pd.Series(truth.examination, index=learned.index)
     examination = pd.DataFrame({"true": true / true.iloc[0], "DLA": learned})
-    return per_query, examination, agreement_with_old(scores, test["qid"].to_numpy())
+    return scores, test, examination
 
 
 def verdict(log, click_rate):
@@ -109,56 +104,40 @@ def verdict(log, click_rate):
 
 
 def agreement_with_old(scores, qid):
-    """Mean Spearman correlation with the production ranker over queries."""
+    """Rank correlation (Spearman) with the production ranker, mean over queries, by ranker."""
     ranks = pd.DataFrame(scores).groupby(qid).rank()
     by_query = ranks.groupby(qid).corr()["production"].unstack()
     return by_query.mean().to_dict()
 
 
-def intervals(per_query, seed, n_bootstrap=1000):
-    """Mean and 95 % bootstrap interval over queries: DataFrames (ranker x metric)."""
-    rng = np.random.default_rng(seed)
-    names = [f"ndcg@{k}" for k in CUTOFFS]
-    values = {name: table[names].dropna().to_numpy() for name, table in per_query.items()}
-    n_queries = len(next(iter(values.values())))
-    draws = rng.integers(n_queries, size=(n_bootstrap, n_queries))
-    rows = {}
-    for name, value in values.items():
-        low, high = np.percentile(value[draws].mean(axis=1), [2.5, 97.5], axis=0)
-        rows[name] = (value.mean(axis=0), low, high)
-    mean, low, high = (
-        pd.DataFrame({name: row[part] for name, row in rows.items()}, index=names).T
-        for part in range(3)
-    )
-    return mean, low, high
+def compare(scores, test, seed):
+    """The rankers on held-out queries: nDCG at each cutoff, differences to the naive ranker."""
+    return {
+        k: compare_rankers(scores, test, k=k, baseline="naive", random_state=seed) for k in CUTOFFS
+    }
 
 
-def recovered(mean, metric="ndcg@10"):
-    """Share of the gap between naive and skyline that each method closes."""
-    gap = mean.loc["skyline", metric] - mean.loc["naive", metric]
-    return {name: (mean.loc[name, metric] - mean.loc["naive", metric]) / gap for name in
-            ("IPS", "DLA")}  # fmt: skip
-
-
-def report(mean, low, high, agreement, examination):
+def report(found, agreement, examination):
     """Print the table."""
     table = pd.DataFrame(
         {
             f"nDCG@{k}": [
-                f"{mean.loc[name, f'ndcg@{k}']:.3f} [{low.loc[name, f'ndcg@{k}']:.3f}, "
-                f"{high.loc[name, f'ndcg@{k}']:.3f}]"
-                for name in mean.index
+                f"{row.value:.3f} [{row.lower:.3f}, {row.upper:.3f}]"
+                for row in comparison.values.itertuples()
             ]
-            for k in CUTOFFS
+            for k, comparison in found.items()
         },
-        index=mean.index,
+        index=list(agreement),
     )
-    table["like the old ranker"] = [f"{agreement[name]:.2f}" for name in mean.index]
+    table["like the old ranker"] = [f"{value:.2f}" for value in agreement.values()]
     print("\nHeld-out queries, mean [95 % bootstrap interval]; last column: rank correlation")
     print(table.to_string())
-    gap = mean.loc["skyline", "ndcg@10"] - mean.loc["naive", "ndcg@10"]
+    print(f"\n{found[10].summary()}")
+    value = found[10].values["value"]
+    gap = value["skyline"] - value["naive"]
     if gap > 0.01:
-        share = ", ".join(f"{name} {value:.0%}" for name, value in recovered(mean).items())
+        share = ", ".join(f"{name} {(value[name] - value['naive']) / gap:.0%}"
+                          for name in ("IPS", "DLA"))  # fmt: skip
         print(f"\nClicks taken at face value cost {gap:.3f} nDCG@10. Recovered of it: {share}.")
     else:
         print(
@@ -169,7 +148,7 @@ def report(mean, low, high, agreement, examination):
     print(f"Examination learned by DLA: largest error {worst:.3f} (relative to position 1).")
 
 
-def draw(mean, low, high, examination, path):
+def draw(values, examination, path):
     """Bars and examination curves in one PNG."""
     import matplotlib
 
@@ -177,14 +156,12 @@ def draw(mean, low, high, examination, path):
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    metric = "ndcg@10"
-    names = list(mean.index)
-    error = [mean[metric] - low[metric], high[metric] - mean[metric]]
-    left.bar(names, mean[metric], yerr=error, capsize=4, color=[COLORS[name] for name in names])
-    for place, name in enumerate(names):
-        left.text(place, high.loc[name, metric] + 0.01, f"{mean.loc[name, metric]:.3f}",
-                  ha="center", va="bottom")  # fmt: skip
-    left.set_ylim(0, 1.12 * high[metric].max())
+    error = [values["value"] - values["lower"], values["upper"] - values["value"]]
+    colors = [COLORS[name] for name in values.index]
+    left.bar(values.index, values["value"], yerr=error, capsize=4, color=colors)
+    for place, row in enumerate(values.itertuples()):
+        left.text(place, row.upper + 0.01, f"{row.value:.3f}", ha="center", va="bottom")
+    left.set_ylim(0, 1.12 * values["upper"].max())
     left.set_ylabel("nDCG@10 on held-out queries\n(95 % bootstrap interval)")
     left.set_title("Ranking quality learned from the same clicks")
     right.plot(examination.index, examination["true"], "o-", color="black", label="true")
@@ -225,13 +202,10 @@ def main():
         f"{documents['qid'].nunique()} queries, {len(documents)} documents, "
         f"{args.sessions} sessions of at most 10 results"
     )
-    with warnings.catch_warnings():
-        # Queries without a relevant document have no nDCG and are left out, as is usual.
-        warnings.simplefilter("ignore", category=RuntimeWarning)
-        per_query, examination, agreement = run(documents, args.sessions, args.seed, verbose=True)
-    mean, low, high = intervals(per_query, args.seed)
-    report(mean, low, high, agreement, examination)
-    draw(mean, low, high, examination, args.out)
+    scores, test, examination = run(documents, args.sessions, args.seed, verbose=True)
+    found = compare(scores, test, args.seed)
+    report(found, agreement_with_old(scores, test["qid"].to_numpy()), examination)
+    draw(found[10].values, examination, args.out)
     print(f"Figure: {args.out}  ({time.perf_counter() - start:.0f} s)")
 
 

@@ -1,7 +1,13 @@
 """The documentation names everything public, and nothing that is gone."""
 
 import re
+import textwrap
 from pathlib import Path
+
+import polars as pl
+
+from skultr.datasets import make_ltr
+from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
 from ._discovery import public_names
 
@@ -12,6 +18,21 @@ def test_api_page_names_everything_public():
     text = (ROOT / "docs" / "api.rst").read_text()
     missing = [n for n in public_names() if not re.search(rf"\b{n.split('.')[-1]}\b", text)]
     assert not missing
+
+
+def test_guide_or_gallery_uses_everything_public():
+    pages = [*(ROOT / "docs" / "user_guide").glob("*.rst"), *(ROOT / "docs").glob("*/add_*.rst")]
+    text = "\n".join(page.read_text() for page in [*pages, *(ROOT / "examples").glob("*/*.py")])
+    missing = [n for n in public_names() if not re.search(rf"\b{n.split('.')[-1]}\b", text)]
+    assert not missing
+
+
+def test_gallery_checks_its_claims():
+    scripts = list((ROOT / "examples").glob("*/plot_*.py"))
+    assert len(scripts) > 30
+    assert not [
+        script.name for script in scripts if not re.search(r"^ *assert ", script.read_text(), re.M)
+    ]
 
 
 def test_exemplary_passages_are_where_contributors_are_sent():
@@ -32,3 +53,24 @@ def test_contributors_are_sent_to_files_that_exist():
     paths = re.findall(r"\b(?:skultr|tests|docs)/[\w/]*\w\.(?:py|rst|md)", text)
     assert len(paths) > 10
     assert not [path for path in paths if not (ROOT / path).is_file()]
+
+
+def test_landing_page_leads_from_a_parquet_file_to_a_ranking(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "index.rst").read_text()
+    snippet = textwrap.dedent(re.search(r"code-block:: python\n\n(.*?)\n\S", page, re.DOTALL)[1])
+    documents = make_ltr(n_queries=40, n_features=5, random_state=0)
+    log, clicks, _ = simulate_clicks(
+        documents, n_sessions=400, policy=PlackettLucePolicy(), random_state=0
+    )
+    names = {"qid": "query", "session": "page", "doc": "product", "position": "rank"}
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(log.assign(click=clicks).rename(columns=names)).write_parquet("clicks.parquet")
+    candidates = documents.drop(columns="relevance").rename(columns=names)
+    pl.DataFrame(candidates).write_parquet("candidates.parquet")
+
+    result = {}
+    exec(snippet, result)
+
+    assert "dentifiable" in capsys.readouterr().out
+    places = result["candidates"].group_by("qid").agg(pl.col("place").sort())["place"]
+    assert all(each.to_list() == list(range(1, len(each) + 1)) for each in places)

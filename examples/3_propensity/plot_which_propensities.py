@@ -88,7 +88,7 @@ print(estimators["swap experiment"].examination_.round(3).to_string())
 figure, (curves, errors) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
 display = ExaminationDisplay.from_estimators(estimators, truth=truth.examination, ax=curves)
 rate = pd.Series(clicks).groupby(log["position"].to_numpy()).mean()
-curves.plot(rate / rate[1], ":", color="#9aa0a6", label="click rate")
+curves.plot(rate / rate[1], ":", color="tab:gray", label="click rate")
 curves.legend(frameon=False)
 
 summary = {}
@@ -114,7 +114,18 @@ errors.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 summary["click rate"] = {"largest error": (rate / rate[1] - truth.examination).abs().max()}
-print(pd.DataFrame(summary).T.round(3).to_string())
+found = pd.DataFrame(summary).T
+print(found.round(3).to_string())
+
+# %%
+# The claim, checked
+# ------------------
+#
+# All four are within 0.03 of the truth, the click rate is not, and the experiment has the widest
+# intervals.
+largest = found["largest error"]
+assert largest.drop("click rate").max() < 0.03 < largest["click rate"]
+assert found["mean width of interval"].idxmax() == "swap experiment"
 
 # %%
 # The gray area is ±0.03. A ranker takes any of these as ``propensity=``, unfitted:

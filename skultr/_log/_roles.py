@@ -22,6 +22,7 @@ __all__ = [
     "FIT_ROLES",
     "ROLES",
     "check_container",
+    "check_team",
     "column_names",
     "count_rows",
     "feature_columns",
@@ -249,6 +250,8 @@ def read_values(X: Any) -> tuple[NDArray[np.float32], list[Any]]:
         If the frame has no feature column, or one that does not hold finite numbers.
     """
     plan = feature_plan(X, _ROLES)
+    if "team" in (column_names(X) if plan is None else plan.others):
+        check_team(_frame_of(X)["team"].dtype)
     if plan is not None and plan.is_plain and plan.names:
         chosen, names = only_features(X, plan), plan.names
     else:
@@ -267,6 +270,16 @@ def read_values(X: Any) -> tuple[NDArray[np.float32], list[Any]]:
         part = chosen if len(values) <= CHUNK else _rows_of(chosen, rows)
         _copy_rows(part, values[rows], names, start)
     return values, names
+
+
+def check_team(dtype: nw.dtypes.DType) -> None:
+    """Refuse a column ``team`` of numbers, which would be a feature under any other name."""
+    if dtype.is_numeric():
+        raise ValueError(
+            f"The role 'team' must hold text, the ranking that placed the document in an "
+            f"interleaved list; got {dtype} values. Rename the column if it is a feature, or drop "
+            "it."
+        )
 
 
 def with_column(X: Any, name: str, values: NDArray[Any]) -> Any:

@@ -31,6 +31,7 @@ from ._networks import ScaledFeatures, ScaleFeatures, row_parts, scoring_network
 from ._optimizers import OPTIMIZERS
 from ._packed import packed
 from ._scoring import outputs_of_rows
+from ._shared_parameters import describe_shared_parameters
 from ._stored_lists import ScaledRows, StoredLists
 from ._stream import global_stream, own_stream, stream
 
@@ -101,6 +102,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        describe_shared_parameters(cls)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -251,17 +251,14 @@ class NCMModel(NeuralClickModel):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network of the features and its input (not used with embeddings; a ``module`` needs
+        The network of the features (not used with embeddings; a ``module`` needs
         ``embedding_size`` outputs); see :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Training.
     traffic_exponent
-        Exponent of the weight of frequent queries in training.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping by the cross-entropy of held-out clicks: of held-out sessions with
         embeddings, else of held-out queries.
     device, random_state, verbose
-        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
@@ -364,17 +361,14 @@ class CACMModel(NeuralClickModel):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network of the features and its input (not used with embeddings; a ``module`` needs
+        The network of the features (not used with embeddings; a ``module`` needs
         one output); see :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Training.
     traffic_exponent
-        Exponent of the weight of frequent queries in training.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping by the cross-entropy of held-out clicks: of held-out sessions with
         embeddings, else of held-out queries.
     device, random_state, verbose
-        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------

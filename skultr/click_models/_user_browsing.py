@@ -64,16 +64,13 @@ class UBMModel(ProductModel):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input with ``solver="gradient"``; shared by all neural estimators, see
+        Used with ``solver="gradient"``; shared by all neural estimators, see
         :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Training of the network.
     traffic_exponent
-        Exponent of the weight of frequent queries in training.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping over held-out queries, by the cross-entropy of their clicks.
     device, random_state, verbose
-        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from ._interleaving import Interleaver as Interleaver
     from ._interleaving_outcome import InterleavingOutcome as InterleavingOutcome
     from ._interleaving_outcome import interleaving_outcome as interleaving_outcome
+    from ._plan_experiment import ExperimentPlan as ExperimentPlan
+    from ._plan_experiment import plan_experiment as plan_experiment
     from ._policy_value import PolicyEstimate as PolicyEstimate
     from ._policy_value import policy_difference as policy_difference
     from ._policy_value import policy_value as policy_value
@@ -22,6 +24,7 @@ else:
             "_compare": ("RankerComparison", "compare_rankers"),
             "_interleaving": ("Interleaver",),
             "_interleaving_outcome": ("InterleavingOutcome", "interleaving_outcome"),
+            "_plan_experiment": ("ExperimentPlan", "plan_experiment"),
             "_policy_value": ("PolicyEstimate", "policy_difference", "policy_value"),
             "_policy_value_scorer": ("PolicyValueScorer",),
         },

@@ -50,6 +50,13 @@ class RankerComparison:
     metric: str
     n_undefined: int
 
+    def __repr__(self) -> str:
+        decided, verdicts = (self.table["verdict"] != "cannot tell").sum(), len(self.table)
+        return (
+            f"RankerComparison(metric={self.metric!r}, n_queries={len(self.per_query)}, "
+            f"verdicts={decided} of {verdicts})"
+        )
+
     def summary(self) -> str:
         """Which ranker is better, and what these queries cannot tell, in plain words."""
         head = f"{self.metric} by query. Queries: {len(self.per_query)}"

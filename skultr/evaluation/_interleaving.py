@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from numbers import Integral
 from typing import Any, Literal
@@ -24,6 +25,7 @@ _BATCH = 2**21
 _METHODS = ("team-draft", "balanced", "probabilistic")
 
 
+@dataclass(eq=False)
 class Interleaver:
     """Result lists that mix two or more rankings, so that clicks say which one users prefer.
 
@@ -72,22 +74,21 @@ class Interleaver:
     (['b', 'a', 'd'], ['new', 'old', 'new'])
     """
 
-    def __init__(
-        self,
-        method: Literal["team-draft", "balanced", "probabilistic"] = "team-draft",
-        *,
-        n_positions: int = 10,
-        exponent: float = 3.0,
-        random_state: RandomState = None,
-    ) -> None:
-        self.method, self.n_positions, self.exponent = method, n_positions, exponent
-        whole = isinstance(n_positions, Integral) and n_positions >= 1
-        if method not in _METHODS or not whole or not 0 < exponent < np.inf:
+    method: Literal["team-draft", "balanced", "probabilistic"] = "team-draft"
+    _: KW_ONLY
+    n_positions: int = 10
+    exponent: float = 3.0
+    random_state: RandomState = None
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.n_positions, Integral) and self.n_positions >= 1
+        if self.method not in _METHODS or not whole or not 0 < self.exponent < np.inf:
             raise ValueError(
-                f"Got {method=}, {n_positions=}, {exponent=}; expected a method of {_METHODS}, a "
-                "whole number of positions from 1 and an exponent above 0."
+                f"Got {self}; expected a method of {_METHODS}, a whole number of positions from 1 "
+                "and an exponent above 0."
             )
-        self._rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+        seeds = check_random_state(self.random_state).randint(2**31, size=4)
+        self._rng = np.random.default_rng(seeds)
 
     def interleave_one(self, rankings: Mapping[str, Sequence[Any]]) -> tuple[list[Any], list[str]]:
         """The list for one request: documents from the top, and the team to log with each.
@@ -105,7 +106,15 @@ class Interleaver:
         ------
         ValueError
             If a ranking is empty or holds a document twice, or there are too few rankings.
+        TypeError
+            If ``rankings`` is no mapping, or one of its values is a text.
         """
+        lists = isinstance(rankings, Mapping)
+        if not lists or any(isinstance(docs, str) for docs in rankings.values()):
+            raise TypeError(
+                f"Got the rankings {rankings!r}; expected the documents of each by its name, such "
+                "as {'old': ['a', 'b'], 'new': ['b', 'c']}."
+            )
         names = self._names(rankings)
         code = {doc: i for i, doc in enumerate(dict.fromkeys(chain(*rankings.values())))}
         ranks = np.full((1, len(names), len(code)), np.inf)
@@ -250,7 +259,7 @@ class Interleaver:
         return texts, which
 
     def _names(self, rankings):
-        names = list(rankings)
+        names = [rankings] if isinstance(rankings, str) else list(rankings)
         fit = len({*names}) == 2 or (len({*names}) > 2 and self.method != "balanced")
         if not fit or not all(isinstance(n, str) and n and not {*n} & {*"#= "} for n in names):
             raise ValueError(

@@ -21,6 +21,9 @@ __all__ = ["InterleavingOutcome", "interleaving_outcome"]
 
 #: Effective number of clusters with a winner, up to which there is no p-value.
 _LEAST = 10
+#: Sum of squared leads of clusters (sessions won, if they are independent) at which sequential
+#: intervals are narrowest, divided by what makes it so at the level 5 %.
+_MIXTURE = 1000 / 8.8
 
 
 class InterleavingOutcome(NamedTuple):
@@ -42,6 +45,9 @@ class InterleavingOutcome(NamedTuple):
     pairs: pd.DataFrame
     verdict: str
 
+    def __repr__(self) -> str:
+        return f"InterleavingOutcome(verdict={self.verdict!r})"
+
 
 _PROBABILITY = [Interval(Real, 0, 1, closed="neither")]
 
@@ -54,6 +60,7 @@ _PROBABILITY = [Interval(Real, 0, 1, closed="neither")]
         "effect": [Interval(Real, 0, 0.5, closed="neither"), None],
         "confidence_level": _PROBABILITY,
         "power": _PROBABILITY,
+        "sequential": ["boolean"],
     },
     prefer_skip_nested_validation=True,
 )
@@ -65,6 +72,7 @@ def interleaving_outcome(
     effect: float | None = None,
     confidence_level: float = 0.95,
     power: float = 0.8,
+    sequential: bool = False,
 ) -> InterleavingOutcome:
     r"""Which ranking wins more sessions: share, interval, p-value and the traffic still needed.
 
@@ -77,7 +85,7 @@ def interleaving_outcome(
     cluster : str, default="qid"
         Column of what was drawn independently. By query, the result holds for other queries, too.
         ``"session"`` asks about the queries of this log alone: between rankers that are equal over
-        all queries it found a winner in 6 to 28 % of our simulations, and in 9 to 51 % with
+        all queries it found a winner in 4 to 28 % of our simulations, and in 12 to 55 % with
         traffic 1 / rank (60 queries), and ``"qid"`` in 1 to 6 %.
     effect : float in (0, 0.5), default=None
         Distance of ``preference`` from 0.5 that would matter, for ``sessions_needed``; by default
@@ -86,6 +94,10 @@ def interleaving_outcome(
         Of the intervals; a winner needs a ``p_value`` up to 1 minus this level.
     power : float in (0, 1), default=0.8
         Probability of finding a true winner, for ``sessions_needed``.
+    sequential : bool, default=False
+        Whether intervals and p-values hold at all looks together, however often the outcome is
+        computed on a log that grows, so that one may stop at the first winner. They are then
+        wider: about 1.5 times at 1,000 sessions with a winner.
 
     Returns
     -------
@@ -111,9 +123,18 @@ def interleaving_outcome(
 
     That of ``clicks`` does so with clicks in place of wins, and sessions in place of winners.
     Up to 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1, and
-    ``sessions_needed`` are at least those that give more clusters. The p-value holds for one look
-    at the log, not for looking until it is small. More sessions mean more queries, too, where
-    ``cluster="qid"``.
+    ``sessions_needed`` are at least those that give more clusters. More sessions mean more
+    queries, too, where ``cluster="qid"``.
+
+    The p-value holds for one look at the log, unless ``sequential``. Then
+    :math:`z^2 = (1 + \rho / V) \log \frac{V + \rho}{\rho \alpha^2}` with
+    :math:`V = \sum_g S_g^2`, the boundary that a Brownian motion leaves with probability
+    :math:`\alpha` at any time (Robbins), and the p-value is the least such :math:`\alpha`.
+
+    References
+    ----------
+    Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (2024). Time-uniform central limit theory and
+    asymptotic confidence sequences. Annals of Statistics.
 
     Examples
     --------
@@ -144,12 +165,12 @@ def interleaving_outcome(
     of_active, pairs = group[rows[first]], []
     couples = [*combinations(range(len(names)), 2)]
     level = 1 - confidence_level
-    z, z_needed = norm.isf(level / 2), norm.isf(level / 2 / len(couples)) + norm.ppf(power)
+    levels, ask = (level, level / len(couples)), (effect, norm.ppf(power), sequential)
     for a, b in couples:
         won = _winners(clicked, credit[:, a], credit[:, b], len(active))
         more = np.bincount(clicked, credit[:, b] - credit[:, a], len(active))
         sums = [np.bincount(of_active, of, len(n_sessions)) for of in (*won, more)]
-        row = _compare(*sums, n_sessions, effect, z, z_needed)
+        row = _compare(*sums, n_sessions, levels, *ask)
         pairs.append({"a": names[a], "b": names[b]} | row)
     return _judge(pd.DataFrame(pairs), level, effect)
 
@@ -227,19 +248,21 @@ def _winners(session, credit_a, credit_b, n):
     return lead[:, :most].sum(axis=1), lead[:, most + 1 :].sum(axis=1)
 
 
-def _compare(won_a, won_b, clicks, n_sessions, effect, z, z_needed):
+def _compare(won_a, won_b, clicks, n_sessions, levels, effect, power, sequential):
     """The row of a pair, from sums over each cluster."""
     lead, winners, n = won_b - won_a, won_b + won_a, n_sessions.sum()
     total, spread = winners.sum(), np.sqrt((lead**2).sum())
+    z, z_pairs = (_quantile(lead, level, sequential) for level in levels)
     theta, p_value = lead.sum() / max(total, 1e-300), 1.0
     least = max(_LEAST, z**2) * (winners**2).sum()
     if total**2 > least:
-        p_value = 2 * norm.sf(abs(lead.sum()) / max(spread, 1e-300))
+        p_value = _p_value(lead, sequential)
     low, high = np.clip(_interval(lead, winners, z, np.inf), -1, 1)
-    clicks_lower, clicks_upper = _interval(clicks, n_sessions * (total > 0), z, np.nan)
+    z_clicks = _quantile(clicks, levels[0], sequential)
+    clicks_lower, clicks_upper = _interval(clicks, n_sessions * (total > 0), z_clicks, np.nan)
     aim, needed = (2 * effect if effect else abs(theta)) * total, np.inf
     if aim > 0:
-        needed = np.ceil(n * (z_needed * spread / aim) ** 2 - n)
+        needed = np.ceil(n * ((z_pairs + power) * spread / aim) ** 2 - n)
         needed = max(0.0, needed, np.floor(n * least / total**2 - n) + 1)
     return {
         "wins_a": won_a.sum(),
@@ -254,6 +277,23 @@ def _compare(won_a, won_b, clicks, n_sessions, effect, z, z_needed):
         "clicks_upper": clicks_upper,
         "sessions_needed": needed,
     }
+
+
+def _quantile(lead, level, sequential):
+    """Standard errors that the sum of leads exceeds with this probability; at any look."""
+    squares = max((lead**2).sum(), 1e-300)
+    if not sequential:
+        return norm.isf(level / 2)
+    ratio = 1 + squares / _MIXTURE
+    return np.sqrt(ratio / (ratio - 1) * np.log(ratio / level**2)) if squares > 1e-3 else np.inf
+
+
+def _p_value(lead, sequential):
+    squares = max((lead**2).sum(), 1e-300)
+    if not sequential:
+        return 2 * norm.sf(abs(lead.sum()) / np.sqrt(squares))
+    ratio = 1 + squares / _MIXTURE
+    return min(1.0, np.sqrt(ratio) * np.exp(-(lead.sum() ** 2) / (2 * _MIXTURE * ratio)))
 
 
 def _interval(lead, size, z, unknown):

@@ -5,6 +5,7 @@ its axes as attributes. They need matplotlib (``pip install "skultr[plot]"``), w
 when a display is drawn.
 """
 
+from ._axes import method_colors
 from ._choosing import DebiasednessDisplay
 from ._comparison import ComparisonDisplay
 from ._embedding import EmbeddingDisplay
@@ -21,4 +22,5 @@ __all__ = [
     "IdentifiabilityDisplay",
     "RankDisplay",
     "RelevanceDisplay",
+    "method_colors",
 ]

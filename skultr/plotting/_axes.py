@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
 
-__all__ = ["TRUTH", "colors_of", "figure_of", "make_axes", "palette", "steps_of"]
+__all__ = ["TRUTH", "draw_legend", "figure_of", "make_axes", "method_colors", "palette", "steps_of"]
 
 #: Colour of the truth and other given values; estimates have the colours below.
 TRUTH = "black"
@@ -20,8 +22,16 @@ _OF_METHODS = {
     "naive": "#d1495b",
     "ips": "#2e86ab",
     "dla": "#1b998b",
+    "ensemble": "#edae49",
+    "lambdamart": "#8c5e34",
+    "user-aware": "#5b8e3e",
+    "cld": "#c77dba",
+    "heckman": "#6d597a",
+    "vectorization": "#274690",
+    "affine": "#e8833a",
     "skyline": "#3d3d3d",
 }
+_OF_OTHERS = ("#7251b5", "#b5838d", "#0f4c5c", "#a3b18a", "#bc6c25")
 _PALETTE = (
     "#1b998b",
     "#2e86ab",
@@ -32,6 +42,31 @@ _PALETTE = (
     "#5b8e3e",
     "#c77dba",
 )
+
+
+def method_colors(names: Iterable[str]) -> dict[str, str]:
+    """Colour of each method, the same in all figures of skultr.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Methods of one figure, such as "DLA" or "DLARanker". The known ones are "production",
+        "naive", "IPS", "DLA", "ensemble", "LambdaMART", "user-aware", "CLD", "Heckman",
+        "vectorization", "affine" and "skyline"; others get colours that no known one has.
+
+    Returns
+    -------
+    colors : dict of str to str
+        Name to hexadecimal colour, in the order of ``names``.
+
+    Examples
+    --------
+    >>> from skultr.plotting import method_colors
+    >>> method_colors(["naive", "DLARanker"])
+    {'naive': '#d1495b', 'DLARanker': '#1b998b'}
+    """
+    others = cycle(_OF_OTHERS)
+    return {name: _OF_METHODS.get(_method(name)) or next(others) for name in names}
 
 
 def make_axes(ax: Axes | None, caller: str, figsize: tuple[float, float] | None = None) -> Axes:
@@ -53,16 +88,17 @@ def figure_of(ax: Axes) -> Figure:
     return cast("Figure", ax.figure)
 
 
+def draw_legend(ax: Axes, lines: Sequence[Line2D]) -> Legend:
+    """A legend with the labels of lines as they are: ``$`` and a first ``_`` mean nothing."""
+    legend = ax.legend(lines, [" "] * len(lines), frameon=False)
+    for text, line in zip(legend.get_texts(), lines, strict=True):
+        text.set(text=line.get_label(), parse_math=False)
+    return legend
+
+
 def palette(n: int) -> list[str]:
     """``n`` colours; they repeat if there are fewer colours."""
     return [_PALETTE[i % len(_PALETTE)] for i in range(n)]
-
-
-def colors_of(names: Iterable[str]) -> dict[str, str]:
-    """Name of each curve to its colour; a known method has its own, others take the rest."""
-    found = {name: _OF_METHODS.get(_method(name)) for name in names}
-    left = cycle(color for color in _PALETTE if color not in _OF_METHODS.values())
-    return {name: color or next(left) for name, color in found.items()}
 
 
 def steps_of(estimator: Any) -> list[Any]:

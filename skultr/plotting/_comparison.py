@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ._axes import figure_of, make_axes, palette
+from ._axes import draw_legend, figure_of, make_axes, palette
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,13 +129,13 @@ class ComparisonDisplay:
             for row, name, color in zip(rows, names, colors, strict=True)
         ]
         left.axvline(0, color="0.6", linewidth=0.8, zorder=0)
-        left.set_yticks(range(len(rows)), names)
+        left.set_yticks(range(len(rows)), names, parse_math=False)
         left.set_ylim(len(rows) - 0.5, -0.5)
-        left.set_xlabel(f"difference in {self.metric}, mean")
+        left.set_xlabel(f"difference in {self.metric}, mean", parse_math=False)
         right.axhline(0, color="0.6", linewidth=0.8, zorder=0)
         right.set_xlabel("queries, from the largest loss")
-        right.set_ylabel(f"difference in {self.metric}")
-        right.legend(frameon=False, fontsize=9)
+        right.set_ylabel(f"difference in {self.metric}", parse_math=False)
+        draw_legend(right, self.lines_)
         for ax in self.axes_:
             ax.spines[["top", "right"]].set_visible(False)
         return self

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from .._typing import ArrayLike
-from ._axes import TRUTH, colors_of, figure_of, make_axes, steps_of
+from ._axes import TRUTH, figure_of, make_axes, method_colors, steps_of
 from ._user_curves import draw_interval, draw_user_curves, is_of_users, read_truth_of_users
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class ExaminationDisplay:
             truth = _read_truth(truth, tables)
         return cls(tables=tables, truth=truth).plot(ax, **plot_params)
 
-    def plot(self, ax: Axes | None = None, *, confidence: float = 0.95) -> Self:
+    def plot(self, ax: Axes | None = None, *, confidence_level: float = 0.95) -> Self:
         """Draw the display.
 
         With up to 60 bias factors, curves relative to the first factor that all models have in
@@ -229,16 +229,18 @@ class ExaminationDisplay:
         ----------
         ax : matplotlib axes, default=None
             By default, axes of a new figure.
-        confidence : float in (0, 1), default=0.95
+        confidence_level : float in (0, 1), default=0.95
             Level of the intervals, which are drawn where standard errors are known.
 
         Returns
         -------
         display : ExaminationDisplay
         """
-        if not (isinstance(confidence, Real) and 0 < confidence < 1):
-            raise ValueError(f"confidence must be a number between 0 and 1, got {confidence!r}.")
-        quantile = float(ndtri((1 + confidence) / 2))
+        if not (isinstance(confidence_level, Real) and 0 < confidence_level < 1):
+            raise ValueError(
+                f"confidence_level must be a number between 0 and 1, got {confidence_level!r}."
+            )
+        quantile = float(ndtri((1 + confidence_level) / 2))
         self.ax_ = make_axes(ax, "ExaminationDisplay", (6.4, 4.4))
         self.figure_ = figure_of(self.ax_)
         self.ax_.spines[["top", "right"]].set_visible(False)
@@ -273,7 +275,7 @@ class ExaminationDisplay:
     def _plot_curves(self, curves, reference, quantile):
         truth = [] if self.truth is None else [self.truth]
         factors = pd.concat([*curves.values(), *truth]).index.unique().sort_values()
-        colors = colors_of(curves)
+        colors = method_colors(curves)
         place = _places(factors)
         top = 1.0
         for number, (name, curve) in enumerate(curves.items()):
@@ -327,7 +329,7 @@ class ExaminationDisplay:
     # Many bias factors
     # ----------------------------------------------------------------------------------
     def _plot_against_truth(self, curves):
-        colors = colors_of(curves)
+        colors = method_colors(curves)
         ends = low, high = self.truth[self.truth > 0].min(), self.truth.max()
         for name, curve in curves.items():
             known, estimate = self.truth.align(curve, join="inner")
@@ -350,7 +352,7 @@ class ExaminationDisplay:
         )
 
     def _plot_sorted(self, curves):
-        colors = colors_of(curves)
+        colors = method_colors(curves)
         for name, curve in curves.items():
             falling = np.sort(curve.to_numpy(dtype=float))[::-1] / curve.max()
             rank = np.arange(1, len(falling) + 1)

@@ -68,15 +68,15 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Training of the network. A batch holds documents.
+        This and those below are shared by all neural rankers, see
+        :ref:`network_parameters`.
+    learning_rate, max_epochs, weight_decay, optimizer, net_params
+    batch_size
+        A batch holds documents.
     traffic_exponent
-        Exponent of the weight of queries; by default a query is weighted by its clicks.
+        The default weighs a query by its clicks.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
     device, random_state, verbose
-        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------

@@ -220,15 +220,12 @@ class RegressionEMPropensity(_LearnedPropensity):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+        This and those below are shared by all neural rankers, see
+        :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Training of the network.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
     device, random_state, verbose
-        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------
@@ -324,15 +321,12 @@ class DualLearningPropensity(_LearnedPropensity):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+        This and those below are shared by all neural rankers, see
+        :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Training of the network.
     traffic_exponent
-        How much more a frequent query counts than a rare one.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries.
     device, random_state, verbose
-        Where the network is trained, the seed, and what is printed.
 
     Attributes
     ----------

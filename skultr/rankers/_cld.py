@@ -108,18 +108,16 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     Other Parameters
     ----------------
     dropout, normalization, module, scale_features
-        The relevance network and the input of both; shared by all neural rankers, see
+        This and those below are shared by all neural rankers, see
         :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Gradient training. It is not used for two linear models with the pointwise loss, whose
+        Gradient training is not used for two linear models with the pointwise loss, whose
         maximum Newton's method finds.
     traffic_exponent
-        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping by the likelihood of the labels of held-out queries, given that the
         documents were shown.
     device, random_state, verbose
-        Device of the training, seed and verbosity.
 
     Attributes
     ----------

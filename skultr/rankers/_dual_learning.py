@@ -82,15 +82,12 @@ class DLARanker(ClickRanker):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+        This and those below are shared by all neural rankers, see
+        :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training.
     traffic_exponent
-        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Device of the training, seed and verbosity.
 
     Attributes
     ----------

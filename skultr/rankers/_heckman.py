@@ -79,14 +79,13 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+        This and those below are shared by all neural rankers, see
+        :ref:`network_parameters`.
         ``hidden_layer_sizes=()`` is linear least squares, without training.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Training.
     early_stopping, validation_fraction, n_iter_no_change
         Early stopping by the likelihood of the clicks of held-out queries.
     device, random_state, verbose
-        Device of the training, seed and verbosity.
 
     Attributes
     ----------

@@ -96,15 +96,12 @@ class NaiveRanker(_WeightedRanker):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+        This and those below are shared by all neural rankers, see
+        :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training.
     traffic_exponent
-        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Device of the training, seed and verbosity.
 
     Attributes
     ----------
@@ -188,15 +185,12 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+        This and those below are shared by all neural rankers, see
+        :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training.
     traffic_exponent
-        A query weighs as much as its number of impressions to this power.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Device of the training, seed and verbosity.
 
     Attributes
     ----------
@@ -414,15 +408,13 @@ class UserAwareIPSRanker(IPSRanker):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network and its input; shared by all neural rankers, see :ref:`network_parameters`.
+        This and those below are shared by all neural rankers, see
+        :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Its training.
     traffic_exponent
-        A query weighs as much as its number of impressions to this power; 0 in the paper.
+        0 in the paper.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Device of the training, seed and verbosity.
 
     Attributes
     ----------

@@ -144,18 +144,16 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The networks and their input; shared by all neural rankers, see :ref:`network_parameters`.
+        This and those below are shared by all neural rankers, see
+        :ref:`network_parameters`.
         ``module`` has ``n_components`` outputs per document; a student adds a linear layer.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-        Their training. The network of base vectors has one hidden layer of 32 units and is trained
+        The network of base vectors has one hidden layer of 32 units and is trained
         afterwards, with the same ``learning_rate``, ``batch_size`` and ``optimizer``.
     traffic_exponent
-        A query weighs as much as its number of impressions to this power, in the training of the
-        relevance embeddings and of the students.
+        In the training of the relevance embeddings and of the students.
     early_stopping, validation_fraction, n_iter_no_change
-        Early stopping by the loss of held-out queries.
     device, random_state, verbose
-        Device of the training, seed and verbosity.
 
     Attributes
     ----------

@@ -7,6 +7,7 @@ other.
 
 from .._models._browsing import EYE_TRACKING, TIANGONG_CLICK_MATRIX
 from ._beyond_scalar import ClickMatrixUser, TrustBiasUser
+from ._clicks_on_lists import clicks_on_lists
 from ._disconnected import make_disconnected_log
 from ._experiments import MixturePolicy, ShufflePolicy, SwapPolicy
 from ._generate import SimulatedLog, simulate_clicks
@@ -54,6 +55,7 @@ __all__ = [
     "UniformPolicy",
     "User",
     "UserPopulation",
+    "clicks_on_lists",
     "hidden_signal_scores",
     "make_disconnected_log",
     "noisy_oracle_scores",

@@ -14,13 +14,13 @@ from sklearn.utils import Bunch, check_random_state
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad
 from .._sklearn import Interval, validate_params
-from .._typing import Frame, RandomState
+from .._typing import Floats, Frame, Ints, RandomState
 from ._policies import DeterministicPolicy, production_scores
 from ._population import draw_sessions
 from ._protocols import Policy, User, check_instance
 from ._users import PositionBasedUser, relevance_probability
 
-__all__ = ["SimulatedLog", "simulate_clicks"]
+__all__ = ["SimulatedLog", "click_pages", "simulate_clicks"]
 
 #: Sessions per draw of clicks, so that memory does not hold the probabilities of a whole log.
 _CHUNK = 65_536
@@ -216,8 +216,9 @@ def simulate_clicks(
     truth.update(user.document_truth(truth.relevance_probability))
     if who is not None or context is not None:
         truth.examination_table = np.asarray(user.examination_table(n_positions))
-    judged = _judge(user, truth.relevance_probability, roles["relevance"])
-    clicks = _click(user, shown, judged, of_user, who, context)
+    clicks = click_pages(
+        user, shown, truth.relevance_probability, roles["relevance"], of_user, who, context
+    )
     rows = {"row": shown, "position": _positions(shown), "arm": arm, "context": context}
     if candidates:
         rows, clicks = _with_candidates(rows, clicks, _not_shown(code, query, shown))
@@ -387,11 +388,19 @@ def _judge(user, relevance, grade):
     return np.append(read, -1)
 
 
-def _click(user, shown, judged, rng, *about):
+def click_pages(
+    user: User,
+    shown: Ints,
+    relevance: Floats,
+    grade: Floats,
+    rng: np.random.Generator,
+    *about: Ints | None,
+) -> Ints:
     """Clicks of the rows that were shown, session by session.
 
     ``about`` holds the user of each session and the context of each impression, or None.
     """
+    judged = _judge(user, relevance, grade)
     known = [values for values in about if values is not None]
     clicks = np.empty(int(np.count_nonzero(shown >= 0)), dtype=np.int8)
     start = 0

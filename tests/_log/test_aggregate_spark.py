@@ -1,7 +1,10 @@
 """aggregate_clicks on PySpark: the same results as everywhere."""
 
 import os
+import re
 import shutil
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -69,3 +72,20 @@ def test_spark_names_missing_ids(spark, role):
     log.loc[0, role] = None
     with pytest.raises(ValueError, match=f"'{role}' is missing"):
         aggregate_clicks(to_spark(spark, log))
+
+
+def test_recipe_of_the_cookbook(spark):
+    page = Path(__file__).parents[2] / "docs" / "user_guide" / "cookbook.rst"
+    section = page.read_text().split("\nSpark\n=====\n")[1]
+    recipe = re.search(r"code-block:: python\n\n(.*?)\n\n(?=\S)", section, re.DOTALL).group(1)
+    pages = spark.createDataFrame(
+        [("tent", "p1", ["a", "b"], ["b"]), ("tent", "p2", ["b", "a"], [])],
+        "query string, page string, shown array<string>, clicked array<string>",
+    )
+    names = {"pages": pages}
+    exec(textwrap.dedent(recipe), names)
+    rows = names["log"].select("session", "doc", "position", "click").collect()
+    first, second = [("p1", "a", 1, 0), ("p1", "b", 2, 1)], [("p2", "a", 2, 0), ("p2", "b", 1, 0)]
+    assert sorted(tuple(row) for row in rows) == first + second
+    X, _ = aggregate_clicks(names["log"])
+    assert len(X) == 4

@@ -22,7 +22,13 @@ import numpy as np
 import pandas as pd
 
 from skultr.evaluation import Interleaver, interleaving_outcome
-from skultr.simulation import CascadeUser, DBNUser, PositionBasedUser, TrustBiasUser
+from skultr.simulation import (
+    CascadeUser,
+    DBNUser,
+    PositionBasedUser,
+    TrustBiasUser,
+    clicks_on_lists,
+)
 
 METHODS = ["team-draft", "balanced", "probabilistic"]
 USERS = {
@@ -45,6 +51,18 @@ def clicks_on(user, lists, rng):
     """Clicks on lists of relevance, or sessions with a click of users who may be satisfied."""
     clicks = user.click(lists, rng)
     return clicks.any(axis=1) if isinstance(user, DBNUser) else clicks.sum(axis=1)
+
+
+def clicks_of_rows(user, log, relevance, rng):
+    """Clicks on interleaved lists, from P(found relevant) of each document."""
+    return clicks_on_lists(
+        log.assign(relevance=relevance[log["doc"]]),
+        user,
+        noise=0,
+        max_grade=1,
+        gain="linear",
+        random_state=int(rng.integers(2**31)),
+    )
 
 
 def truth(user, lists, rng):
@@ -82,7 +100,7 @@ def compare(user, n_pairs, n_sessions):
         for method in METHODS:
             drawn = Interleaver(method, n_positions=N_SHOWN, random_state=pair)
             log = drawn.interleave(X, scores, n_sessions // 10)
-            clicks = user.click(relevance[log["doc"]].reshape(-1, N_SHOWN), rng).ravel()
+            clicks = clicks_of_rows(user, log, relevance, rng)
             found = interleaving_outcome(log, clicks, cluster="session").pairs.iloc[0]
             row[method] = np.sign(found["preference"] - 0.5)
             row[f"{method} sure"] = found["p_value"] <= 0.05
@@ -116,7 +134,7 @@ def level(user, method, steep, n_runs=200):
         log = Interleaver(method, n_positions=N_SHOWN, random_state=run).interleave(
             X, scores, asked
         )
-        clicks = user.click(relevance[log["doc"]].reshape(-1, N_SHOWN), rng).ravel()
+        clicks = clicks_of_rows(user, log, relevance, rng)
         outcomes = {by: interleaving_outcome(log, clicks, cluster=by) for by in ("qid", "session")}
         found.append({by: of.pairs["p_value"][0] <= 0.05 for by, of in outcomes.items()})
     return pd.DataFrame(found).mean().to_dict()

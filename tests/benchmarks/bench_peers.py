@@ -3,7 +3,9 @@
 By hand, with the extra ``benchmark``: ``python tests/benchmarks/bench_peers.py [--seeds 2]``.
 Everybody gets every session. LightGBM and XGBoost take whole sessions with 0/1 clicks, because
 their ranking objectives know no impressions and no fractional labels; ours take the same log
-folded. The seconds of ours include the folding.
+folded. The seconds of ours include the folding. Intervals and verdicts are over the held-out
+queries of all seeds (``compare_rankers``, against LightGBM as it comes); "± (seeds)" also has what
+training leaves to chance.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import xgboost
 
 from skultr import DLARanker, aggregate_clicks
 from skultr.datasets import make_ltr
-from skultr.metrics import ndcg_score
+from skultr.evaluation import compare_rankers
 from skultr.model_selection import train_test_queries
 from skultr.rankers import EnsembleRanker, IPSRanker, LambdaMARTRanker, NaiveRanker
 from skultr.simulation import (
@@ -30,6 +32,7 @@ from skultr.simulation import (
 )
 
 ROUNDS = 100
+BASELINE = "LightGBM lambdarank"
 
 
 def lightgbm_ranker(log, clicks, features, sizes, position=None):
@@ -85,7 +88,7 @@ def contenders(impressions, clicks, train, truth):
     curve = truth.examination
     return {
         "production": lambda: lambda X: X["production"],
-        "LightGBM lambdarank": peer(lightgbm_ranker),
+        BASELINE: peer(lightgbm_ranker),
         "LightGBM lambdarank, position": peer(lightgbm_ranker, position=log["position"] - 1),
         "XGBoost lambdarank_unbiased": peer(xgboost_ranker),
         "skultr naive": ours(NaiveRanker(random_state=0)),
@@ -98,29 +101,44 @@ def contenders(impressions, clicks, train, truth):
 
 
 def measure(seed, n_sessions, temperature):
+    """Held-out queries with the scores of all rankers, and the seconds of each."""
     documents = make_ltr(n_queries=2500, random_state=seed)
     train, test = train_test_queries(documents, test_size=0.2, random_state=seed)
-    scores = production_scores(train, random_state=seed)
+    scores_of_production = production_scores(train, random_state=seed)
     policy = PlackettLucePolicy(temperature) if temperature else DeterministicPolicy()
     impressions, clicks, truth = simulate_clicks(
         train,
         n_sessions=n_sessions,
         policy=policy,
-        scores=scores,
+        scores=scores_of_production,
         features=False,
         random_state=seed,
     )
     test = test.assign(production=production_scores(train, candidates=test, random_state=seed))
     impressions = impressions.drop(columns=["relevance"], errors="ignore")
-    rows = {}
-    train = train.assign(production=scores)
+    scores, seconds = {}, {}
+    train = train.assign(production=scores_of_production)
     for name, train_it in contenders(impressions, clicks, train, truth).items():
         start = time.perf_counter()
         predict = train_it()
-        seconds = time.perf_counter() - start
-        score = predict(test)
-        rows[name] = (ndcg_score(test["relevance"], score, qid=test["qid"], k=10), seconds)
-    return pd.DataFrame(rows, index=["ndcg@10", "seconds"]).T
+        seconds[name] = time.perf_counter() - start
+        scores[name] = predict(test)
+    queries = test[["doc", "relevance"]].assign(qid=seed * len(documents) + test["qid"], seed=seed)
+    return queries.assign(**scores), seconds
+
+
+def tabulate(runs):
+    """One row per ranker."""
+    queries = pd.concat([test for test, _ in runs])
+    seconds = pd.DataFrame([of for _, of in runs]).agg(["mean", "sem"]).T
+    scores = {name: queries[name] for name in seconds.index}
+    found = compare_rankers(scores, queries, baseline=BASELINE, random_state=0)
+    of_seed = queries.groupby("qid")["seed"].first().loc[found.per_query.index]
+    table = found.values.assign(sem=found.per_query.groupby(of_seed).mean().sem())
+    pairs = found.table.set_index("ranker")[["difference", "p_adjusted", "verdict"]]
+    table = table.join(pairs).join(seconds, rsuffix=" (seconds)")
+    value = ["ndcg@10", "from", "to", "± (seeds)"]
+    return table.set_axis([*value, "- LightGBM", "p", "verdict", "seconds", "± (seeds)"], axis=1)
 
 
 def main():
@@ -131,10 +149,8 @@ def main():
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     runs = [measure(seed, args.sessions, args.temperature) for seed in range(args.seeds)]
-    table = pd.concat(runs).groupby(level=0, sort=False).agg(["mean", "sem"])
-    table.columns = ["ndcg@10", "± (seeds)", "seconds", "± (seeds)"]
     print(f"{args.sessions:,d} sessions, T = {args.temperature:g}, {args.seeds} seeds")
-    print(table.round(4).to_string())
+    print(tabulate(runs).round(4).to_string(na_rep=""))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory of the process {peak:.2f} GiB")
 

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import quickstart
 
 from skultr.datasets import make_ltr
+from skultr.metrics import ndcg_score
 from skultr.simulation import PlackettLucePolicy, PositionBasedUser
 
 #: World -> (keywords of make_ltr, keywords of simulate_clicks).
@@ -42,8 +43,11 @@ def measure(world, n_sessions, seed):
         queries = documents["qid"].unique()
         share = 1.0 / np.arange(1, len(queries) + 1) ** clicks.pop("zipf")
         clicks["query_weights"] = dict(zip(queries, share, strict=True))
-    per_query, examination, _ = quickstart.run(documents, n_sessions, seed, **clicks)
-    mean = {name: table["ndcg@10"].mean() for name, table in per_query.items()}
+    scores, test, examination = quickstart.run(documents, n_sessions, seed, **clicks)
+    mean = {
+        name: ndcg_score(test["relevance"], score, qid=test["qid"], k=10)
+        for name, score in scores.items()
+    }
     mean["examination error"] = (examination["DLA"] - examination["true"]).abs().max()
     return mean
 

@@ -70,6 +70,13 @@ def test_table(X, scores):
     assert (found.values["lower"] < found.values["value"]).all()
 
 
+def test_repr_is_short(X, scores):
+    found = compare_rankers(scores, X, **SETTINGS)
+    n_queries = len(found.per_query)
+    expected = f"RankerComparison(metric='ndcg@10', n_queries={n_queries}, verdicts=3 of 3)"
+    assert repr(found) == expected
+
+
 def test_all_pairs_or_one_baseline(X, scores):
     pairs = compare_rankers(scores, X, **SETTINGS).table[["ranker", "baseline"]]
     assert pairs.to_numpy().tolist() == [["new", "old"], ["worst", "old"], ["worst", "new"]]

@@ -6,14 +6,22 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.stats import norm
 
+from skultr import ClickDataset
 from skultr.evaluation import Interleaver, interleaving_outcome
 from skultr.exceptions import NotIdentifiableWarning
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
 from skultr.rankers import NaiveRanker
-from skultr.simulation import CascadeUser, DBNUser, PositionBasedUser, TrustBiasUser
+from skultr.simulation import (
+    CascadeUser,
+    DBNUser,
+    PositionBasedUser,
+    TrustBiasUser,
+    clicks_on_lists,
+)
 
 METHODS = ["team-draft", "balanced", "probabilistic"]
 USERS = [PositionBasedUser(1.0), TrustBiasUser(), CascadeUser(), DBNUser()]
@@ -25,9 +33,15 @@ def _candidates(n_queries, n_docs):
 
 
 def _clicks(log, user, relevance, rng):
-    """Clicks on lists of one length."""
-    n_positions = log["position"].max()
-    return user.click(relevance[log["doc"]].reshape(-1, n_positions), rng).ravel()
+    """Clicks, from P(found relevant) of each document."""
+    return clicks_on_lists(
+        log.assign(relevance=relevance[log["doc"]]),
+        user,
+        noise=0,
+        max_grade=1,
+        gain="linear",
+        random_state=int(rng.integers(2**31)),
+    )
 
 
 def _one_query(method, rankings, n_sessions, n_positions=10):
@@ -331,6 +345,23 @@ def test_teams_are_no_features():
         NaiveRanker(max_epochs=2).fit(features.assign(arm=log["arm"]), clicks)
 
 
+@pytest.mark.parametrize("frame", [lambda X: X, pl.from_pandas, pa.Table.from_pandas])
+def test_a_team_of_numbers_is_no_role(frame):
+    X = pd.DataFrame({"qid": 1, "position": [1, 2], "team": [3, 4], "x": [0.1, 0.2]})
+    with pytest.raises(ValueError, match=r"'team' must hold text, .* got Int64 values\. Rename"):
+        NaiveRanker(max_epochs=2, early_stopping=False).fit(frame(X), [1, 0])
+    ranker = NaiveRanker(max_epochs=2, early_stopping=False).fit(frame(X.drop(columns="team")), [1, 0])
+    with pytest.raises(ValueError, match="'team' must hold text"):
+        ranker.predict(frame(X))
+
+
+def test_a_team_of_numbers_is_no_role_on_disk(tmp_path):
+    X = pd.DataFrame({"qid": 1, "position": [1, 2], "team": [3, 4], "x": [0.1, 0.2]})
+    X.assign(session=1, click=[1, 0]).to_parquet(tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match="'team' must hold text"):
+        ClickDataset.from_parquet(tmp_path / "log.parquet", path=tmp_path / "dataset")
+
+
 # Bad input -----------------------------------------------------------------------------
 GOOD = pd.DataFrame({"qid": [1, 1, 2], "doc": ["a", "b", "c"], "s": [1.0, 2, 3], "t": [3.0, 2, 1]})
 
@@ -340,6 +371,7 @@ GOOD = pd.DataFrame({"qid": [1, 1, 2], "doc": ["a", "b", "c"], "s": [1.0, 2, 3],
     [
         (GOOD, ["s", "u"], 5, "no column 'u'"),
         (GOOD, ["s"], 5, "expected two"),
+        (GOOD, "st", 5, r"rankings \['st'\]; expected two"),
         (GOOD, {"s 1": GOOD["s"], "t": GOOD["t"]}, 5, "no space"),
         (GOOD, ["s", "t"], [1, 7], "no qid"),
         (GOOD, ["s", "t"], 0, "no qid"),
@@ -371,6 +403,22 @@ def test_bad_candidates(X, rankings, sessions, match):
 def test_bad_requests(rankings, match):
     with pytest.raises(ValueError, match=match):
         Interleaver().interleave_one(rankings)
+
+
+@pytest.mark.parametrize("rankings", [["ab", "cd"], "ab", {"a": "xy", "b": ["x"]}])
+def test_a_request_is_a_mapping(rankings):
+    with pytest.raises(TypeError, match="expected the documents of each by its name"):
+        Interleaver().interleave_one(rankings)
+
+
+def test_reprs():
+    interleaver = Interleaver(n_positions=3, random_state=0)
+    written = "Interleaver(method='team-draft', n_positions=3, exponent=3.0, random_state=0)"
+    assert repr(interleaver) == written
+    log = interleaver.interleave(_candidates(2, 3).assign(s=0.0, t=1.0), ["s", "t"], 10)
+    found = repr(interleaving_outcome(log, np.zeros(len(log))))
+    assert found.startswith("InterleavingOutcome(verdict='Cannot tell")
+    assert len(found) < 200
 
 
 def test_balanced_takes_two_and_parameters_are_checked():

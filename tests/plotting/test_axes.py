@@ -30,9 +30,9 @@ def test_axes_are_taken_or_made():
 
 
 def test_methods_keep_their_colors():
-    colors = _axes.colors_of(["IPSRanker", "mine", "DLA", "naive", "yours"])
-    assert colors["DLA"] == _axes.colors_of(["DLARanker"])["DLARanker"]
+    colors = _axes.method_colors(["IPSRanker", "mine", "DLA", "naive", "yours"])
+    assert colors["DLA"] == _axes.method_colors(["DLARanker"])["DLARanker"]
     assert len(set(colors.values())) == 5
-    many = _axes.colors_of([f"model {i}" for i in range(30)])
+    many = _axes.method_colors([f"model {i}" for i in range(30)])
     assert colors["DLA"] not in many.values()
     assert len(_axes.palette(100)) == 100

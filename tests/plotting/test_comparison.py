@@ -42,6 +42,25 @@ def test_one_query_has_no_interval():
     plt.close(display.figure_)
 
 
+def test_names_are_no_formulas():
+    names = ["_old_1", "new $x_2$"]
+    rankers = {names[0]: [1, 0, 1, 0], names[1]: [0, 1, 1, 0]}
+    display = ComparisonDisplay.from_result(
+        compare_rankers(rankers, None, [1, 0, 0, 1], qid=[1, 1, 2, 2], random_state=0)
+    )
+    label = display.axes_[0].get_yticklabels()[0]
+    (text,) = display.axes_[1].get_legend().get_texts()
+    for found in (label, text):
+        assert found.get_text() == "new $x_2$ - _old_1"
+        assert not found.get_parse_math()
+    display = ComparisonDisplay.from_result(
+        compare_rankers(rankers, None, [1, 0, 0, 1], qid=[1, 1, 2, 2], baseline=names[1])
+    )
+    (text,) = display.axes_[1].get_legend().get_texts()
+    assert text.get_text() == "_old_1 - new $x_2$"
+    plt.close("all")
+
+
 def test_given_axes(comparison):
     figure, axes = plt.subplots(2, 1)
     display = ComparisonDisplay.from_result(comparison, axes=axes)

@@ -62,7 +62,7 @@ def test_curves_are_relative_to_the_first_factor_in_common():
 
 def test_interval_is_that_of_the_logarithm():
     error = np.linspace(0, 0.3, 10)
-    display = ExaminationDisplay.from_estimator(table(TRUTH, error), name="DLA", confidence=0.9)
+    display = ExaminationDisplay.from_estimator(table(TRUTH, error), name="DLA", confidence_level=0.9)
     (band,) = bands(display)
     low, high = np.full(10, np.inf), np.zeros(10)
     for x, y in band.get_paths()[0].vertices:
@@ -211,9 +211,9 @@ def test_bad_input():
         ExaminationDisplay.from_estimator(table(TRUTH, index=range(20, 30)), truth=TRUTH)
     with pytest.raises(ValueError, match=r"truth has the shape \(2, 10\)"):
         ExaminationDisplay.from_estimator(table(TRUTH), truth=[TRUTH, TRUTH])
-    for confidence in (0, 1, 95, "95 %"):
-        with pytest.raises(ValueError, match="confidence must be"):
-            ExaminationDisplay.from_estimator(table(TRUTH), confidence=confidence)
+    for confidence_level in (0, 1, 95, "95 %"):
+        with pytest.raises(ValueError, match="confidence_level must be"):
+            ExaminationDisplay.from_estimator(table(TRUTH), confidence_level=confidence_level)
 
 
 def test_comparison_draws_both_curves():

@@ -57,7 +57,7 @@ def test_names_are_apart_in_the_order_of_the_curves_ends():
 
 
 def test_intervals():
-    display = ExaminationDisplay.from_estimator(table([1.0, 2.0], error=0.2), confidence=0.9)
+    display = ExaminationDisplay.from_estimator(table([1.0, 2.0], error=0.2), confidence_level=0.9)
     bands = [c for c in display.ax_.collections if c.get_alpha() == 0.18]
     assert len(bands) == 2
     highest = max(y for band in bands for _, y in band.get_paths()[0].vertices)

@@ -1,0 +1,343 @@
+"""Which pages to serve in order to know examination, or a difference of clicks; at what cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from .._sklearn import Interval, StrOptions, validate_params
+from .._typing import ArrayLike, Column, Estimator, Table
+from ..propensity._source import PROPENSITY_CONSTRAINT
+from ..simulation import DeterministicPolicy, Policy
+from ._log_model import read_model
+from ._logged_pages import read_pages
+from ._planned_policies import RankingsPolicy, SwapsPolicy
+from ._ranking_design import RankingTest, by_ranking, interleaved, served_rows
+from ._swap_design import SHUFFLE, cheapest_shares, half_widths, layouts, moves_of, sessions_for
+
+if TYPE_CHECKING:
+    from .._log._dataset import ClickDataset
+
+__all__ = ["ExperimentPlan", "plan_experiment"]
+
+#: Layouts with a smaller share of the pages are left out.
+_LEAST_SHARE = 1e-6
+_UNIFORM = "uniform swaps with the first position"
+_ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
+
+
+@dataclass(frozen=True, eq=False)
+class ExperimentPlan:
+    """What :func:`plan_experiment` returns.
+
+    Parameters
+    ----------
+    sessions : float
+        Length of the experiment: sessions of all queries, also those without an action.
+    clicks_lost, clicks_lost_share : float
+        Expected, in all and as a share of the clicks in these sessions; negative if the
+        experiment gains clicks.
+    actions : DataFrame
+        One row per action: what to serve (index ``action``), the number of ``queries``, their
+        ``sessions``, the ``share`` of all sessions, and ``clicks_lost``. Each pair of positions
+        of a swap is exchanged with probability 1/2, independently of the others.
+    shares : DataFrame
+        Probability of each action (columns) for a page of each query (index ``qid``). Other pages
+        are served as before.
+    precision : DataFrame
+        One row per number that is to be known: ``estimate`` from the log, ``expected``
+        half-width, and ``promised``, the one that 95 % of experiments reach.
+    alternatives : DataFrame
+        This plan and other designs for the same half-width (index ``design``), those that lose
+        fewest clicks first: ``sessions``, ``clicks_lost`` and ``clicks_lost_share``.
+    assumption : str
+        Where the examination comes from with which the plan was made.
+    """
+
+    sessions: float
+    clicks_lost: float
+    clicks_lost_share: float
+    actions: pd.DataFrame
+    shares: pd.DataFrame
+    precision: pd.DataFrame
+    alternatives: pd.DataFrame
+    assumption: str
+    _serves: Any = field(repr=False)
+
+    def summary(self) -> str:
+        """The plan in words and tables."""
+        lost = f"lose {self.clicks_lost:,.0f}" if self.clicks_lost > 0 else "lose no"
+        words = f"{self.sessions:,.0f} sessions, which {lost} clicks "
+        tables = (self.actions, self.precision, self.alternatives)
+        texts = (table.to_string(float_format="{:,.4g}".format) for table in tables)
+        return "\n\n".join([f"{words}({self.clicks_lost_share:.2%}). {self.assumption}", *texts])
+
+    def policy(self, qid: Column, production: Policy | None = None) -> Policy:
+        """The experiment as a policy of :func:`~skultr.simulation.simulate_clicks`.
+
+        Parameters
+        ----------
+        qid : array-like of shape (n_documents,)
+            Query ids of the simulated documents. Queries that the log does not have get no
+            action.
+        production : Policy, default=None
+            Ranks the pages that swaps start from; by default ``DeterministicPolicy()``. A plan
+            for a difference takes three columns of scores: production, a and b.
+
+        Returns
+        -------
+        policy : Policy
+        """
+        ids = pd.Index(np.unique(np.asarray(qid)))
+        shares = self.shares.reindex(ids).fillna(0.0).to_numpy()
+        if self._serves is None:
+            return RankingsPolicy(shares)
+        return SwapsPolicy(shares, *self._serves, production or DeterministicPolicy())
+
+
+@validate_params(
+    {
+        "X": "no_validation",
+        "y": ["array-like", str, None],
+        "target": [StrOptions({"examination", "difference"})],
+        "half_width": [Interval(Real, 0, None, closed="neither")],
+        "scores_a": ["array-like", None],
+        "scores_b": ["array-like", None],
+        "k": [Interval(Integral, 2, None, closed="left"), None],
+        "sessions": [Interval(Real, 1, None, closed="left"), None],
+        "propensity": PROPENSITY_CONSTRAINT,
+        "sample_weight": ["array-like", None],
+    },
+    prefer_skip_nested_validation=True,
+)
+def plan_experiment(
+    X: Table | ClickDataset,
+    y: Column | str | None = None,
+    *,
+    half_width: float,
+    target: Literal["examination", "difference"] = "examination",
+    scores_a: ArrayLike | None = None,
+    scores_b: ArrayLike | None = None,
+    k: int | None = None,
+    sessions: float | None = None,
+    propensity: Literal["column"] | ArrayLike | Estimator | None = None,
+    sample_weight: Column | None = None,
+    **roles: Any,
+) -> ExperimentPlan:
+    r"""The experiment that tells examination, or which ranking is better, for the fewest clicks.
+
+    Parameters
+    ----------
+    X : frame, array-like or sparse matrix of shape (n_rows, n_columns), or ClickDataset
+        The log, raw or counted (``impressions``), with the roles ``qid``, ``doc``, ``position``.
+    y : array-like of shape (n_rows,) or str
+        Clicks or click rates, or the name of the column of X that holds them.
+    half_width : float
+        Of the 95 % intervals: of examination relative to the first position, at every position,
+        or of clicks per page.
+    target : {"examination", "difference"}, default="examination"
+        What is to be known:
+
+        - ``"examination"``, as ``InterventionHarvesting(n_bootstrap=0)`` reads it from the log
+          and the experiment together. The plan mixes swaps of positions, which move documents
+          1, 2, 3, 5, 8, ... places, and a shuffle.
+        - ``"difference"``: clicks per page of ``scores_a`` minus ``scores_b``, as
+          :func:`policy_difference` reads it from both. The plan serves the two rankings where
+          they differ, the more often the noisier their clicks.
+    scores_a, scores_b : array-like of shape (n_rows,), default=None
+        Of the two rankings, as for :func:`policy_difference`.
+    k : int, default=None
+        Positions 1 to k take part; None for all.
+    sessions : float, default=None
+        Longest experiment, in sessions of all queries. By default half of what uniform swaps with
+        the first position (for a difference: an A/B test) need for the same half-width. Longer
+        experiments lose fewer clicks.
+    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
+        Examination to plan with, as for :class:`~skultr.metrics.IPSScorer`. By default that of
+        the log; see Notes.
+    sample_weight : array-like of shape (n_rows,), default=None
+        Multiplies ``impressions``.
+    **roles : array-like of shape (n_rows,)
+        ``qid``, ``session``, ``doc``, ``position``, ``impressions`` or ``doc_scope`` as keywords,
+        which take precedence over columns.
+
+    Returns
+    -------
+    plan : ExperimentPlan
+
+    Raises
+    ------
+    ValueError
+        If no experiment of so many sessions reaches the half-width, positions are not 1, 2, ...,
+        one has no click, the rankings are missing or equal, or a role is missing.
+
+    Notes
+    -----
+    Clicks are taken to be position-based. Examination combines what documents at several
+    positions tell (``InterventionHarvesting``) with a prior, which is all that a log without them
+    has: of the fall of click rates (in logarithms), between a third and all is examination (two
+    standard errors around 2/3). Where the prior decides, the promise is cautious; plan again from
+    the first days of the experiment. Relevance is the posterior mean given examination.
+
+    The variance of log examination is predicted from the expected clicks of each document at each
+    position. Shares :math:`x_l` of the pages with layout l minimise :math:`\sum_l x_l
+    \text{cost}_l` subject to the half-width at each position. Promised half-widths add 2.5
+    standard deviations of the reported one, so that all positions reach them.
+
+    What the log and the experiment tell is read together, so that relevance should not change
+    between the two.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.evaluation import plan_experiment
+    >>> from skultr.simulation import simulate_clicks
+    >>> documents = make_ltr(100, n_features=5, random_state=0)
+    >>> X, clicks, truth = simulate_clicks(documents, n_positions=5, n_sessions=5_000,
+    ...     features=False, random_state=0)
+    >>> plan = plan_experiment(X, clicks, half_width=0.1)
+    >>> bool(plan.precision["promised"].max() < 0.101), plan.alternatives.index[0]
+    (True, 'this plan')
+    """
+    unknown = sorted({*roles} - {*_ROLES})
+    if unknown:
+        raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {_ROLES}.")
+    if (target == "difference") != (scores_a is not None) or (scores_a is None) != (
+        scores_b is None
+    ):
+        raise ValueError(
+            f"target={target!r} with scores_a={'given' if scores_a is not None else None}, "
+            f"scores_b={'given' if scores_b is not None else None}; expected both for "
+            "target='difference', and none for 'examination'."
+        )
+    log = read_pages(X, y, sample_weight, dict.fromkeys(_ROLES) | roles)
+    model, assumption = read_model(log, k, propensity)
+    if target == "difference":
+        a, b = (log.rank_by(s, k, n) for s, n in ((scores_a, "scores_a"), (scores_b, "scores_b")))
+        return _plan_rankings(log, model, assumption, a, b, half_width, sessions)
+    return _plan_swaps(log, model, assumption, half_width, sessions)
+
+
+def _plan_swaps(log, model, assumption, half_width, sessions):
+    K = len(model.examination)
+    others = {
+        _UNIFORM: [[(0, j)] for j in range(1, K)],
+        "uniform swaps of neighbours": [[(j - 1, j)] for j in range(1, K)],
+        f"shuffle of {K} positions": [SHUFFLE],
+    }
+    whole, designs = model.clicks(np.eye(K)) / model.sessions, {}
+    for name, of in others.items():
+        moves = moves_of(np.full(len(of), 1 / len(of)), of, K)
+        lost = whole - model.clicks(moves) / model.sessions
+        designs[name] = (sessions_for(model, moves, half_width), lost)
+    limit = sessions or designs[_UNIFORM][0] / 2
+    layout = layouts(K)
+    shares = cheapest_shares(model, layout, half_width, limit)
+    if shares is None:
+        needed = min(needed for needed, _ in designs.values())
+        _refuse(half_width, limit, f"it takes {needed:,.0f} sessions or more")
+    moves = moves_of(shares, layout, K)
+    needed = sessions_for(model, moves, half_width)
+    designs["this plan"] = needed, whole - model.clicks(moves) / model.sessions
+    reached = half_widths(model, model.shown + model.shown @ moves * (needed / model.sessions))
+    kept = np.flatnonzero(shares > _LEAST_SHARE)
+    served = [layout[of] for of in kept]
+    alone = [moves_of(shares[[of]], [layout[of]], K) for of in kept]
+    return _plan(
+        designs,
+        whole,
+        names=[_name(of, K) for of in served],
+        pages=needed * shares[kept] * (model.pages / model.sessions)[:, None],
+        lost=[needed * (whole - model.clicks(of) / model.sessions) for of in alone],
+        model=model,
+        queries=log.rows.query_ids,
+        precision=pd.DataFrame(
+            {"estimate": model.examination, **reached._asdict()},
+            index=pd.RangeIndex(1, K + 1, name="position"),
+        ),
+        assumption=assumption,
+        _serves=(served, K),
+    )
+
+
+def _plan_rankings(log, model, assumption, a, b, half_width, sessions):
+    rows = served_rows(log, model, a, b)
+    whole = model.clicks(np.eye(len(model.examination))) / model.sessions
+    test, of_ranking = RankingTest.of(model, rows), by_ranking(model, rows, rows.clicks)
+    even = test.even_sessions(half_width)
+    limit = sessions or (even if np.isfinite(even) else 1e9)
+    pages = test.fewest(limit, half_width)
+    expected, promised = test.half_widths(test.logged + pages)
+    if promised > half_width:
+        _refuse(half_width, limit, f"they reach {promised:.3g}, and queries differ")
+    of_log = np.bincount(
+        model.query, model.relevance * (model.shown @ model.examination), minlength=len(pages)
+    ) / np.maximum(model.pages, 1)
+    lost = (pages * (of_log[:, None] - of_ranking)).sum(axis=0)
+    designs = {
+        "this plan": (limit, lost.sum() / limit),
+        "A/B test, half of the pages each": (even, whole - (test.share @ of_ranking).mean()),
+    }
+    certainty = abs(test.difference) / (half_width / 1.96)
+    if found := interleaved(log, model, a, b, certainty):
+        designs["interleaving, the winner as sure"] = found[0], whole - found[1]
+    precision = {"estimate": test.difference, "expected": expected, "promised": promised}
+    return _plan(
+        designs,
+        whole,
+        names=["ranking a", "ranking b"],
+        pages=pages,
+        lost=lost,
+        model=model,
+        queries=log.rows.query_ids,
+        precision=pd.DataFrame(precision, index=["a minus b"]),
+        assumption=assumption,
+        _serves=None,
+    )
+
+
+def _plan(designs, whole, *, names, pages, lost, model, queries, **rest):
+    """The plan from (sessions, clicks lost per page) of designs, and its pages by query."""
+    table = pd.DataFrame(designs, index=["sessions", "clicks_lost"]).T
+    table["clicks_lost_share"] = table["clicks_lost"] / whole
+    table["clicks_lost"] *= table["sessions"]
+    plan = table.loc["this plan"]
+    actions = pd.DataFrame(
+        {
+            "queries": (pages > 0).sum(axis=0),
+            "sessions": pages.sum(axis=0),
+            "share": pages.sum(axis=0) / plan["sessions"],
+            "clicks_lost": lost,
+        },
+        index=pd.Index(names, name="action"),
+    )
+    of_query = model.pages[:, None] * plan["sessions"] / model.sessions
+    shares = pd.DataFrame(
+        np.divide(pages, of_query, out=np.zeros_like(pages), where=of_query > 0),
+        index=pd.Index(queries, name="qid"),
+        columns=actions.index,
+    )
+    return ExperimentPlan(
+        *plan,
+        actions,
+        shares,
+        alternatives=table.rename_axis("design").sort_values("clicks_lost"),
+        **rest,
+    )
+
+
+def _name(pairs, n_positions):
+    if pairs == SHUFFLE:
+        return f"shuffle 1 to {n_positions}"
+    return "swap " + ", ".join(f"{i + 1}-{j + 1}" for i, j in pairs)
+
+
+def _refuse(half_width, sessions, why):
+    raise ValueError(
+        f"No plan of up to {sessions:,.0f} sessions reaches half_width={half_width:g}: {why}. Pass "
+        "a larger half_width, or more sessions=."
+    )

@@ -1,0 +1,151 @@
+"""The built site: no dead link, no other host, and pages that work in a browser, also on a phone.
+
+Run by ``make site-test`` after ``make docs``. ``SKULTR_SITE`` names another build.
+"""
+
+import os
+import re
+import shutil
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+SITE = Path(os.environ.get("SKULTR_SITE", Path(__file__).parents[2] / "docs" / "_build" / "html"))
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+
+#: One page of each kind.
+PAGES = [
+    "index.html",
+    "user_guide/rankers.html",
+    "generated/skultr.DLARanker.html",
+    "auto_examples/1_start/plot_naive_against_debiased.html",
+]
+#: Pixels: a laptop and a phone.
+WIDTHS = [1400, 400]
+
+pytestmark = pytest.mark.skipif(
+    not (SITE / "index.html").is_file(), reason=f"no built site at {SITE}: run `make docs` first"
+)
+
+
+class Page(HTMLParser):
+    """What a page has: its anchors, what it links to, and what it loads."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.anchors, self.links, self.loads = set(), set(), set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.anchors |= {attrs.get("id"), attrs.get("name")}
+        if tag == "a" and attrs.get("href"):
+            self.links.add(attrs["href"])
+        elif tag == "link" and attrs.get("rel") not in ("canonical", "next", "prev"):
+            self.loads.add(attrs.get("href"))
+        if attrs.get("src"):
+            self.loads.add(attrs["src"])
+
+
+@cache
+def pages():
+    """All pages of the site by path."""
+    return {path: Page(path) for path in SITE.rglob("*.html") if "_static" not in path.parts}
+
+
+def is_external(url):
+    return bool(urlsplit(url).scheme or urlsplit(url).netloc) and not url.startswith("data:")
+
+
+def test_site_was_built():
+    assert len(pages()) > 100
+    assert all((SITE / page).is_file() for page in PAGES)
+
+
+def test_no_page_asks_another_host():
+    asked = {url for page in pages().values() for url in page.loads if is_external(url)}
+    assert not asked
+
+
+def test_no_style_sheet_asks_another_host():
+    asking = re.compile(r"""(url\(|@import)\s*["']?(https?:)?//""")
+    sheets = [*SITE.rglob("*.css")]
+    assert sheets
+    assert not [sheet for sheet in sheets if asking.search(sheet.read_text(encoding="utf-8"))]
+
+
+def test_no_link_inside_the_site_is_dead():
+    dead = [
+        f"{path.relative_to(SITE)}: {url}"
+        for path, page in pages().items()
+        for url in page.links | page.loads
+        if not is_external(url) and not url.startswith("data:") and is_dead(path, url)
+    ]
+    assert not dead
+
+
+def is_dead(path, url):
+    """Whether a file that a page names, or the place in it, does not exist."""
+    parts = urlsplit(url)
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    if target.is_dir():
+        target /= "index.html"
+    if not target.is_file():
+        return True
+    anchor = unquote(parts.fragment)
+    return bool(anchor) and target in pages() and anchor not in pages()[target].anchors
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install skultr[site]")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: install it with the system's package manager")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_page_in_a_browser(browser, name, width):
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    complaints = complaints_of(tab)
+    tab.goto((SITE / name).as_uri())
+    tab.evaluate("window.MathJax?.startup.promise")
+
+    assert not complaints
+    assert "\\(" not in tab.inner_text("body")
+    assert tab.evaluate("document.scrollingElement.scrollWidth") <= width
+    tab.close()
+
+
+def complaints_of(tab):
+    """A list that fills with errors of a page and with what it asks of other hosts."""
+    found = []
+
+    def hear(message):
+        if message.type == "error":
+            found.append(message.text)
+
+    def see(request):
+        if urlsplit(request.url).scheme not in ("file", "data", "blob", "about"):
+            found.append(f"asked for {request.url}")
+
+    tab.on("console", hear)
+    tab.on("pageerror", lambda error: found.append(str(error)))
+    tab.on("request", see)
+    tab.on("requestfailed", lambda request: found.append(f"not found: {request.url}"))
+    return found
+
+
+def test_mathematics_is_typeset(browser):
+    tab = browser.new_page()
+    tab.goto((SITE / "generated/skultr.DLARanker.html").as_uri())
+    tab.evaluate("window.MathJax.startup.promise")
+    assert tab.locator("mjx-container").count() > 5
+    tab.close()
