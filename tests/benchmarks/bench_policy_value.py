@@ -1,13 +1,13 @@
 r"""Does `policy_difference` predict which of two rankings gets more clicks, and by how much?
 
     python tests/benchmarks/bench_policy_value.py [--quick] [--worlds 10] [--cost]
-        [--queries 500] [--sessions 2000 50000] [--documents 12] [--save FILE]
+        [--queries 500] [--sessions 2000 50000] [--documents 12 6] [--save FILE]
 
 Ten worlds of 20 pairs of rankers (scores near production, mixed with it, noisy relevance, one
 feature, trained models) on logs of production: five users, four ways to rank (Plackett-Luce at
 two temperatures; one of five daily orders; always the same order), two sizes. Pages have 6 of 12
-documents. The truth is the exact expectation of the user's clicks over 6,000 queries, of which
-the log has a sample. In percent:
+documents, or in every second world all 6 in another order. The truth is the exact expectation of
+the user's clicks over 6,000 queries, of which the log has a sample. In percent:
 
 - ``told``: pairs for which the method does not say "cannot tell".
 - ``of 1 %``: pairs in which it commits (p < 0.05), of those whose true difference is 1 % of the
@@ -70,7 +70,7 @@ POLICIES = {
     "one order": DeterministicPolicy(),
 }
 STOCHASTIC = ("Plackett-Luce 1.0", "Plackett-Luce 0.3")
-CELL = ["sessions", "policy", "user"]
+CELL = ["sessions", "policy", "documents", "user"]
 
 
 # Worlds ---------------------------------------------------------------------------------------
@@ -238,7 +238,8 @@ def _beside(found, truth, told):
 
 def study(seed, options):
     """All rows of a world: users x policies x sizes x pairs x methods."""
-    rows, world = [], World(seed, options.documents)
+    rows, n_documents = [], options.documents[seed % len(options.documents)]
+    world = World(seed, n_documents)
     for name, (user, right) in USERS.items():
         known = right, world.experiment(user), world.differences(user)
         for policy, ranks in POLICIES.items():
@@ -248,8 +249,8 @@ def study(seed, options):
                 of = (X["session"] < n_sessions).to_numpy()
                 asked = documents[documents["qid"].isin(X.loc[of, "qid"])]
                 found = judged(world, asked, X[of], clicks[of], *known)
-                cell = {"sessions": n_sessions, "policy": policy, "user": name, "world": seed}
-                rows += [cell | row for row in found]
+                cell = dict(zip(CELL, (n_sessions, policy, n_documents, name), strict=True))
+                rows += [cell | {"world": seed} | row for row in found]
     return pd.DataFrame(rows)
 
 
@@ -279,7 +280,7 @@ def report(rows):
     half = rows[rows["pair"] % 2 == 0]
     print("\nAll users\n", table(half, ["sessions", "policy", "method"]))
     stochastic = half[half["policy"].isin(STOCHASTIC) & (half["sessions"] > 2_000)]
-    print("\nPlackett-Luce, the large log\n", table(stochastic, ["user", "method"]))
+    print("\nPlackett-Luce, large logs\n", table(stochastic, ["documents", "user", "method"]))
     least_squares(half)
 
 
@@ -316,7 +317,7 @@ def in_pandas(X, clicks, a, b):
 
 def cost(options):
     """Time and memory of a million rows, and their ratio to those of pandas."""
-    world, (user, _) = World(0, options.documents), USERS["position-based"]
+    world, (user, _) = World(0, options.documents[0]), USERS["position-based"]
     n_sessions = 1_000_000 // N_POSITIONS
     _, X, clicks = world.log(user, POLICIES["Plackett-Luce 1.0"], 1_000, n_sessions, 0)
     a, b = (of[X["doc"]] for of in world.pairs[5])
@@ -341,15 +342,15 @@ def main():
     parser.add_argument("--worlds", type=int, default=10)
     parser.add_argument("--queries", type=int, default=500)
     parser.add_argument("--sessions", type=int, nargs="+", default=[2_000, 50_000])
-    parser.add_argument("--documents", type=int, default=12)
-    parser.add_argument("--quick", action="store_true", help="one world")
+    parser.add_argument("--documents", type=int, nargs="+", default=[12, 6])
+    parser.add_argument("--quick", action="store_true", help="two worlds")
     parser.add_argument("--cost", action="store_true", help="only time and memory")
     parser.add_argument("--save", help="CSV file of all rows")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.cost:
         return cost(options)
-    options.worlds = 1 if options.quick else options.worlds
+    options.worlds = 2 if options.quick else options.worlds
     start = time.process_time()
     worlds = []
     for seed in range(options.worlds):
