@@ -350,7 +350,9 @@ def test_a_team_of_numbers_is_no_role(frame):
     X = pd.DataFrame({"qid": 1, "position": [1, 2], "team": [3, 4], "x": [0.1, 0.2]})
     with pytest.raises(ValueError, match=r"'team' must hold text, .* got Int64 values\. Rename"):
         NaiveRanker(max_epochs=2, early_stopping=False).fit(frame(X), [1, 0])
-    ranker = NaiveRanker(max_epochs=2, early_stopping=False).fit(frame(X.drop(columns="team")), [1, 0])
+    ranker = NaiveRanker(max_epochs=2, early_stopping=False).fit(
+        frame(X.drop(columns="team")), [1, 0]
+    )
     with pytest.raises(ValueError, match="'team' must hold text"):
         ranker.predict(frame(X))
 

@@ -62,7 +62,9 @@ def test_curves_are_relative_to_the_first_factor_in_common():
 
 def test_interval_is_that_of_the_logarithm():
     error = np.linspace(0, 0.3, 10)
-    display = ExaminationDisplay.from_estimator(table(TRUTH, error), name="DLA", confidence_level=0.9)
+    display = ExaminationDisplay.from_estimator(
+        table(TRUTH, error), name="DLA", confidence_level=0.9
+    )
     (band,) = bands(display)
     low, high = np.full(10, np.inf), np.zeros(10)
     for x, y in band.get_paths()[0].vertices:
