@@ -195,3 +195,46 @@ def test_pairing_saves_what_the_rankings_share():
         alone.append(policy_value(X, y, a, **METHODS["pbm"]).value)
     assert is_unbiased(found, truth(chance, BEST) - truth(chance, swapped))
     assert np.var(found) < np.var(alone) / 4
+
+
+# What must not matter ---------------------------------------------------------------------------
+def raw_log(n_queries=15, n_pages=30):
+    """Sessions one by one, and scores that two rankings give their documents."""
+    rng = np.random.default_rng(0)
+    chance = position_based(rng, n_queries)
+    order = rng.permuted(np.tile(BEST, (n_queries, n_pages, 1)), axis=2)[:, :, :N_PLACES]
+    query, page, place = (of.ravel() for of in np.indices(order.shape))
+    doc = order.ravel()
+    X = pd.DataFrame(
+        {"qid": query, "session": query * n_pages + page, "doc": doc, "position": place + 1}
+    )
+    scores = np.sin(doc + query), np.cos(3.0 * doc + query)
+    return X, rng.binomial(1, chance[query, doc, place]), *scores
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.usefixtures("without_test")
+def test_what_must_not_matter(method):
+    X, y, a, b = raw_log()
+    expected = policy_difference(X, y, a, b, **METHODS[method])
+    assert np.isfinite(expected.value)
+    order = np.random.default_rng(1).permutation(len(X))
+    named = X.assign(
+        qid="q" + (X["qid"] * 7 % 15).astype(str),
+        doc=(X["doc"] * 5 % 7).map("doc {}".format),
+        session=X["session"] * 31 % 997,
+    )
+    for found in (
+        policy_difference(X.iloc[order], y[order], a[order], b[order], **METHODS[method]),
+        policy_difference(named, y, a, b, **METHODS[method]),
+        policy_difference(X, y, np.exp(a) * 1e6, b**3, **METHODS[method]),  # the same orders
+    ):
+        assert_allclose(found[:2], expected[:2], rtol=1e-7)
+        assert_allclose(found[5:7], expected[5:7])
+    swapped = policy_difference(X, y, b, a, **METHODS[method])
+    assert_allclose([-swapped.value, swapped.standard_error], expected[:2])
+    twice = pd.concat([X, X.assign(session=X["session"] + 1_000)])
+    found = policy_difference(twice, *(np.tile(of, 2) for of in (y, a, b)), **METHODS[method])
+    heavy = np.full(len(X), 2.0)
+    weighted = policy_difference(X, y, a, b, sample_weight=heavy, **METHODS[method])
+    assert_allclose(found[:2], weighted[:2], rtol=1e-7)
