@@ -278,7 +278,9 @@ def table(rows, by):
 
 def report(rows):
     """All tables."""
-    print("dr\n", table(rows[rows["method"] == "dr"], CELL))
+    alone = rows[rows["method"] == "dr"]
+    print("dr\n", table(alone, CELL))
+    print("\ndr, all users\n", table(alone, ["sessions", "documents", "policy"]))
     third = rows[rows["pair"] % 3 == 0]
     print("\nAll users\n", table(third, ["sessions", "policy", "method"]))
     stochastic = third[third["policy"].isin(STOCHASTIC) & (third["sessions"] > 2_000)]
