@@ -76,7 +76,7 @@ def read_model(log, k, propensity):
             f"The log has no click at position {positions[rate == 0][0]}, so that no experiment "
             "can be planned for it. Pass a smaller k, or a longer log."
         )
-    examination, error, words = _examination(log, positions, rate, propensity)
+    examination, error, words = _examination(log, shown, clicks, propensity)
     # Relevance: gamma prior around the mean at the positions where a document was shown.
     mean = np.append(rate / examination, (rate / examination)[-1])
     usual = np.column_stack([shown, shown.sum(axis=1) == 0]) @ mean
@@ -92,8 +92,9 @@ def read_model(log, k, propensity):
     return model, words
 
 
-def _examination(log, positions, rate, propensity):
+def _examination(log, shown, clicks, propensity):
     """Examination relative to the first position, error of its logarithm, and its source."""
+    positions = np.arange(1, shown.shape[1] + 1)
     if propensity is not None:
         given, _ = row_propensities(
             propensity, log.X, log.y, log.sample_weight, log.roles, default=None
@@ -104,9 +105,10 @@ def _examination(log, positions, rate, propensity):
         if not (known > 0).all():
             raise ValueError("A propensity is 0 or missing; expected numbers above 0.")
         return (known / known.iloc[0]).to_numpy(), np.zeros(len(known)), "Examination was given."
+    rate = clicks.sum(axis=0) / shown.sum(axis=0)
     fall = np.log(rate / rate[0])
     precision = np.maximum(np.abs(fall) * _PRIOR[1], 0.01) ** -2.0
-    found, error = _harvested(log, positions)
+    found, error = _harvested(shown, clicks, log.pair_query)
     told = error**-2.0
     share = told / (told + precision)
     words = "Examination is that of the log."
@@ -120,14 +122,16 @@ def _examination(log, positions, rate, propensity):
     return examination, np.append(0.0, (told + precision)[1:] ** -0.5), words
 
 
-def _harvested(log, positions):
+def _harvested(shown, clicks, query):
     """Log examination from documents at several positions, and its error; infinite without."""
-    given = {role: values for role, values in log.roles.items() if values is not None}
-    estimator = InterventionHarvesting(n_bootstrap=0)
+    pair, place = np.nonzero(shown)
+    counted = pd.DataFrame({"qid": query[pair], "doc": pair, "position": place + 1})
+    counted["session"], counted["impressions"] = np.arange(len(pair)), shown[pair, place]
+    estimator, positions = InterventionHarvesting(n_bootstrap=0), np.arange(1, shown.shape[1] + 1)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the prior stands in for what it warns of
-            estimator.fit(log.X, log.y, log.sample_weight, **given)
+            estimator.fit(counted, clicks[pair, place] / shown[pair, place])
     except NotIdentifiableError:
         return np.zeros(len(positions)), np.full(len(positions), np.inf)
     table = estimator.examination_.reindex(positions)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from .._sklearn import Interval, StrOptions, validate_params
-from .._typing import ArrayLike, Column, Estimator, Table
+from .._sklearn import HasMethods, Interval, StrOptions, validate_params
+from .._typing import ArrayLike, Column, Estimator, Predictor, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT
 from ..simulation import DeterministicPolicy, Policy
 from ._log_model import read_model
@@ -26,6 +26,8 @@ __all__ = ["ExperimentPlan", "plan_experiment"]
 
 #: Layouts with a smaller share of the pages are left out.
 _LEAST_SHARE = 1e-6
+#: Sessions that are as good as infinitely many.
+_MANY = 1e9
 _UNIFORM = "uniform swaps with the first position"
 _ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 
@@ -105,8 +107,8 @@ class ExperimentPlan:
         "y": ["array-like", str, None],
         "target": [StrOptions({"examination", "difference"})],
         "half_width": [Interval(Real, 0, None, closed="neither")],
-        "scores_a": ["array-like", None],
-        "scores_b": ["array-like", None],
+        "scores_a": ["array-like", HasMethods(["predict"]), None],
+        "scores_b": ["array-like", HasMethods(["predict"]), None],
         "k": [Interval(Integral, 2, None, closed="left"), None],
         "sessions": [Interval(Real, 1, None, closed="left"), None],
         "propensity": PROPENSITY_CONSTRAINT,
@@ -120,8 +122,8 @@ def plan_experiment(
     *,
     half_width: float,
     target: Literal["examination", "difference"] = "examination",
-    scores_a: ArrayLike | None = None,
-    scores_b: ArrayLike | None = None,
+    scores_a: Predictor | ArrayLike | None = None,
+    scores_b: Predictor | ArrayLike | None = None,
     k: int | None = None,
     sessions: float | None = None,
     propensity: Literal["column"] | ArrayLike | Estimator | None = None,
@@ -146,16 +148,16 @@ def plan_experiment(
           and the experiment together. The plan mixes swaps of positions, which move documents
           1, 2, 3, 5, 8, ... places, and a shuffle.
         - ``"difference"``: clicks per page of ``scores_a`` minus ``scores_b``, as
-          :func:`policy_difference` reads it from both. The plan serves the two rankings where
-          they differ, the more often the noisier their clicks.
-    scores_a, scores_b : array-like of shape (n_rows,), default=None
+          ``policy_difference(method="item-position")`` reads it from both. The plan serves the
+          two rankings where they differ, the more often the noisier their clicks.
+    scores_a, scores_b : fitted ranker, or array-like of shape (n_rows,), default=None
         Of the two rankings, as for :func:`policy_difference`.
     k : int, default=None
         Positions 1 to k take part; None for all.
     sessions : float, default=None
         Longest experiment, in sessions of all queries. By default half of what uniform swaps with
-        the first position (for a difference: an A/B test) need for the same half-width. Longer
-        experiments lose fewer clicks.
+        the first position (for a difference: an A/B test) need for the same half-width, or all
+        if half do not suffice. Longer experiments lose fewer clicks.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Examination to plan with, as for :class:`~skultr.metrics.IPSScorer`. By default that of
         the log; see Notes.
@@ -172,8 +174,9 @@ def plan_experiment(
     Raises
     ------
     ValueError
-        If no experiment of so many sessions reaches the half-width, positions are not 1, 2, ...,
-        one has no click, the rankings are missing or equal, or a role is missing.
+        If the log alone or no experiment of so many sessions reaches the half-width, positions
+        are not 1, 2, ..., one has no click, the rankings are missing or equal, or a role is
+        missing.
 
     Notes
     -----
@@ -200,8 +203,11 @@ def plan_experiment(
     >>> X, clicks, truth = simulate_clicks(documents, n_positions=5, n_sessions=5_000,
     ...     features=False, random_state=0)
     >>> plan = plan_experiment(X, clicks, half_width=0.1)
-    >>> bool(plan.precision["promised"].max() < 0.101), plan.alternatives.index[0]
-    (True, 'this plan')
+    >>> bool(plan.precision["promised"].max() < 0.101)
+    True
+    >>> uniform = plan.alternatives.loc["uniform swaps with the first position"]
+    >>> bool(plan.sessions < 0.55 * uniform["sessions"])
+    True
     """
     unknown = sorted({*roles} - {*_ROLES})
     if unknown:
@@ -224,6 +230,7 @@ def plan_experiment(
 
 def _plan_swaps(log, model, assumption, half_width, sessions):
     K = len(model.examination)
+    _refuse_if_known(half_widths(model, model.shown).promised.max(), half_width)
     others = {
         _UNIFORM: [[(0, j)] for j in range(1, K)],
         "uniform swaps of neighbours": [[(j - 1, j)] for j in range(1, K)],
@@ -234,12 +241,14 @@ def _plan_swaps(log, model, assumption, half_width, sessions):
         moves = moves_of(np.full(len(of), 1 / len(of)), of, K)
         lost = whole - model.clicks(moves) / model.sessions
         designs[name] = (sessions_for(model, moves, half_width), lost)
-    limit = sessions or designs[_UNIFORM][0] / 2
-    layout = layouts(K)
-    shares = cheapest_shares(model, layout, half_width, limit)
-    if shares is None:
-        needed = min(needed for needed, _ in designs.values())
-        _refuse(half_width, limit, f"it takes {needed:,.0f} sessions or more")
+    even, layout = designs[_UNIFORM][0], layouts(K)
+    for limit in [sessions] if sessions else [even / 2, even]:
+        shares = cheapest_shares(model, layout, half_width, limit)
+        if shares is not None:
+            break
+    else:
+        least = min(needed for needed, _ in designs.values())
+        _refuse(half_width, limit, f"it takes about {least:,.0f}")
     moves = moves_of(shares, layout, K)
     needed = sessions_for(model, moves, half_width)
     designs["this plan"] = needed, whole - model.clicks(moves) / model.sessions
@@ -268,12 +277,16 @@ def _plan_rankings(log, model, assumption, a, b, half_width, sessions):
     rows = served_rows(log, model, a, b)
     whole = model.clicks(np.eye(len(model.examination))) / model.sessions
     test, of_ranking = RankingTest.of(model, rows), by_ranking(model, rows, rows.clicks)
+    _refuse_if_known(test.half_widths(test.logged)[1], half_width)
     even = test.even_sessions(half_width)
-    limit = sessions or (even if np.isfinite(even) else 1e9)
-    pages = test.fewest(limit, half_width)
-    expected, promised = test.half_widths(test.logged + pages)
-    if promised > half_width:
-        _refuse(half_width, limit, f"they reach {promised:.3g}, and queries differ")
+    default = [even / 2, even] if np.isfinite(even) else [_MANY]
+    for limit in [sessions] if sessions else default:
+        pages = test.fewest(limit, half_width)
+        expected, promised = test.half_widths(test.logged + pages)
+        if promised <= half_width:
+            break
+    else:
+        _refuse(half_width, limit, f"they reach {promised:.3g} (inf: rare queries get no page)")
     of_log = np.bincount(
         model.query, model.relevance * (model.shown @ model.examination), minlength=len(pages)
     ) / np.maximum(model.pages, 1)
@@ -336,8 +349,16 @@ def _name(pairs, n_positions):
     return "swap " + ", ".join(f"{i + 1}-{j + 1}" for i, j in pairs)
 
 
+def _refuse_if_known(reached, half_width):
+    if reached <= half_width:
+        raise ValueError(
+            f"The log alone gives the half-width {reached:.3g}, and half_width={half_width:g} was "
+            "asked for: no experiment is needed. Read the log, or pass a smaller half_width."
+        )
+
+
 def _refuse(half_width, sessions, why):
     raise ValueError(
-        f"No plan of up to {sessions:,.0f} sessions reaches half_width={half_width:g}: {why}. Pass "
-        "a larger half_width, or more sessions=."
+        f"No plan of {sessions:,.0f} sessions reaches half_width={half_width:g}: {why}. Pass a "
+        "larger half_width, or more sessions=."
     )

@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from .._log._dataset import ClickDataset
+from .._progress import progress
 from .._sklearn import Interval, validate_params
 from .._threads import few_threads
 from .._typing import ArrayLike, Column, Frame, RandomState
@@ -361,7 +362,7 @@ def _under_the_fit(table, fit, n_resamples, rng):
     """
     contributions, rate = table.contributions(fit.rate), table.scaled(fit.rate)
     largest, plain = [], []
-    for first in range(0, n_resamples, _CHUNK):
+    for first in progress(range(0, n_resamples, _CHUNK), "batch of resamples"):
         n = min(_CHUNK, n_resamples - first)
         noise = (contributions.T @ _multipliers(table, contributions.shape[0], n, rng)).T
         noise = noise.reshape(n, *table.shape)

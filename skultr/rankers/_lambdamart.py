@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._log._segments import TINY
+from .._progress import Steps
 from .._sklearn import Interval, StrOptions
 from .._threads import threads_of
 from .._typing import Floats, Ints, RandomState
@@ -434,12 +435,15 @@ def _listed(log, names):
 
 
 def _report_rounds(estimator, task):
-    """Callback of LightGBM that reports every round to scikit-learn's callbacks.
+    """Callback of LightGBM that reports every round, also to scikit-learn's callbacks.
 
     Training stops when one of them requests it.
     """
 
+    rounds = Steps("round", most=estimator.n_estimators)
+
     def report(env):
+        rounds.advance()
         context = task.context.subcontext(task_name="round")
         context.call_on_fit_task_begin(estimator=estimator, X=task.X, y=task.y)
         if context.call_on_fit_task_end(

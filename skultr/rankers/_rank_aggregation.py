@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._segments import TINY, encode
+from .._progress import progress
 from .._sklearn import StrOptions, seeded_clone
 from .._typing import ArrayLike, Column, Floats, RandomState, Table
 from ._heckman import HeckmanRanker
@@ -148,7 +149,7 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         random = check_random_state(self.random_state)
         self.estimators_ = [
             fit_to_log(seeded_clone(ranker, random.randint(2**31 - 1)), log)
-            for _, ranker in members
+            for _, ranker in progress(members, "member")
         ]
         self._names = [name for name, _ in members]
 

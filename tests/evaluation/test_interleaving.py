@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from skultr import ClickDataset
 from skultr.evaluation import Interleaver, interleaving_outcome
+from skultr.evaluation._interleaving_outcome import _p_value
 from skultr.exceptions import NotIdentifiableWarning
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
 from skultr.rankers import NaiveRanker
@@ -473,3 +474,38 @@ def test_rankings_without_common_documents_and_of_different_length():
     log = _one_query("team-draft", {"A": ["a", "b", "c"], "B": ["d"]}, 500)
     assert (log.groupby("session").size() == 4).all()
     assert (log.groupby("session")["team"].agg(lambda of: (of == "B").sum()) == 1).all()
+
+
+# Looking every day --------------------------------------------------------------------
+def _pages(n_sessions):
+    """An interleaved log of queries with one session each, and two documents."""
+    rows = {"qid": np.arange(n_sessions).repeat(2), "session": np.arange(n_sessions).repeat(2)}
+    return pd.DataFrame(rows).assign(
+        position=np.tile([1, 2], n_sessions), team=np.tile(["a", "b"], n_sessions)
+    )
+
+
+def test_sequential_p_values_hold_at_every_look():
+    rng, found = np.random.default_rng(0), []
+    for _ in range(300):
+        leads = rng.choice([-1.0, 1.0], 2000)
+        days = range(100, len(leads) + 1, 100)
+        p = [[_p_value(leads[:end], of) for end in days] for of in (False, True)]
+        found.append((np.array(p) <= 0.05).any(axis=1))
+    once, always = np.mean(found, axis=0)
+    assert once > 0.15
+    assert always <= 0.05
+
+
+def test_sequential_intervals_agree_with_the_p_value_and_are_wider():
+    X, rng = _pages(500), np.random.default_rng(0)
+    for share in (0.5, 0.55, 0.6, 0.7):
+        first = rng.random(500) > share
+        click = np.column_stack([first, ~first]).ravel()
+        once, always = (
+            interleaving_outcome(X, click, sequential=of).pairs.iloc[0] for of in (False, True)
+        )
+        assert always["p_value"] >= once["p_value"]
+        assert always["lower"] < once["lower"]
+        assert always["upper"] > once["upper"]
+        assert (always["p_value"] <= 0.05) == (always["lower"] > 0.5 or always["upper"] < 0.5)

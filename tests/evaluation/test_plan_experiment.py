@@ -1,0 +1,184 @@
+"""Plans promise the half-width that estimators report, at less traffic and fewer clicks lost."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from skultr import ClickDataset
+from skultr.datasets import make_ltr
+from skultr.evaluation import plan_experiment, policy_difference
+from skultr.propensity import InterventionHarvesting, RandomizedPropensity
+from skultr.simulation import MixturePolicy, PositionBasedUser, production_scores, simulate_clicks
+
+K, N = 5, 6_000
+DOCUMENTS = make_ltr(150, n_features=5, random_state=0)
+SCORES = np.column_stack(
+    [production_scores(DOCUMENTS, fraction=f, random_state=0) for f in (0.05, 0.5)]
+)
+WORLD = {"n_positions": K, "user": PositionBasedUser(1.0), "features": False}
+
+
+def _log(seed=0, **kwargs):
+    kwargs = {"n_sessions": N, "scores": SCORES, "policy": MixturePolicy([0.7, 0.3])} | kwargs
+    X, clicks, _ = simulate_clicks(DOCUMENTS, random_state=seed, **WORLD | kwargs)
+    return X, clicks
+
+
+def _served(plan, log, clicks, seed, scores=SCORES[:, 0], **kwargs):
+    """The log and the experiment that the plan asks for."""
+    X, more, _ = simulate_clicks(
+        DOCUMENTS,
+        scores=scores,
+        policy=plan.policy(DOCUMENTS["qid"]),
+        n_sessions=int(np.ceil(plan.sessions)),
+        random_state=1000 + seed,
+        **WORLD | kwargs,
+    )
+    X["session"] += N
+    return pd.concat([log, X], ignore_index=True), np.append(clicks, more)
+
+
+# Examination ---------------------------------------------------------------------------
+def test_the_experiment_reaches_the_half_width():
+    reached, expected = [], []
+    for seed in range(8):
+        log, clicks = _log(seed)
+        plan = plan_experiment(log, clicks, half_width=0.05, propensity=1 / np.arange(1, K + 1))
+        X, y = _served(plan, log, clicks, seed)
+        table = InterventionHarvesting(n_bootstrap=0).fit(X.drop(columns="arm"), y).examination_
+        half = (table["upper"] - table["lower"]) / 2
+        reached.append(half.max() <= 0.05)
+        expected.append(half[1:] / plan.precision["expected"][1:])
+        assert (np.abs(table["examination"] - 1 / np.arange(1, K + 1)) < 0.1).all()
+    assert np.sum(reached) >= 7
+    assert np.mean(expected) == pytest.approx(1, abs=0.06)
+
+
+def test_less_traffic_and_fewer_clicks_lost_than_uniform_swaps():
+    plan = plan_experiment(*_log(), half_width=0.05)
+    uniform = plan.alternatives.loc["uniform swaps with the first position"]
+    assert plan.sessions <= 0.52 * uniform["sessions"]
+    assert plan.clicks_lost < 0.5 * uniform["clicks_lost"]
+    assert plan.alternatives["clicks_lost"].is_monotonic_increasing
+    assert plan.precision["promised"].max() == pytest.approx(0.05, rel=0.01)
+    assert plan.actions["clicks_lost"].sum() == pytest.approx(plan.clicks_lost, abs=1e-6)
+    assert plan.shares.sum(axis=1).to_numpy() == pytest.approx(plan.actions["share"].sum())
+    assert "this plan" in plan.summary()
+
+
+def test_clicks_lost_are_those_of_the_simulation():
+    log, clicks = _log()
+    plan = plan_experiment(log, clicks, half_width=0.05, sessions=N)
+    rates = []
+    for policy in (None, plan.policy(DOCUMENTS["qid"])):
+        _, y, _ = simulate_clicks(
+            DOCUMENTS,
+            scores=SCORES[:, 0],
+            policy=policy,
+            n_sessions=200_000,
+            random_state=1,
+            **WORLD,
+        )
+        rates.append(y.sum() / 200_000)
+    lost = 1 - rates[1] / rates[0]
+    assert plan.clicks_lost_share == pytest.approx(lost, abs=0.02)
+
+
+def test_a_longer_experiment_loses_fewer_clicks_and_half_the_width_takes_four_times_as_long():
+    log, clicks = _log(policy=None, scores=SCORES[:, 1])
+    of = {"propensity": 1 / np.arange(1, K + 1)}
+    short, long = (
+        plan_experiment(log, clicks, half_width=0.04, sessions=n, **of) for n in (6e3, 3e4)
+    )
+    assert long.clicks_lost < short.clicks_lost
+    narrow = plan_experiment(log, clicks, half_width=0.01, **of)
+    wide = plan_experiment(log, clicks, half_width=0.02, **of)
+    assert 3.5 < narrow.sessions / wide.sessions < 6
+
+
+def test_a_deterministic_log_says_what_is_assumed():
+    log, clicks = _log(policy=None, scores=SCORES[:, 0])
+    plan = plan_experiment(log, clicks, half_width=0.1)
+    assert "taken for examination" in plan.assumption
+    curve = 1 / np.arange(1, K + 1)
+    given = plan_experiment(log, clicks, half_width=0.1, propensity=curve)
+    assert given.precision["estimate"].to_numpy() == pytest.approx(curve)
+    assert given.sessions < plan.sessions
+    assert "given" in given.assumption
+
+
+def test_randomized_propensity_reads_the_swaps_alone():
+    log, clicks = _log()
+    plan = plan_experiment(log, clicks, half_width=0.03)
+    X, y = _served(plan, log, clicks, 0)
+    found = RandomizedPropensity(arm="arm").fit(X[N * K :], y[N * K :]).examination_
+    assert found["examination"].to_numpy() == pytest.approx(1 / np.arange(1, K + 1), abs=0.06)
+
+
+@pytest.mark.parametrize("kind", ["polars", "strings", "counted", "named", "dataset"])
+def test_any_log(kind, tmp_path):
+    log, clicks = _log()
+    expected = plan_experiment(log, clicks, half_width=0.05)
+    X, y, tolerance = log, clicks, 1e-6
+    if kind == "polars":
+        X = pl.from_pandas(log)
+    elif kind == "strings":
+        X = log.assign(qid="q" + log["qid"].astype(str), doc="d" + log["doc"].astype(str))
+    elif kind == "counted":
+        cells = log.assign(impressions=1, click=clicks).groupby(["qid", "doc", "position"])
+        X = cells.agg(impressions=("impressions", "sum"), click=("click", "mean")).reset_index()
+        y, tolerance = "click", 0.01
+    elif kind == "named":
+        X, y = log.assign(click=clicks), "click"
+    else:
+        X, y = ClickDataset.from_parquet(log.assign(click=clicks), path=tmp_path / "log"), None
+    plan = plan_experiment(X, y, half_width=0.05)
+    assert plan.sessions == pytest.approx(expected.sessions, rel=tolerance)
+
+
+# A difference --------------------------------------------------------------------------
+def test_rankings_are_served_until_their_difference_is_known():
+    scores = pd.DataFrame(SCORES, index=DOCUMENTS["doc"])
+    reached = []
+    for seed in range(5):
+        log, clicks = _log(seed, policy=None, scores=SCORES[:, 0], candidates=True)
+        a, b = (scores[i].loc[log["doc"]].to_numpy() for i in (0, 1))
+        plan = plan_experiment(
+            log, clicks, target="difference", scores_a=a, scores_b=b, half_width=0.05
+        )
+        columns = SCORES[:, [0, 0, 1]]
+        X, y = _served(plan, log, clicks, seed, columns, candidates=True)
+        a, b = (scores[i].loc[X["doc"]].to_numpy() for i in (0, 1))
+        found = policy_difference(X, y, a, b, method="item-position")
+        reached.append((found.interval[1] - found.interval[0]) / 2 <= 0.05)
+    assert np.sum(reached) >= 4
+    assert plan.actions.loc["ranking b", "sessions"] > plan.actions.loc["ranking a", "sessions"]
+    assert plan.alternatives.index.str.startswith("A/B test").any()
+
+
+# Bad input -----------------------------------------------------------------------------
+def test_errors():
+    log, clicks = _log()
+    with pytest.raises(ValueError, match="half_width"):
+        plan_experiment(log, clicks, half_width=0)
+    with pytest.raises(ValueError, match=r"No plan of 10 sessions .* it takes about"):
+        plan_experiment(log, clicks, half_width=0.01, sessions=10)
+    with pytest.raises(ValueError, match="no experiment is needed"):
+        plan_experiment(log, clicks, half_width=0.9)
+    with pytest.raises(TypeError, match="unknown argument 'posision'"):
+        plan_experiment(log, clicks, half_width=0.1, posision=log["position"])
+    with pytest.raises(ValueError, match="position"):
+        plan_experiment(log.drop(columns="position"), clicks, half_width=0.1)
+    first = log["position"] == 1
+    with pytest.raises(ValueError, match=r"positions \[2, 3, 4, 5\]"):
+        plan_experiment(log[~first], clicks[~first], half_width=0.1)
+    with pytest.raises(ValueError, match="no click at position 1"):
+        plan_experiment(log, clicks * (log["position"] > 1), half_width=0.1)
+    with pytest.raises(ValueError, match="expected both"):
+        plan_experiment(log, clicks, half_width=0.1, target="difference")
+    with pytest.raises(ValueError, match="expected both"):
+        plan_experiment(log, clicks, half_width=0.1, scores_a=log["doc"], scores_b=log["doc"])
+    rank = {"scores_a": log["doc"], "scores_b": 2 * log["doc"]}
+    with pytest.raises(ValueError, match="same order"):
+        plan_experiment(log, clicks, half_width=0.1, target="difference", **rank)

@@ -1,0 +1,50 @@
+"""The code of the README runs as it stands, on a Parquet file with the columns that it names."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from skultr.datasets import make_ltr
+from skultr.simulation import PlackettLucePolicy, simulate_clicks
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+polars = pytest.importorskip("polars")
+
+
+@pytest.fixture
+def parquet_log(tmp_path, monkeypatch):
+    documents = make_ltr(n_queries=60, n_features=5, random_state=0)
+    log, clicks, _ = simulate_clicks(
+        documents, n_sessions=600, policy=PlackettLucePolicy(), random_state=0
+    )
+    names = {"qid": "query", "session": "page", "doc": "product", "position": "rank"}
+    log = log.drop(columns=["relevance"], errors="ignore").rename(columns=names)
+    polars.from_pandas(log.assign(click=clicks)).write_parquet(tmp_path / "clicks.parquet")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
+def test_snippet_runs_on_a_parquet_file(parquet_log, capsys):
+    (snippet,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    names = {}
+    exec(compile(snippet, "README.md", "exec"), names)
+    assert names["scored"]["score"].is_finite().all()
+    assert "bias factors" in capsys.readouterr().out
+
+
+def test_links_are_absolute_and_images_are_in_the_checkout():
+    targets = re.findall(r"\]\(([^)]+)\)", README)
+    assert targets
+    assert all(target.startswith("https://") for target in targets)
+    files = re.findall(r"skultr/skultr/(?:blob/)?main/([\w./]+)", " ".join(targets))
+    assert len(files) > 3
+    assert all((Path(__file__).parents[1] / file).exists() for file in files)
+
+
+def test_pages_exist_in_the_documentation():
+    root = Path(__file__).parents[1] / "docs"
+    pages = re.findall(r"https://skultr\.readthedocs\.io/en/latest/([\w/]+)\.html", README)
+    missing = [page for page in pages if not (root / f"{page}.rst").exists()]
+    assert len(pages) > 5
+    assert not missing
