@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PolicyEstimate", "policy_difference", "policy_value"]
 
 #: Below this share of the changed places that the log speaks of, it cannot tell.
-_LEAST_SUPPORT = 0.95
+_LEAST_SUPPORT = 0.9
 #: Below so many clicks of equal weight, or queries of equal traffic, intervals are no use.
 _LEAST_CLICKS = 50
 _LEAST_QUERIES = 10
@@ -166,7 +166,7 @@ def policy_value(
     estimate : PolicyEstimate
         "cannot tell" if the log contradicts what the method assumes (see Notes); if it has
         documents away from their usual position in less than 1 % of the impressions; if it has the
-        documents (for ``"item-position"``: at their positions) of less than 95 % of the new pages;
+        documents (for ``"item-position"``: at their positions) of less than 90 % of the new pages;
         or if the clicks are worth fewer than 50, or the queries fewer than 10, of equal weight.
 
     Raises
@@ -178,7 +178,7 @@ def policy_value(
     Notes
     -----
     **"dr"** takes P(click) = :math:`(a_j + b_j θ + δ) e^{-γ (s - \bar s_j)}` for a document of the
-    quality θ at the position j below documents whose qualities add to s. a is trust in positions;
+    quality θ at the position j below documents whose :math:`-\log(1 - θ)` add to s. a is trust in positions;
     γ > 0 are users who stop after good documents; the deviations δ of a document at a position
     have a variance that the log tells. Where it is large, click rates of documents at positions
     count, as for "item-position"; where it is 0, the formula alone. The interval includes the
@@ -473,6 +473,8 @@ def _positive(values, shown, name):
 # What the log can tell --------------------------------------------------------------------------
 def _doubt(pages, due, method, support, effective, n_queries):
     """Why the log cannot tell; empty if it can."""
+    if not pages.log.rate.any():
+        return "the log has no click"
     new_places = _support(pages, due, pages.cell()[1]) < _LEAST_SUPPORT
     if new_places and (moved := pages.log.moved()) < _LEAST_MOVED:
         return (
