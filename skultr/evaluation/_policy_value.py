@@ -178,11 +178,13 @@ def policy_value(
     Notes
     -----
     **"dr"** takes P(click) = :math:`(a_j + b_j θ + δ) e^{-γ (s - \bar s_j)}` for a document of the
-    quality θ at the position j below documents whose :math:`-\log(1 - θ)` add to s. a is trust in positions;
-    γ > 0 are users who stop after good documents; the deviations δ of a document at a position
-    have a variance that the log tells. Where it is large, click rates of documents at positions
-    count, as for "item-position"; where it is 0, the formula alone. The interval includes the
-    errors of a, b, γ (sandwich) and the deviations that the log cannot know.
+    quality θ at the position j below documents whose :math:`-\log(1 - θ)` add to s. a is trust in
+    positions; γ > 0 are users who stop after good documents; the deviations δ of a document at a
+    position have a variance that the log tells. Where it is large, click rates of documents at
+    positions count, as for "item-position"; where it is 0, the formula alone. The interval
+    includes the errors of a, b, γ (sandwich) and the deviations that the log cannot know. Whole
+    pages of the log must get the clicks that the formula predicts, compared with other pages of
+    their query; if not, there is no verdict.
 
     **Test.** The estimate of any other method is compared with that of "dr", paired by query. If
     they differ (p < 0.05), the log contradicts what the method assumes; if the log is too small to
