@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -157,7 +156,7 @@ def _read_folder(folder, split, fold, n_features):
             f"{'' if fold is None else f' in fold {fold}'}. Pass one of them."
         )
     paths = [str(files[name]) for name in wanted]
-    if _format_of(paths) == "parquet":
+    if _format_of([str(path) for path in files.values()]) == "parquet":
         frames = [_read_parquet([path], None, n_features) for path in paths]
         _check_same_columns(paths, frames)
     else:
@@ -221,7 +220,9 @@ def _scan(paths):
 def _scan_one(path):
     try:
         lines = scan_svmlight(path)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, OSError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system's, such as a missing file
         raise ValueError(
             f"Could not unpack {path}: {error}. Is it whole, and compressed as its suffix says?"
         ) from error

@@ -64,11 +64,12 @@ def test_the_suffix_of_a_compressed_file_may_be_in_capitals(tmp_path):
     assert load_letor(path).equals(load_letor(write(tmp_path, LINES)))
 
 
-@pytest.mark.parametrize("content", [LINES.encode(), gzip.compress(LINES.encode())[:25]])
-def test_files_that_cannot_be_unpacked(tmp_path, content):
-    path = tmp_path / "train.txt.gz"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"Could not unpack .*train\.txt\.gz.*Is it whole"):
+@pytest.mark.parametrize("module", [gzip, bz2])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_files_that_cannot_be_unpacked(tmp_path, module, is_whole):
+    path = tmp_path / ("train.txt.gz" if module is gzip else "train.txt.bz2")
+    path.write_bytes(LINES.encode() if is_whole else module.compress(LINES.encode())[:25])
+    with pytest.raises(ValueError, match=r"Could not unpack .*train\.txt.*Is it whole"):
         load_letor(path)
 
 
@@ -343,6 +344,14 @@ def test_an_empty_split_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"test\.txt has no rows"):
         load_letor(tmp_path, split="test")
     assert len(load_letor(tmp_path, split="train")) == 3
+
+
+def test_folders_that_mix_formats(tmp_path):
+    write(tmp_path, LINES, "train.txt")
+    parquet(tmp_path, "test.parquet")
+    for split in ("train", "test", None):
+        with pytest.raises(ValueError, match="mixes svmlight and Parquet"):
+            load_letor(tmp_path, split=split)
 
 
 def test_hidden_files_do_not_count(tmp_path):
