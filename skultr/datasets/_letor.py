@@ -61,8 +61,9 @@ def load_letor(
     path : str, path-like or list of these
         The folder that a published set unpacks to (see :func:`letor_splits`), or files of one
         format: ``.txt``, ``.svm``, ``.svmlight``, ``.libsvm`` or ``.dat``, also with ``.gz`` or
-        ``.bz2`` appended; or ``.parquet``, ``.pq``. A list of files is read as one set: a query
-        id means the same query in all of them.
+        ``.bz2`` appended; or ``.parquet``, ``.pq``, which may be folders of parts, as Spark
+        writes them. A list of files is read as one set: a query id means the same query in all
+        of them.
     split : str or list of str, default=None
         Which split to read. Of a folder: ``"train"``, ``"validation"`` or ``"test"``. Of a
         Parquet file: values of its column ``split``, which is dropped in any case, because it is
