@@ -8,8 +8,8 @@ sessions determines all of relevance, or nothing, or two halves that cannot be c
 
 **Limit.** The verdict is about models in which a click is relevance times examination. It states
 what the log determines if such a model holds, not that it does. A network that reads features can
-still find relevance in a log that determines nothing (see the page on trust), but then the log
-cannot confirm what it found.
+still find relevance in a log that determines nothing (see :ref:`trust`), but then the log cannot
+confirm what it found.
 """
 
 # %%
