@@ -4,9 +4,9 @@ Four ways to an examination curve, on one log
 
 **Claim.** An experiment, rankers that disagree, regression-EM and dual learning (DLA) find the
 same curve, 1 / position, in the same log: each within 0.03 of it. The click rate, which reports
-show, is further off. What differs is the price. The experiment assumes least and reads a small part of the
-traffic, so its intervals are the widest; the network of dual learning needs no document at two
-positions, and has no interval.
+show, is further off. What differs is the price. The experiment assumes least and reads a small
+part of the traffic, so its intervals are the widest; the network of dual learning needs no
+document at two positions, and has no interval.
 
 **Limit.** The users are position-based, as all four methods assume: they agree where their common
 assumption holds, and agreement does not prove it. The intervals are those of chance, over logs
@@ -64,8 +64,8 @@ print(log.tail(10).assign(click=clicks[-10:]).to_string(index=False))
 #
 # Harvesting compares each document with itself at other positions. Regression-EM explains all
 # clicks by one relevance per document and one examination per position. Both, and the experiment,
-# need no features. Dual learning (DLA) learns relevance from the features by a network; it reads the
-# log with its sessions counted, because two million rows with features would be large.
+# need no features. Dual learning (DLA) learns relevance from the features by a network; it reads
+# the log with its sessions counted, because two million rows with features would be large.
 counted, click_rate = aggregate_clicks(log.drop(columns="arm").assign(click=clicks), documents)
 estimators = {
     "swap experiment": RandomizedPropensity(arm="arm").fit(log, clicks),
