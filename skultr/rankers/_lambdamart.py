@@ -21,6 +21,7 @@ from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels
 from ._learners import booster_names, order_by_query
+from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import LambdaObjective, SoftmaxObjective
 
@@ -145,7 +146,8 @@ class LambdaMARTRanker(PropensityRanker):
     UnstableWeightsWarning
         If a few clicks carry half of the weight.
     ClickDataWarning
-        If there are too few queries to hold any out.
+        If there are too few queries to hold any out; with ``debiasing="lightgbm"``, if most
+        clicks fell on pages of one row.
 
     See Also
     --------
@@ -265,6 +267,7 @@ class LambdaMARTRanker(PropensityRanker):
         settings = self._settings(random)
         callbacks = [_report_rounds(self, task)]
         if self.debiasing == "lightgbm":
+            warn_about_one_row_pages(log, "debiasing='lightgbm'", "debiasing='user-aware'")
             settings["num_leaves"] = self._leaves(document_labels(log, log.clicks).label)
             data = _listed(log.tempered(self.traffic_exponent)[0], booster_names(self))
             self._remember(lgb.train(settings, data, self.n_estimators, callbacks=callbacks))
