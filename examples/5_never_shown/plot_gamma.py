@@ -4,8 +4,8 @@ What a log determines about gamma
 
 **Claim.** In a world that follows the model, ``gamma="estimate"`` finds the correlation of the
 errors of relevance and selection, with an interval. On a log of the top 5 the likelihood grows to
-the bound in both worlds, whether the old ranker knew more than the features or not, and so large a
-gamma ranks worst. The value that you set is an assumption about the old ranker: 0 is best where it
+the bound in both worlds, whether production knew more than the features or not, and so large a
+gamma ranks worst. The value that you set is an assumption about production: 0 is best where it
 knew nothing but the features, 0.1 to 0.3 where it did.
 
 **Limit.** The clicks do not show which of the two it was: the curves of the likelihood look alike.
@@ -59,7 +59,7 @@ print(
 # ------------------
 #
 # Here a document is shown if it is among the best 5 of its 20, and users click or do not. In one
-# such log the old ranker went by the features, in the other also by a signal that correlates 0.5
+# such log production went by the features, in the other also by a signal that correlates 0.5
 # with relevance.
 N_QUERIES = 600
 WORLDS = {"by the features": 0.0, "also by a hidden signal": 1.0}
@@ -142,7 +142,7 @@ middle.set_title("Logs of the top 5")
 middle.legend(title="production ranked", frameon=False)
 right.set(title="Quality there", ylabel="nDCG@3 on other queries")
 for axes in (left, middle):
-    axes.set_ylabel("log-likelihood less the greatest")
+    axes.set_ylabel("log-likelihood minus its maximum")
 for axes in (left, middle, right):
     axes.set_xlabel("gamma")
     axes.spines[["top", "right"]].set_visible(False)

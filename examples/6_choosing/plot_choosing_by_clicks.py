@@ -8,9 +8,9 @@ rankers about as annotation does. It divides no click by a propensity and is les
 :class:`~skultr.metrics.IPSScorer`: two rankers that are next to each other differ by about 2.8
 standard deviations here, by :class:`~skultr.metrics.IPSScorer` by 1.5.
 
-**Limit.** Both are given the right propensities, and their verdict is as good as these. Told a
-curve that is too steep (on the right of the figure), the likelihood is near 0 for the best and the
-worst ranker, and whatever it picks is noise. Users are position-based.
+**Limit.** Both are given the right propensities, and are only as good as these. If the curve is
+too steep (on the right of the figure), the score is near 0 for the best and the worst ranker, and
+whichever it picks is picked by noise. Users are position-based.
 """
 
 # %%

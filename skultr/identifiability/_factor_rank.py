@@ -245,7 +245,7 @@ def factor_rank(
     reason singular values from the third on are not tested if they are below 0.02 of the first.
 
     *Named rows* are compared by their raw click rates, as in [1]_. This assumes that documents
-    of one row (one grade) are alike, or at least that the old ranker places them without regard
+    of one row (one grade) are alike, or at least that production places them without regard
     to their differences; otherwise one product is rejected too often.
 
     *The test* is sequential: rank 1 against more, rank 2 against more, and so on. The
