@@ -39,7 +39,7 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-# "Clicks as they are" are told that all positions are examined alike. fit warns that the clicks
+# "Clicks as they are" assumes that all positions are examined alike. fit warns that the clicks
 # contradict this, which is the point.
 warnings.simplefilter("ignore", AssumptionWarning)
 

@@ -62,7 +62,7 @@ def top_5_log(training, strength, seed):
 def rankers(layers, examination):
     """Inverse propensities (which learn by lists), and both published losses of CLD.
 
-    CLD divides clicks by propensities. So IPSRanker is told to do the same, and not to choose.
+    CLD divides clicks by propensities. So IPSRanker is set to do the same, and not to choose.
     """
     common = {"propensity": examination, "hidden_layer_sizes": layers, "random_state": 0}
     return {

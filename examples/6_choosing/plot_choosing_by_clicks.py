@@ -74,13 +74,13 @@ def log_of(seed):
 # Ten logs, two scorers
 # ---------------------
 #
-# Ten logs of the same documents show the noise. A third scorer is told a curve that is too steep:
+# Ten logs of the same documents show the noise. A third scorer is given a curve that is too steep:
 # that alone explains the clicks, and the scorer warns that the best scale of the scores is 0.
 warnings.simplefilter("ignore", AssumptionWarning)
 scorers = {
     "ClickLikelihoodScorer": ClickLikelihoodScorer(propensity=EXAMINATION),
     "IPSScorer": IPSScorer(propensity=EXAMINATION),
-    "ClickLikelihoodScorer, told 1 / k²": ClickLikelihoodScorer(propensity=EXAMINATION**2),
+    "ClickLikelihoodScorer, given 1 / k²": ClickLikelihoodScorer(propensity=EXAMINATION**2),
 }
 values = {name: np.empty((10, len(rankers))) for name in scorers}
 for seed in range(10):

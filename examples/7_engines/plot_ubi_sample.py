@@ -107,7 +107,11 @@ colors = np.where(fates["used"], "#2b6cb0", "#9aa0a6")
 left.barh(fates["fate"], fates["n"], color=colors)
 for place, n in enumerate(fates["n"]):
     left.text(n, place, f" {n:,}", va="center")
-left.set(xlabel="events", title="used (blue) and left out", xlim=(0, 1.15 * fates["n"].max()))
+left.set(
+    xlabel="events",
+    title="Events used (blue) or left out (grey)",
+    xlim=(0, 1.15 * fates["n"].max()),
+)
 most = labels.sort_values("label", ascending=False).head(30)
 place = np.arange(1, len(most) + 1)
 right.vlines(place, most["lower"], most["upper"], color="#9aa0a6", linewidth=2)
@@ -116,7 +120,7 @@ best = labels.groupby("qid", observed=True)["label"].max().quantile(0.95)
 for limit in best * np.array([1, 4, 10]) / 14:
     right.axhline(limit, color="black", linestyle=":", linewidth=1)
 right.set(xlabel="pair of query and document", ylabel="P(relevant)", ylim=(0, None))
-right.set_title("30 highest labels, 95 % intervals")
+right.set_title("The 30 highest labels, with 95 % intervals")
 plt.show()
 
 # %%
