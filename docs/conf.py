@@ -119,7 +119,7 @@ html_show_sourcelink = False
 # "fit" on the page of a class, not "DLARanker.fit".
 toc_object_entries_show_parents = "hide"
 html_theme_options = {
-    "show_prev_next": False,
+    "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
     "header_links_before_dropdown": 6,

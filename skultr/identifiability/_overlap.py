@@ -213,7 +213,7 @@ def feature_overlap(
     what a small network learns easily. A factor that features tell by a rule that such a network
     would not find (the column that is not zero, say) does not count as given away.
 
-    *What it does not see.* Production that knew more than the features, whatever they are:
+    *What it does not see.* Production may have known more than the features, whatever they are:
     what it knew about relevance is then taken for examination. Only documents that moved, or an
     experiment, show that.
 
