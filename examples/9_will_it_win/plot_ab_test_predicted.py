@@ -8,8 +8,8 @@ simulated A/B tests find it. Where the prediction says who wins, the A/B test ha
 Each of the tests needs 40,000 sessions of its own, and shows half of them a ranking that may be
 worse; the log served all six predictions, and is already there.
 
-**Limit.** Users are position-based, as ``method="pbm"`` assumes. Where users trust the order or
-stop reading, its intervals are too narrow. Six predictions from one log err together: here all lie
+**Limit.** Users are position-based; the method tests that, and allows for trust in positions and
+for users who stop reading. Six predictions from one log err together: here all lie
 above what the tests find. The log varied its order: one that does not cannot tell
 (:ref:`next page <sphx_glr_auto_examples_9_will_it_win_plot_log_that_cannot_tell.py>`).
 """
@@ -26,7 +26,6 @@ import pandas as pd
 
 from skultr.datasets import make_ltr
 from skultr.evaluation import policy_difference
-from skultr.propensity import InterventionHarvesting
 from skultr.simulation import PlackettLucePolicy, PositionBasedUser, simulate_clicks
 
 documents = make_ltr(n_queries=400, n_documents=10, n_features=5, random_state=0)
@@ -59,18 +58,11 @@ rankers = {f"noise {noise:g}": ranker(noise) for noise in (0.5, 1, 1.5, 2.5, 3.5
 # What the log predicts
 # ---------------------
 #
-# Examination comes from the same log, by documents that it showed at several positions.
-examination = InterventionHarvesting(n_bootstrap=0).fit(log, clicks)
+# What positions do to clicks comes from the same log, by documents that it showed at several.
 rows = {}
 for name, scores in rankers.items():
-    found = policy_difference(
-        log,
-        clicks,
-        log["doc"].map(scores),
-        log["doc"].map(production),
-        method="pbm",
-        propensity=examination,
-    )
+    scores = log["doc"].map(scores), log["doc"].map(production)
+    found = policy_difference(log, clicks, *scores)
     low, high = found.interval
     rows[name] = {"predicted": found.value, "low": low, "high": high, "p": found.p_value}
 print(found.verdict)

@@ -51,19 +51,25 @@ class ClickTable:
         self._exposed = self._shown  # impressions, times the factor of the context
         shown = self._by_pair(self._shown)
         self._seen = shown > 0
-        usual = np.rint(self._by_pair(self._shown * self._place) / np.maximum(shown, TINY))
-        self._usual = np.where(self._seen, usual, self._slot_place.max()).astype(int)
+        usual = self._by_pair(self._shown * self._place) / np.maximum(shown, TINY)
+        usual = np.where(self._seen, usual, usual[self._seen].max())
+        # The prior mean is linear between whole positions.
+        above = np.minimum(usual.astype(int), max(self._slot_place.max() - 1, 0))
+        self._knots = (above, np.minimum(above + 1, self._slot_place.max()), usual - above)
         rates = self._by_place(self._clicks) / self._by_place(self._shown)
         self._first = int(rates.argmax())  # the position where a is 0, and b is 1
-        self._noise = np.maximum(rates * (1 - rates), _LEAST**2)  # of a click
+        self._n_places = len(rates)
+        self._noise = np.maximum(rates * (1 - rates), _LEAST**2)[self._place]  # of a click
+        self._to_prior = self._prior_fit(len(rates))
         slope = np.maximum(rates / max(rates.max(), TINY), _LEAST)
         self._curve = _Curve(np.zeros(len(rates)), slope, 0.0)
-        self._prior, self._spread = np.full(len(rates), rates.max()), 0.04
+        self._prior, self._spread = np.full(len(rates), rates.max()), np.full(len(rates), 0.04)
         self._own = 0.0  # τ²
         self._stops = np.zeros(len(log.query_pages))  # influence of queries on γ
         for _ in range(_ROUNDS):
             for _ in range(_STEPS):
                 self._improve()
+            self._noise = self._chance()
             self._own = self._deviation()
             self._fit_context()
 
@@ -78,7 +84,7 @@ class ClickTable:
 
     def influence(self, pages: Pages, mass: Floats) -> Floats:
         """Of each query, through the curve, on the sum of mass times P(click): sandwich."""
-        curve, rest = self._curve, np.arange(len(self._noise)) != self._first
+        curve, rest = self._curve, np.arange(self._n_places) != self._first
         total = float(mass @ self._predict(pages, curve))
         scores = self._scores(curve)
         bends, gains = [], []
@@ -119,7 +125,7 @@ class ClickTable:
     def _error(self, curve):
         """Variance of the click rate of each cell, given the quality."""
         own = self._own * curve.slope[self._place] ** 2
-        return self._noise[self._place] / self._exposed + own
+        return self._noise / self._exposed + own
 
     def _own_share(self, curve):
         """Share of the residual of each cell that is its deviation, not chance."""
@@ -135,9 +141,26 @@ class ClickTable:
     def _quality(self, curve, prior=1.0):
         """Quality of each pair and its variance; with the prior, or without."""
         precision, told, *_ = self._sums(curve)
-        extra = prior / self._spread + _UNKNOWN
+        extra = prior / self._usual(self._spread) + _UNKNOWN
         precision = precision + extra
-        return (told + extra * self._prior[self._usual]) / precision, 1 / precision
+        return (told + extra * self._usual(self._prior)) / precision, 1 / precision
+
+    # Prior mean of the quality ------------------------------------------------------------------
+    def _usual(self, prior):
+        """Prior mean of each pair, by its usual position."""
+        above, below, between = self._knots
+        return (1 - between) * prior[above] + between * prior[below]
+
+    def _at_knots(self, values):
+        above, below, between = self._knots
+        parts = ((above, values * (1 - between)), (below, values * between))
+        return sum(np.bincount(knot, part, self._n_places) for knot, part in parts)
+
+    def _prior_fit(self, n_knots):
+        """Inverse of the normal equations of the prior mean."""
+        units = np.eye(n_knots)
+        squares = [self._at_knots(self._seen * self._usual(unit)) for unit in units]
+        return np.linalg.pinv(np.array(squares))
 
     # Fit ----------------------------------------------------------------------------------------
     def _improve(self):
@@ -147,10 +170,10 @@ class ClickTable:
         weight, rate = 1 / self._error(self._curve), self._clicks / self._exposed
         sums = [weight, weight * of, weight * square, weight * rate, weight * rate * of]
         n, x, xx, y, xy = map(self._by_place, sums)
-        n_usual = np.bincount(self._usual[self._seen], minlength=len(n))
-        prior = np.bincount(self._usual[self._seen], quality[self._seen], minlength=len(n))
-        prior /= np.maximum(n_usual, 1)
-        spread = ((quality - prior[self._usual]) ** 2 + variance)[self._seen].mean()
+        seen = self._seen
+        prior = self._to_prior @ self._at_knots(np.where(seen, quality, 0.0))
+        around = (quality - self._usual(prior)) ** 2 + variance
+        spread = self._to_prior @ self._at_knots(np.where(seen, around, 0.0))
         bend = n * xx - x**2
         varies = bend > _UNKNOWN * n * xx
         slope = np.where(varies, (n * xy - x * y) / np.where(varies, bend, 1), xy / xx)
@@ -158,19 +181,28 @@ class ClickTable:
         start = np.where(varies, (y - slope * x) / n, 0.0)
         # The scale of qualities is free.
         zero, unit = start[self._first], slope[self._first]
-        self._prior, self._spread = zero + unit * prior, max(spread * unit**2, _LEAST**2)
+        self._prior, self._spread = zero + unit * prior, np.maximum(spread * unit**2, _LEAST)
         slope = slope / unit
         self._curve = self._curve._replace(start=start - slope * zero, slope=slope)
+
+    def _chance(self):
+        """Variance of a click in each cell, by the prior; by its own clicks, weights would err."""
+        slope = self._curve.slope[self._place]
+        mean = self._curve.start[self._place] + slope * self._usual(self._prior)[self._pair]
+        mean = np.clip(mean, _LEAST, 1 - _LEAST)
+        varies = slope**2 * self._usual(self._spread)[self._pair]
+        return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
 
     def _deviation(self):
         """τ², by how far click rates are from what the other positions of a document say."""
         curve, slope = self._curve, self._curve.slope[self._place]
         precision, told, own_precision, own_told = self._sums(curve)
-        left = np.maximum(precision[self._pair] - own_precision, 0) + 1 / self._spread
-        prior = (self._prior[self._usual] / self._spread)[self._pair]
+        spread = self._usual(self._spread)[self._pair]
+        left = np.maximum(precision[self._pair] - own_precision, 0) + 1 / spread
+        prior = self._usual(self._prior)[self._pair] / spread
         quality = (told[self._pair] - own_told + prior) / left
         residual = self._clicks / self._exposed - curve.start[self._place] - slope * quality
-        chance = self._noise[self._place] / self._exposed + slope**2 / left
+        chance = self._noise / self._exposed + slope**2 / left
         weight = slope**2 / (chance + self._own * slope**2) ** 2
         excess = (weight * (residual**2 - chance)).sum() / (weight * slope**2).sum()
         return max(float(excess), 0.0)
@@ -215,7 +247,7 @@ class ClickTable:
         weight = 1 / self._error(self._curve)
         residual = self._clicks / self._exposed - curve.start[self._place] - slope * of
         of_slope = weight * (residual * of - slope * variance[self._pair])
-        shape = (len(self._log.query_pages), len(self._noise))
+        shape = (len(self._log.query_pages), self._n_places)
         place = np.ravel_multi_index((self._log.pair_query[self._pair], self._place), shape)
         parts = (weight * residual, of_slope)
         sums = [np.bincount(place, part, shape[0] * shape[1]) for part in parts]

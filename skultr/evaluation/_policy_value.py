@@ -31,6 +31,8 @@ _LEAST_QUERIES = 10
 #: Share of impressions away from a document's usual position that a test of users needs.
 _LEAST_MOVED = 0.01
 _LEVEL = 0.05
+_ROUNDING = 1e-6
+_NOTHING = (np.nan, np.nan, (np.nan, np.nan), np.nan)
 
 #: The argument that each method reads, and what it assumes.
 _METHODS = {
@@ -181,8 +183,19 @@ def policy_value(
     errors of a, b, γ (sandwich) and the deviations that the log cannot know.
 
     **Test.** The estimate of any other method is compared with that of "dr", paired by query. If
-    they differ (p < 0.05), the log contradicts what the method assumes. Counts without pages
-    cannot test whether the documents above matter.
+    they differ (p < 0.05), the log contradicts what the method assumes; if the log is too small to
+    show an error as large as the difference that it tells, there is no verdict either. Counts
+    without pages cannot test whether the documents above matter: users who stop at a click are
+    then judged as if positions made them.
+
+    **How far it goes.** On 400 simulated pairs of rankers and Plackett-Luce logs of 8,000 or
+    30,000 sessions (position-based users, trust, cascade, DBN, carousel), "dr" had the right sign
+    in 98 of 100 verdicts, and 93 % of its intervals held the truth (89 % to 96 % by user). The log
+    contradicted "pbm" with the examination of the position-based user in 44 % (DBN) to 76 %
+    (trust) of the pairs of other users, and in 5 % of its own. "item-position" is safe, with
+    intervals twice to four times as wide. If a log has few orders, and examination was measured by
+    an experiment, "pbm" errs less than "dr" where users are position-based. Importance weights
+    of whole pages are not offered: hardly any logged page is the new page.
 
     References
     ----------
@@ -311,49 +324,47 @@ def _judge(pages, changed, gains, names, method, given):
     """The estimate of one ranking, or of two (``names``), in numbers and words."""
     log, table = pages.log, ClickTable(pages.log)
     mass = (1 - 2 * pages.ranking) * log.slot_pages[pages.slot] * gains[pages.slot]
+    due = np.abs(mass) * changed
+    clicks, support, effective = _clicks(pages, due, table, method, given)
     # Queries of equal weight that would be worth as much (Kish).
-    changes = pages.by_query(np.abs(mass) * changed)
+    changes = pages.by_query(due)
     n_queries = changes.sum() ** 2 / max((changes**2).sum(), TINY)
-    clicks, shown = _clicks(pages, table, method, given)
-    support, effective = _told(pages, np.abs(mass) * changed, table, shown, method)
     logged = _logged(log, gains)
     of_log, _ = log.mean_per_page(logged)
-    doubt = _doubt(log, method, support, effective, n_queries)
-    by_query, errors, test = pages.by_query(mass * clicks), (), None
-    if not doubt:
-        influence = table.influence(pages, mass)
-        errors = (influence, table.variance(pages, mass))
-        if method != "dr":
-            beyond = by_query - pages.by_query(mass * table.predict(pages))
-            test, errors = log.mean_per_page(beyond, -influence), ()
-    value, error = log.mean_per_page(by_query, *errors)
-    gained = (value, error)
-    if names[1] == "the log":
-        gained = log.mean_per_page(by_query - logged, *errors)
-    p_value = _p_value(*gained, n_queries)
-    if test:
-        doubt = _contradiction(*test, gained[0] if p_value < _LEVEL else None, n_queries)
     counts = (of_log, effective, support)
+    doubt = _doubt(pages, due, method, support, effective, n_queries)
     if doubt:
-        nan = np.nan
-        return PolicyEstimate(nan, nan, (nan, nan), nan, *counts, f"cannot tell: {doubt}.")
+        return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
+    by_query, influence = pages.by_query(mass * clicks), table.influence(pages, mass)
+    errors = (influence, table.variance(pages, mass)) if method == "dr" else ()
+    value, error = log.mean_per_page(by_query, *errors)
+    gained, p_value = value, _p_value(value, error, n_queries)
+    if names[1] == "the log":
+        same = np.isclose(by_query, logged, rtol=1e-9, atol=0)  # but for rounding
+        more = log.mean_per_page(np.where(same, 0.0, by_query - logged), *errors)
+        gained, p_value = more[0], _p_value(*more, n_queries)
+    wins = p_value < _LEVEL
+    if method != "dr":
+        beyond = by_query - pages.by_query(mass * table.predict(pages))
+        test = log.mean_per_page(beyond, -influence)
+        doubt = _contradiction(*test, gained if wins else None, n_queries)
+        if doubt and abs(test[0]) > _ROUNDING * of_log:
+            return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
     half = student.ppf(1 - _LEVEL / 2, n_queries - 1) * error
     interval = (float(value - half), float(value + half))
-    words = "no difference seen"
-    if p_value < _LEVEL:
-        winner, other = names if gained[0] > 0 else names[::-1]
-        words = f"{winner} gets more than {other}"
+    winner, other = names if gained > 0 else names[::-1]
     verdict = (
-        f"{words}: {value:.4g} per page (95 % interval {interval[0]:.4g} to {interval[1]:.4g}), "
-        f"which is {gained[0] / of_log:+.1%} of the clicks in the log, if {_METHODS[method][1]}"
+        f"{f'{winner} gets more than {other}' if wins else 'no difference seen'}: {value:.4g} per "
+        f"page (95 % interval {interval[0]:.4g} to {interval[1]:.4g}), which is "
+        f"{gained / of_log:+.1%} of the clicks in the log, if {_METHODS[method][1]}."
     )
     if not log.has_pages:
-        verdict += ". Counts without sessions cannot test whether the documents above matter"
-    return PolicyEstimate(value, error, interval, p_value, *counts, f"{verdict}.")
+        verdict += " Counts without sessions cannot test whether the documents above matter."
+    return PolicyEstimate(value, error, interval, p_value, *counts, verdict)
 
 
-def _clicks(pages, table, method, given):
-    """P(click) of each row of the pages, and what each shown row of the log counts."""
+def _clicks(pages, due, table, method, given):
+    """P(click) of each row of the pages, the support and the effective number of clicks."""
     log, (reads, _) = pages.log, _METHODS[method]
     wrong = [name for name, value in given.items() if value is not None and name != reads]
     if wrong or (method == "direct" and given["model"] is None):
@@ -362,26 +373,44 @@ def _clicks(pages, table, method, given):
             f"method={method!r} reads {reads or 'the log only'}{needs}, and got {wrong or None}; "
             "pass what it reads, and nothing else."
         )
+    clicks, shown, slope = table.predict(pages), log.weight, table.slope
+    row_unit, unit = log.pair[log.row], pages.pair
+    there = np.bincount(row_unit, minlength=len(log.pair_query))[unit] > 0
     if method == "direct":
-        return _by_model(pages, given["model"]), log.weight
-    if method == "dr":
-        return table.predict(pages), log.weight
-    # Where the log has no such document, or not there, the fitted formula fills the gap.
-    if method == "pbm":
-        seen, row_unit, unit = (
-            _examination(log, given["propensity"]),
-            log.pair[log.row],
-            pages.pair,
+        clicks = _by_model(pages, given["model"])
+    elif method != "dr":
+        if method == "pbm":
+            exposure = _examination(log, given["propensity"])
+            slope = log.by_position(exposure)
+        else:
+            shown = log.weight / _probability(log, given["probability"])
+            exposure, slope = 1.0, np.ones(len(slope))
+            (_, row_unit), (unit, there) = log.cells, pages.cell()
+        exposed, total = (np.bincount(row_unit, shown * of) for of in (exposure, log.rate))
+        unit = np.where(there, unit, row_unit[0])
+        # Where the log has nothing, the formula of "dr" fills the gap.
+        clicks = np.where(
+            there, slope[pages.slot] * (total / np.maximum(exposed, TINY))[unit], clicks
         )
-        shown, new, n_units = log.weight, log.by_position(seen)[pages.slot], len(log.pair_query)
-    else:
-        shown = log.weight / _probability(log, given["probability"])
-        keys, row_unit = log.cells
-        seen, new, unit, n_units = 1.0, 1.0, pages.cell()[0], len(keys)
-    exposed = np.bincount(row_unit, shown * seen, n_units)
-    rate = np.bincount(row_unit, shown * log.rate, n_units) / np.maximum(exposed, TINY)
-    there = pages.cell()[1] if method == "item-position" else exposed[unit] > 0
-    return np.where(there, new * rate[unit], table.predict(pages)), shown
+    exposed, carried = shown * slope[log.slot], np.bincount(unit, due * there * slope[pages.slot])
+    return clicks, _support(pages, due, there), _effective(log, row_unit, shown, exposed, carried)
+
+
+def _support(pages, due, there):
+    """Share of the places, by their clicks, where the log is; of two rankings, the less."""
+    clicks = due * pages.log.by_position(pages.log.rate)[pages.slot]
+    covered, whole = (np.bincount(pages.ranking, of) for of in (clicks * there, clicks))
+    return float((covered / np.maximum(whole, TINY)).min())
+
+
+def _effective(log, row_unit, shown, exposed, carried):
+    """Clicks of equal weight that tell as much, (Σ w)² / Σ w² (Kish)."""
+    size = max(row_unit.max() + 1, len(carried))
+    total = np.bincount(row_unit, exposed, size)
+    of_unit = np.append(carried, np.zeros(size - len(carried))) / np.maximum(total, TINY)
+    weight = of_unit[row_unit] * shown / log.weight
+    clicks = log.rate * log.weight
+    return float((weight * clicks).sum() ** 2 / max((weight**2 * clicks).sum(), TINY))
 
 
 def _by_model(pages, model):
@@ -440,31 +469,10 @@ def _positive(values, shown, name):
 
 
 # What the log can tell --------------------------------------------------------------------------
-def _told(pages, mass, table, shown, method):
-    """Support, and effective number of clicks: (Σ w)² / Σ w² over clicks of the weights w."""
-    log = pages.log
-    if method == "item-position":
-        _, unit_row = log.cells
-        unit, there = pages.cell()
-        slope = np.ones(len(log.slot_query))
-    else:
-        unit_row, unit, slope = log.pair[log.row], pages.pair, table.slope
-        there = np.bincount(unit_row, minlength=len(log.pair_query))[unit] > 0
-    due = mass * log.by_position(log.rate)[pages.slot]
-    covered, due = (np.bincount(pages.ranking, of) for of in (due * there, due))
-    support = float((covered / np.maximum(due, TINY)).min())
-    size = 1 + max(unit_row.max(), unit.max(initial=0))
-    exposed = np.bincount(unit_row, shown * slope[log.slot], size)
-    carried = np.bincount(unit, mass * there * slope[pages.slot], size)
-    weight = (carried / np.maximum(exposed, TINY))[unit_row] * shown / log.weight
-    clicks = log.rate * log.weight
-    squares = (weight**2 * clicks).sum()
-    return support, float((weight * clicks).sum() ** 2 / max(squares, TINY))
-
-
-def _doubt(log, method, support, effective, n_queries):
+def _doubt(pages, due, method, support, effective, n_queries):
     """Why the log cannot tell; empty if it can."""
-    if (moved := log.moved()) < _LEAST_MOVED:
+    new_places = _support(pages, due, pages.cell()[1]) < _LEAST_SUPPORT
+    if new_places and (moved := pages.log.moved()) < _LEAST_MOVED:
         return (
             f"documents stand at their usual position in {1 - moved:.1%} of the impressions, so "
             "that the log cannot test what another position changes, whatever propensities or "

@@ -76,7 +76,7 @@ def clicks_on_lists(
             "simulate_clicks draws; expected one user without contexts."
         )
     names = ("qid", "session", "position", "relevance")
-    need = {name: "to know what each session saw" for name in names}
+    need = dict.fromkeys(names, "to know what each session saw")
     rows = read(X, reads=[*names, "impressions"], need=need, caller="clicks_on_lists")
     pages, grade = _pages(rows), rows["relevance"]
     probability = relevance_probability(

@@ -1,6 +1,7 @@
 """Does interleaving find the winner of an A/B test, with a tenth of its traffic?
 
-``python tests/benchmarks/bench_interleaving.py [--pairs 50] [--sessions 20000] [--level]``
+``python tests/benchmarks/bench_interleaving.py [--pairs 50] [--sessions 20000]``
+``python tests/benchmarks/bench_interleaving.py --level`` or ``--looks``
 
 Pairs of rankers whose scores are relevance plus noise, of a different amount in the two: 400
 queries of 10 documents, of which lists show 5. The truth is the exact difference of expected
@@ -13,7 +14,11 @@ counts sessions with a click. ``--level`` prints the share of significant result
 that are equal (noise of one amount, 60 queries, 1,000 sessions, 200 runs), with clusters by query
 and by session, for even traffic and for 1 / rank.
 
-Takes 35 seconds on one core; ``--level`` 4 minutes.
+``--looks`` prints the share of 300 experiments between equal rankers (200 queries) in which one
+who looks at team-draft lists ten times, after every 500 sessions, sees a winner at some look:
+with p-values for one look, with ``sequential=True``, and at the last look alone.
+
+Takes 35 seconds on one core; ``--level`` 4 minutes, ``--looks`` 2.
 """
 
 import argparse
@@ -140,13 +145,36 @@ def level(user, method, steep, n_runs=200):
     return pd.DataFrame(found).mean().to_dict()
 
 
+def looks(n_runs=300):
+    """Share of experiments between equal rankers with a winner at some of ten looks."""
+    found = np.zeros((n_runs, 10, 2))
+    for run in range(n_runs):
+        rng = np.random.default_rng(run)
+        X, relevance = world(200, rng)
+        scores = {name: relevance + rng.normal(0, 0.3, len(X)) for name in "ab"}
+        log = Interleaver(n_positions=N_SHOWN, random_state=run).interleave(X, scores, 5000)
+        user = list(USERS.values())[run % len(USERS)]
+        log["click"] = clicks_of_rows(user, log, relevance, rng)
+        for look in range(10):
+            until = log[log["session"] < 500 * (look + 1)]
+            for sequential in (False, True):
+                outcome = interleaving_outcome(until, "click", sequential=sequential)
+                found[run, look, int(sequential)] = outcome.pairs["p_value"][0] <= 0.05
+    once, sequential = found.any(axis=1).mean(axis=0)
+    return {"one look": once, "sequential": sequential, "last": found[:, -1, 0].mean()}
+
+
 def main():
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=50)
     parser.add_argument("--sessions", type=int, default=20_000)
     parser.add_argument("--level", action="store_true")
+    parser.add_argument("--looks", action="store_true")
     options = parser.parse_args()
+    if options.looks:
+        print(looks())
+        return
     if options.level:
         for (user, of), method in ((u, m) for u in USERS.items() for m in METHODS):
             for steep in (False, True):
