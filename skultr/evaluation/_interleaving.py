@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from .._log._roles import read_column, read_role
 from .._log._segments import as_array, encode, offsets_from_sorted, pad, rank_in_segment
+from .._log._teams import team_texts
 from .._typing import ArrayLike, Column, Frame, RandomState
 from ..exceptions import python_value
 from ..metrics._rows import as_numbers
@@ -248,15 +249,7 @@ class Interleaver:
         """Distinct texts of teams, and the number of the text of each row."""
         if self.method == "team-draft":
             return names, teams[:, 0].astype(int)
-        sign, which = "=#"[self.method == "balanced"], np.zeros(len(teams), dtype=int)
-        teams = np.round(teams, 4)
-        for values in teams.T:
-            code, distinct = pd.factorize(values)
-            which = pd.factorize(which * len(distinct) + code)[0]
-        rows = teams[np.unique(which, return_index=True)[1]].tolist()
-        parts = [zip(names, row, strict=True) for row in rows]
-        texts = [" ".join(f"{n}{sign}{v:g}" for n, v in of if 0 < v < np.inf) for of in parts]
-        return texts, which
+        return team_texts(teams, names, "#" if self.method == "balanced" else "=")
 
     def _names(self, rankings):
         names = [rankings] if isinstance(rankings, str) else list(rankings)

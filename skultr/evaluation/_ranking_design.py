@@ -80,8 +80,8 @@ class RankingTest:
         n_queries = (share @ changes) ** 2 / ((share * changes) ** 2).sum()
         if n_queries < _LEAST_QUERIES:
             raise ValueError(
-                f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, and "
-                f"policy_difference needs {_LEAST_QUERIES}. Pass a log with more queries."
+                f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, "
+                f"and policy_difference needs {_LEAST_QUERIES}. Pass a log with more queries."
             )
         return cls(
             share=share,

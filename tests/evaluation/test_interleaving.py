@@ -12,8 +12,8 @@ from scipy.stats import norm
 
 from skultr import ClickDataset
 from skultr.evaluation import Interleaver, interleaving_outcome
-from skultr.evaluation._interleaving_outcome import _p_value
 from skultr.exceptions import NotIdentifiableWarning
+from skultr.metrics._cluster_ratios import p_value_of_lead
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
 from skultr.rankers import NaiveRanker
 from skultr.simulation import (
@@ -490,7 +490,7 @@ def test_sequential_p_values_hold_at_every_look():
     for _ in range(300):
         leads = rng.choice([-1.0, 1.0], 2000)
         days = range(100, len(leads) + 1, 100)
-        p = [[_p_value(leads[:end], of) for end in days] for of in (False, True)]
+        p = [[p_value_of_lead(leads[:end], of) for end in days] for of in (False, True)]
         found.append((np.array(p) <= 0.05).any(axis=1))
     once, always = np.mean(found, axis=0)
     assert once > 0.15

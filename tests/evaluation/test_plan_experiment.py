@@ -170,7 +170,7 @@ def test_rankings_are_served_until_their_difference_is_known():
         sessions=10 * plan.sessions,
     )
     assert longer.clicks_lost <= plan.clicks_lost
-    with pytest.raises(ValueError, match="No experiment reaches half_width=0.001"):
+    with pytest.raises(ValueError, match="No experiment reaches half_width"):
         plan_experiment(
             log,
             clicks,
