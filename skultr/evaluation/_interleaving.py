@@ -53,19 +53,17 @@ class Interleaver:
     -----
     *What to log.* Every document has a ``team``, a text with all that the outcome needs: the
     ranking that placed it (``"new"``), its rank in each (``"old#3 new#1"``, balanced), or the
-    probability that each placed it, given the list (``"old=0.2 new=0.8"``, probabilistic). The
-    column ``team`` has a role: no estimator takes it for a feature.
+    probability that each placed it, given the list (``"old=0.2 new=0.8"``, probabilistic).
 
-    *Examination.* Lists do not depend on who reads them: ``InterventionHarvesting`` takes the log
-    as it is. Of the rows with one ``arm`` (not if probabilistic) all orders were equally likely:
-    ``RandomizedPropensity(arm="arm")`` compares these positions, and knows nothing of others. The
-    column is text, which rankers refuse as a feature; drop it for them.
+    *Examination.* ``InterventionHarvesting`` takes the log as it is. All orders of the rows with
+    one ``arm`` were equally likely (not if probabilistic), so that
+    ``RandomizedPropensity(arm="arm")`` compares these positions, and no others. Drop the column
+    before a ranker is fitted.
 
-    *Limits.* Balanced interleaving is biased where one ranking is the other but for a document
-    that it puts last: of the rankings a b c and b c a, users who click at random prefer the second
-    in 2 of 3 clicks. Team-draft does not see some differences: if only c is relevant, both win
-    equally often. Probabilistic interleaving has neither fault, but shows documents from deep in
-    the rankings. Ties of scores keep the order of the rows in all rankings, and favour none.
+    *Limits.* Of the rankings a b c and b c a, balanced interleaving prefers the second in 2 of 3
+    clicks at random; team-draft prefers none if only c is relevant. Probabilistic interleaving has
+    neither fault, but shows documents from deep in the rankings. Ties of scores keep the order of
+    the rows in all rankings, and favour none.
 
     Examples
     --------
@@ -97,18 +95,11 @@ class Interleaver:
         Parameters
         ----------
         rankings : mapping of str to sequence
-            Name of each ranking, and its documents from the best; lengths may differ.
+            Name of each ranking, and its documents from the best: at least one, none twice.
 
         Returns
         -------
         docs, teams : list of at most n_positions ids, list of str
-
-        Raises
-        ------
-        ValueError
-            If a ranking is empty or holds a document twice, or there are too few rankings.
-        TypeError
-            If ``rankings`` is no mapping, or one of its values is a text.
         """
         lists = isinstance(rankings, Mapping)
         if not lists or any(isinstance(docs, str) for docs in rankings.values()):

@@ -84,10 +84,10 @@ def interleaving_outcome(
     y : array-like of shape (n_rows,) or str
         Click (0 or 1), or the name of the column of X that holds it.
     cluster : str, default="qid"
-        Column of what was drawn independently. By query, the result holds for other queries, too.
-        ``"session"`` asks about the queries of this log alone: between rankers that are equal over
-        all queries it found a winner in 4 to 28 % of our simulations, and in 12 to 55 % with
-        traffic 1 / rank (60 queries), and ``"qid"`` in 1 to 6 %.
+        Column of what was drawn independently. By query, the result holds for other queries, too:
+        between rankers that are equal over all queries it found a winner in 1 to 6 % of our
+        simulations. ``"session"`` asks about the queries of this log alone, and found one in 4 to
+        28 %, with traffic 1 / rank (60 queries) in 12 to 55 %.
     effect : float in (0, 0.5), default=None
         Distance of ``preference`` from 0.5 that would matter, for ``sessions_needed``; by default
         the one found, which is uncertain.
@@ -96,9 +96,8 @@ def interleaving_outcome(
     power : float in (0, 1), default=0.8
         Probability of finding a true winner, for ``sessions_needed``.
     sequential : bool, default=False
-        Whether intervals and p-values hold at all looks together, however often the outcome is
-        computed on a log that grows, so that one may stop at the first winner. They are then
-        wider: about 1.5 times at 1,000 sessions with a winner.
+        Whether intervals and p-values hold at all looks at a log that grows, so that one may stop
+        at the first winner. Intervals are wider: 1.5 times at 1,000 sessions with a winner.
 
     Returns
     -------
@@ -107,9 +106,9 @@ def interleaving_outcome(
     Raises
     ------
     ValueError
-        If a role is missing, ``team`` is no text of one method of :class:`Interleaver`, a row
-        stands for several impressions, a session and query have two rows at one position or two
-        clusters, or a click is neither 0 nor 1.
+        If a role is missing, ``team`` is no text of one :class:`Interleaver`, a row stands for
+        several impressions, a list has two rows at one position or two clusters, or a click is
+        neither 0 nor 1.
 
     Notes
     -----
@@ -124,11 +123,10 @@ def interleaving_outcome(
 
     That of ``clicks`` does so with clicks in place of wins, and sessions in place of winners.
     Up to 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1, and
-    ``sessions_needed`` are at least those that give more clusters. More sessions mean more
-    queries, too, where ``cluster="qid"``.
+    ``sessions_needed`` are at least those that give more. With ``cluster="qid"``, more sessions
+    mean more queries, too.
 
-    The p-value holds for one look at the log, unless ``sequential``. Then
-    :math:`z^2 = (1 + \rho / V) \log \frac{V + \rho}{\rho \alpha^2}` with
+    If ``sequential``, :math:`z^2 = (1 + \rho / V) \log \frac{V + \rho}{\rho \alpha^2}` with
     :math:`V = \sum_g S_g^2`, the boundary that a Brownian motion leaves with probability
     :math:`\alpha` at any time (Robbins), and the p-value is the least such :math:`\alpha`.
 

@@ -12,12 +12,12 @@ import pandas as pd
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import ArrayLike, Column, Estimator, Predictor, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT
+from ..propensity._swap_plans import cheapest_shares, layouts, moves_of, sessions_for
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._experiments import SHUFFLE, Layout, LayoutPolicy
 from ._log_model import read_model
 from ._logged_pages import read_pages
 from ._ranking_design import RankingTest, interleaved
-from ._swap_design import cheapest_shares, layouts, moves_of, sessions_for
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
@@ -248,12 +248,12 @@ def plan_experiment(
     log = read_pages(X, y, sample_weight, dict.fromkeys(_ROLES) | roles)
     model = read_model(log, k, propensity)
     if target == "examination":
-        return _plan_swaps(model, half_width, sessions)
+        return _plan_swaps(log, model, half_width, sessions)
     a, b = (log.rank_by(s, k, n) for s, n in ((scores_a, "scores_a"), (scores_b, "scores_b")))
     return _plan_rankings(log, model, a, b, half_width, sessions)
 
 
-def _plan_swaps(model, half_width, sessions):
+def _plan_swaps(log, model, half_width, sessions):
     K = len(model.examination)
     unmoved, layout = np.eye(K), layouts(K)
     _refuse_if_known(model.precision(unmoved, 0).promised.max(), half_width)
@@ -285,6 +285,7 @@ def _plan_swaps(model, half_width, sessions):
     alone = np.array([model.clicks(moves_of([1.0], [of], K)) for of in served])
     reached = model.precision(moves_of(shares, layout, K), needed)
     return _plan(
+        log,
         model,
         designs,
         whole,
@@ -320,6 +321,7 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
         designs["interleaving, the winner as sure"] = found[0], whole - found[1]
     precision = {"estimate": test.difference, "expected": expected, "promised": promised}
     return _plan(
+        log,
         model,
         designs,
         whole,
@@ -331,7 +333,7 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
     )
 
 
-def _plan(model, designs, whole, *, names, pages, lost, **rest):
+def _plan(log, model, designs, whole, *, names, pages, lost, **rest):
     """The plan from (sessions, clicks lost per page) of designs, and its pages by query."""
     table = pd.DataFrame(designs, index=["sessions", "clicks_lost"]).T
     table["clicks_lost_share"] = table["clicks_lost"] / model.clicks(
@@ -354,7 +356,7 @@ def _plan(model, designs, whole, *, names, pages, lost, **rest):
     )
     shares = pd.DataFrame(
         np.divide(pages, of_query, out=np.zeros_like(pages), where=of_query > 0),
-        index=pd.Index(model.query_ids, name="qid"),
+        index=pd.Index(log.rows.query_ids, name="qid"),
         columns=actions.index,
     )
     return ExperimentPlan(

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 from .._typing import Floats
 from ..simulation._experiments import SHUFFLE, Layout
-from ._log_model import LogModel
+from ._swap_model import SwapModel
 
 __all__ = ["cheapest_shares", "layouts", "moves_of", "sessions_for"]
 
@@ -43,7 +43,7 @@ def moves_of(shares: Floats, served: list[Layout], n_positions: int) -> Floats:
     return moves
 
 
-def sessions_for(model: LogModel, moves: Floats, half_width: float) -> float:
+def sessions_for(model: SwapModel, moves: Floats, half_width: float) -> float:
     """Sessions after which all positions are known within ``half_width``."""
     sessions = model.sessions
     for _ in range(25):
@@ -55,7 +55,7 @@ def sessions_for(model: LogModel, moves: Floats, half_width: float) -> float:
 
 
 def cheapest_shares(
-    model: LogModel, served: list[Layout], half_width: float, sessions: float
+    model: SwapModel, served: list[Layout], half_width: float, sessions: float
 ) -> Floats | None:
     """Shares of layouts that lose the fewest clicks in so many sessions; None if none suffice.
 
