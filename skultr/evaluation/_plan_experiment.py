@@ -164,7 +164,7 @@ def plan_experiment(
     Parameters
     ----------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns), or ClickDataset
-        The log, raw or counted (``impressions``), with the roles ``qid``, ``doc``, ``position``.
+        The log, raw or counted (``impressions``).
     y : array-like of shape (n_rows,) or str
         Clicks or click rates, or the name of the column of X that holds them.
     half_width : float
@@ -192,8 +192,8 @@ def plan_experiment(
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     **roles : array-like of shape (n_rows,)
-        ``qid``, ``session``, ``doc``, ``position``, ``impressions`` or ``doc_scope`` as keywords,
-        which take precedence over columns.
+        ``qid``, ``session``, ``doc``, ``position``, ``impressions``, ``doc_scope`` in place of
+        columns.
 
     Returns
     -------
@@ -209,7 +209,8 @@ def plan_experiment(
     Notes
     -----
     The log and the experiment are read together, so that relevance should not change between the
-    two. Clicks are taken to be position-based.
+    two. Clicks are taken to be position-based, and documents that the log never showed as relevant
+    as those at the last position.
 
     *Examination* combines what documents at several positions tell with a prior, which is all that
     a log without them has: of the fall of click rates (in logarithms), between a third and all is
@@ -277,8 +278,8 @@ def _plan_swaps(log, model, half_width, sessions):
         if shares is not None:
             break
     else:
-        least = min(needed for needed, _ in designs.values())
-        _refuse(half_width, limit, f"it takes about {least:,.0f}")
+        needed, design = min((needed, name) for name, (needed, _) in designs.items())
+        _refuse(half_width, limit, design, needed)
     needed, _ = designs["this plan"] = needed_and_lost(shares, layout)
     kept = np.flatnonzero(shares > _LEAST_SHARE)
     served = [layout[of] for of in kept]
@@ -310,7 +311,7 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
         if promised <= half_width:
             break
     else:
-        _refuse(half_width, limit, f"an A/B test takes about {even:,.0f}")
+        _refuse(half_width, limit, "an A/B test", even)
     lost, whole = (pages * test.lost).sum(axis=0), model.clicks(np.eye(len(model.examination)))
     designs = {
         "this plan": (limit, lost.sum() / limit),
@@ -336,15 +337,10 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
 def _plan(log, model, designs, whole, *, names, pages, lost, **rest):
     """The plan from (sessions, clicks lost per page) of designs, and its pages by query."""
     table = pd.DataFrame(designs, index=["sessions", "clicks_lost"]).T
-    table["clicks_lost_share"] = table["clicks_lost"] / model.clicks(
-        np.eye(len(model.examination))
-    )
+    table["clicks_lost_share"] = table["clicks_lost"] / whole
     table["clicks_lost"] *= table["sessions"]
-    plan = table.loc["this plan"]
-    sessions, of_query = (
-        pages.sum(axis=0),
-        model.pages[:, None] * plan["sessions"] / model.sessions,
-    )
+    plan, sessions = table.loc["this plan"], pages.sum(axis=0)
+    of_query = model.pages[:, None] * plan["sessions"] / model.sessions
     actions = pd.DataFrame(
         {
             "queries": (pages > 0).sum(axis=0),
@@ -383,8 +379,8 @@ def _refuse_if_known(reached, half_width):
         )
 
 
-def _refuse(half_width, sessions, why):
+def _refuse(half_width, sessions, design, needed):
     raise ValueError(
-        f"No plan of {sessions:,.0f} sessions reaches half_width={half_width:g}: {why}. Pass a "
-        "larger half_width, or more sessions=."
+        f"No plan of {sessions:,.0f} sessions reaches half_width={half_width:g}: {design} takes "
+        f"about {needed:,.0f}. Pass a larger half_width, or more sessions=."
     )

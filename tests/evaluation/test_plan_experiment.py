@@ -186,7 +186,7 @@ def test_errors():
     log, clicks = _log()
     with pytest.raises(ValueError, match="half_width"):
         plan_experiment(log, clicks, half_width=0)
-    with pytest.raises(ValueError, match=r"No plan of 10 sessions .* it takes about"):
+    with pytest.raises(ValueError, match=r"No plan of 10 sessions .* takes about"):
         plan_experiment(log, clicks, half_width=0.01, sessions=10)
     with pytest.raises(ValueError, match="no experiment is needed"):
         plan_experiment(log, clicks, half_width=0.9)
