@@ -60,7 +60,8 @@ class RankerComparison:
     def summary(self) -> str:
         """Which ranker is better, and what these queries cannot tell, in plain words."""
         head = f"{self.metric} by query. Queries: {len(self.per_query)}"
-        head += f" (and {self.n_undefined} where it is undefined, left out)"
+        if self.n_undefined:
+            head += f" (and {self.n_undefined} where it is undefined, left out)"
         return "\n".join([head, *map(_in_words, self.table.itertuples())])
 
 

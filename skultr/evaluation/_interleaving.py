@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -81,7 +81,8 @@ class Interleaver:
 
     def __post_init__(self) -> None:
         whole = isinstance(self.n_positions, Integral) and self.n_positions >= 1
-        if self.method not in _METHODS or not whole or not 0 < self.exponent < np.inf:
+        power = isinstance(self.exponent, Real) and 0 < self.exponent < np.inf
+        if self.method not in _METHODS or not whole or not power:
             raise ValueError(
                 f"Got {self}; expected a method of {_METHODS}, a whole number of positions from 1 "
                 "and an exponent above 0."
@@ -101,8 +102,7 @@ class Interleaver:
         -------
         docs, teams : list of at most n_positions ids, list of str
         """
-        lists = isinstance(rankings, Mapping)
-        if not lists or any(isinstance(docs, str) for docs in rankings.values()):
+        if not isinstance(rankings, Mapping) or not all(map(_is_list, rankings.values())):
             raise TypeError(
                 f"Got the rankings {rankings!r}; expected the documents of each by its name, such "
                 "as {'old': ['a', 'b'], 'new': ['b', 'c']}."
@@ -163,12 +163,7 @@ class Interleaver:
         place = pad(offsets_from_sorted(query[order]))
         rows = order[place]
         table = np.where(place >= 0, ranks[:, rows], np.inf).swapaxes(0, 1)
-        if isinstance(sessions, Integral):
-            asked = self._rng.integers(len(ids), size=max(int(sessions), 0))
-        else:
-            asked = pd.Index(ids).get_indexer(as_array(sessions))
-        if not len(asked) or (asked < 0).any():
-            raise ValueError("sessions holds no qid, or one that X does not; expected those of X.")
+        asked = self._queries(sessions, ids)
         step = max(1, _BATCH // table[0].size)
         drawn = [self._draw(table[asked[i : i + step]]) for i in range(0, len(asked), step)]
         shown, teams, arms = (np.concatenate(part) for part in zip(*drawn, strict=True))
@@ -181,6 +176,20 @@ class Interleaver:
             spans = [f"{i + 1}-{i + len(names)}" for i in range(shown.shape[1])]
             log["arm"] = pd.Categorical.from_codes(arms[session, column], spans)
         return pd.DataFrame(log, copy=False)
+
+    def _queries(self, sessions, ids):
+        """Number of the query of each session."""
+        if isinstance(sessions, Integral):
+            if sessions < 1:
+                raise ValueError(f"sessions is {sessions}; expected at least one.")
+            return self._rng.integers(len(ids), size=int(sessions))
+        asked = pd.Index(ids).get_indexer(as_array(sessions))
+        if np.ndim(sessions) != 1 or not len(asked) or (asked < 0).any():
+            raise ValueError(
+                "sessions holds no qid, or one that X does not; expected a whole number of "
+                "sessions, or the qid of each."
+            )
+        return asked
 
     def _draw(self, ranks):
         """Documents, teams and arms of lists, of shape (n_lists, n_positions[, n_rankings]).
@@ -251,6 +260,11 @@ class Interleaver:
                 "different names, which hold no space, '#' or '='."
             )
         return names
+
+
+def _is_list(docs):
+    """Whether documents stand in an order: no text, set or iterator."""
+    return hasattr(docs, "__len__") and hasattr(docs, "__getitem__") and not isinstance(docs, str)
 
 
 def _read_documents(X):
