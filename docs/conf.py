@@ -49,6 +49,8 @@ sphinx_gallery_conf = {
     # One example per core, each with its share of the threads.
     "parallel": min(os.cpu_count() or 1, 4),
     "gallery_dirs": "auto_examples",
+    "first_notebook_cell": "# Run it in the folder of the example, in a checkout of skultr:\n"
+    '# %pip install --quiet "../..[quickstart]"',
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"__init__\.py|quickstart\.py|\bsimulated_shop\.py",
     "within_subsection_order": ExplicitOrder(
@@ -117,7 +119,7 @@ html_show_sourcelink = False
 # "fit" on the page of a class, not "DLARanker.fit".
 toc_object_entries_show_parents = "hide"
 html_theme_options = {
-    "show_prev_next": False,
+    "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
     "header_links_before_dropdown": 6,

@@ -58,7 +58,7 @@ def run(documents, n_sessions, seed, *, verbose=False, **simulation):
     """
     max_grade = documents["relevance"].max()
     train, test = train_test_queries(documents, test_size=0.2, random_state=seed)
-    # The old ranker knows 1 % of the labels; it decided what was shown where.
+    # Production knows 1 % of the labels; it decided what was shown where.
     production = {"fraction": 0.01, "random_state": seed}
     shown_by = production_scores(train, **production)
     old = production_scores(train, **production, candidates=test)
@@ -129,7 +129,7 @@ def report(found, agreement, examination):
         },
         index=list(agreement),
     )
-    table["like the old ranker"] = [f"{value:.2f}" for value in agreement.values()]
+    table["like production"] = [f"{value:.2f}" for value in agreement.values()]
     print("\nHeld-out queries, mean [95 % bootstrap interval]; last column: rank correlation")
     print(table.to_string())
     print(f"\n{found[10].summary()}")

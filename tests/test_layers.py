@@ -14,7 +14,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: A folder (or a file at the root) imports only from lines above its own.
 ORDER = [
-    {"_lazy", "_threads", "_typing"},
+    {"_lazy", "_progress", "_threads", "_typing"},
     {"exceptions", "_sklearn"},
     {"datasets", "_log"},
     {"_models"},

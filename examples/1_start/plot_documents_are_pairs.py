@@ -142,7 +142,7 @@ for world, (log, click_rate) in WORLDS.items():
 # ------------------
 #
 # A false declaration gives a curve that is the same from every start, and wrong; a true one gives
-# the right curve; and pairs give a curve per start.
+# the right curve; and pairs give another curve from each start.
 false, right = (curves[world, "global"].sub(TRUE, axis=0) for world in WORLDS)
 assert false.std(axis=1).max() < 0.01 < 0.05 < false.abs().max().min()
 assert right.abs().max().max() < 0.01

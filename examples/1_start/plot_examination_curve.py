@@ -66,7 +66,7 @@ print(curves["steep: eye tracking"].round(3).to_string())
 # Truth, estimate, and the click rate that a report of the log would show
 # ------------------------------------------------------------------------
 #
-# The click rate falls faster than examination, because the old ranker puts good documents first:
+# The click rate falls faster than examination, because production puts good documents first:
 # it mixes what users look at with what they like.
 DLA = method_colors(["DLA"])["DLA"]
 figure, panels = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")

@@ -3,24 +3,24 @@ More clicks do not help a ranker that takes them at face value
 ==============================================================
 
 **Claim.** A ranker that takes clicks as labels learns where documents stood as well as how
-relevant they are. More sessions do not help: its quality stays flat. Correcting for examination
-that is known (IPS), or learning examination along with relevance (dual learning), improves with
-the number of sessions. With 300,000 sessions IPS closes the distance to a ranker that knows the
-truth, and dual learning two thirds of it.
+relevant they are. More sessions do not help: its quality stays flat. Rankers that correct for
+known examination (IPS), or learn examination along with relevance (dual learning, DLA), improve
+with the number of sessions. With 300,000 sessions IPS is level with a ranker that knows the truth,
+and DLA has closed two thirds of the distance to it.
 
 **Limit.** The documents are generated, and the users click as a position-based model assumes, as
 both corrections do, so they are well specified here. IPS is given the true examination, which
-nobody has for a real log. The old ranker never varies its order, so that dual learning separates
-attention from relevance by the features alone (see :ref:`identifiability`). With 3,000 sessions
-all three are level: there is too little to learn a correction from.
+nobody has for a real log. The ranker in production never varies its order, so dual learning
+separates attention from relevance by the features alone (see :ref:`identifiability`). With 3,000
+sessions all three are level: there is too little to learn a correction from.
 """
 
 # %%
-# The documents and the old ranker
-# --------------------------------
+# The documents, and the ranker in production
+# -------------------------------------------
 #
-# Half of the queries write the log, the other half test. The old ("production") ranker has seen
-# the labels of 2 % of the training queries; it decides which document stands where.
+# Half of the queries are in the log, the other half are for the test. The ranker in production
+# has seen the labels of 2 % of the training queries; it decides which document stands where.
 import warnings
 
 import matplotlib.pyplot as plt
@@ -77,7 +77,7 @@ def measure(seed):
 # Three worlds
 # ------------
 #
-# Each seed makes other documents, another old ranker and other users.
+# Each seed makes other documents, another production ranker and other users.
 runs = pd.concat([measure(seed).assign(seed=seed) for seed in range(3)])
 print(runs.groupby(["ranker", "sessions"])["nDCG@10"].mean().unstack().round(3).to_string())
 
@@ -118,8 +118,8 @@ plt.show()
 # The claim, checked
 # ------------------
 #
-# From 3,000 to 300,000 sessions the naive ranker gains next to nothing, and the others most of
-# what they are behind.
+# From 3,000 to 300,000 sessions the naive ranker gains next to nothing, and the other two make up
+# most of their distance to the skyline.
 gap = -behind.xs("mean", axis=1, level=1)
 first, last = gap.loc[N_SESSIONS[0]], gap.loc[N_SESSIONS[-1]]
 assert abs(first["naive"] - last["naive"]) < 0.015

@@ -154,7 +154,7 @@ height = 0.8 / table["log"].nunique()
 for number, (name, part) in enumerate(table.groupby("log", sort=False)):
     place = np.arange(len(part)) + (number + 0.5) * height - 0.4
     style = {"height": 0.9 * height, "color": COLORS[name], "label": name}
-    # From 0.8, so that a single piece shows as a bar.
+    # From 0.8, so that a single component shows as a bar.
     pieces.barh(place, part["components"] - 0.8, left=0.8, **style)
     for y, n in zip(place, part["components"], strict=True):
         pieces.text(1.1 * n, y, f"{n:,}", va="center", fontsize=8, color="#5f6368")

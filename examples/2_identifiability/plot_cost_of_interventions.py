@@ -9,8 +9,8 @@ the same quality with a fraction of the traffic, and more reliably.
 
 **Limit.** The plan takes relevance and examination from a first fit (of the merged log), whose
 errors it shares. The log itself is served so often here that only the swapped pages are noisy. A
-swap moves a document to where the old ranker would not show it: the cost counts clicks, not the
-loss to users.
+swap moves a document to where production would not show it: the cost counts clicks, not the loss
+to users.
 """
 
 # %%

@@ -7,8 +7,8 @@ learning finds the examination of the one to 0.02 and misses that of the other b
 What tells them apart is whether the features give the position away, and
 :func:`~skultr.identifiability.feature_overlap` measures it before any training.
 
-**Limit.** The number knows the features only. If the old ranker ordered by something that they
-lack, what it knew of relevance is taken for examination however well they overlap (crosses). No
+**Limit.** The number knows the features only. If production ordered by something that they lack,
+what it knew of relevance is taken for examination, however well the features overlap (crosses). No
 number from such a log shows that; documents that moved do, or an experiment.
 """
 

@@ -8,9 +8,10 @@ log is identifiable drops from one to zero within a factor of ten: with contexts
 and as the log gets smaller. More factors make a better model only as long as the log supports
 them.
 
-**Limit.** The old ranker here never varies, so that bias factors are linked only by documents with
-the same features. The formula for random logs (dashed) uses only the number of documents, factors
-and impressions, not how they were served: it can be far too optimistic. Check the log itself, as
+**Limit.** Production never varies its order here, so that bias factors are linked only by
+documents with the same features. The formula for random logs (dashed) uses only the number of
+documents, factors and impressions, not how they were served: it can be far too optimistic. Check
+the log itself, as
 :class:`~skultr.identifiability.IdentifiabilityGraph` does here a thousand times in seconds.
 """
 
@@ -34,13 +35,13 @@ from skultr.datasets import make_ltr
 from skultr.identifiability import IdentifiabilityGraph
 
 REAL = {"MQ2008": "mq2008.parquet", "MSLR-WEB (sample)": "mslr_sample.parquet"}
-COLORS = dict(zip(["made", *REAL], ["#a3b18a", "#7251b5", "#bc6c25"], strict=True))
+COLORS = dict(zip(["generated", *REAL], ["#a3b18a", "#7251b5", "#bc6c25"], strict=True))
 
 
 def read_documents():
     """Documents by name: their query and features, in columns."""
     made = make_ltr(n_queries=1000, n_features=20, random_state=0)
-    found = {"made": made.drop(columns=["doc", "relevance"]).round(1)}
+    found = {"generated": made.drop(columns=["doc", "relevance"]).round(1)}
     folder = Path(os.environ.get("SKULTR_DATA", "no such folder"))
     for name, file in REAL.items():
         if (folder / file).exists():
@@ -51,7 +52,7 @@ def read_documents():
 
 
 def show(documents):
-    """The ten documents of each query that the old ranker shows, and their positions."""
+    """The ten documents of each query that production shows, and their positions."""
     features = documents.drop(columns="qid")
     score = features.rank(pct=True).mean(axis=1)
     position = score.groupby(documents["qid"]).rank(ascending=False, method="first")
@@ -81,7 +82,7 @@ def chance(features, position, n_contexts, n_repeats=20):
     return np.mean(connected), np.mean(formula)
 
 
-N_FEATURES = {"made": 5, "MQ2008": 10, "MSLR-WEB (sample)": 10}
+N_FEATURES = {"generated": 5, "MQ2008": 10, "MSLR-WEB (sample)": 10}
 CONTEXTS = [1, 2, 5, 10, 20, 30, 50, 70, 100, 200, 500]
 by_contexts = {
     name: [chance(features.iloc[:, : N_FEATURES[name]], position, n) for n in CONTEXTS]
@@ -149,8 +150,8 @@ plt.show()
 #
 # From certain to impossible within a factor of ten in each study of the generated documents, and
 # the formula is too optimistic in the last.
-for x, study in [(CONTEXTS, by_contexts), (sizes["made"], by_size), (FEATURES, by_features)]:
-    likely, formula = np.transpose(study["made"])
+for x, study in [(CONTEXTS, by_contexts), (sizes["generated"], by_size), (FEATURES, by_features)]:
+    likely, formula = np.transpose(study["generated"])
     certain, impossible = np.asarray(x)[likely > 0.9], np.asarray(x)[likely < 0.1]
     nearest = np.abs(np.log10(certain[:, None] / impossible)).min()
     assert nearest <= 1

@@ -8,8 +8,8 @@ sessions determines all of relevance, or nothing, or two halves that cannot be c
 
 **Limit.** The verdict is about models in which a click is relevance times examination. It states
 what the log determines if such a model holds, not that it does. A network that reads features can
-still find relevance in a log that determines nothing (see the page on trust), but then the log
-cannot confirm what it found.
+still find relevance in a log that determines nothing (see :ref:`trust`), but then the log cannot
+confirm what it found.
 """
 
 # %%
@@ -71,7 +71,7 @@ for name, graph in graphs.items():
 # Each component has a scale of its own: if the relevance of its documents is doubled and the
 # examination of its factors halved, no click probability changes.
 figure, panels = plt.subplots(
-    1, 3, figsize=(15, 5), width_ratios=[1, 1, 1.7], layout="constrained"
+    1, 3, figsize=(11.5, 3.9), width_ratios=[1, 1, 2.1], layout="constrained"
 )
 for axes, (name, graph) in zip(panels, graphs.items(), strict=True):
     IdentifiabilityDisplay.from_graph(graph, ax=axes)

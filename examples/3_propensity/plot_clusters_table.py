@@ -105,7 +105,7 @@ def run(n_users, seed):
 # The table
 # ---------
 #
-# nDCG@5 on queries that nobody asked, mean over the runs.
+# nDCG@5 on queries that are not in the log, mean over the runs.
 USERS = [5, 10, 20]
 runs, errors = {}, {}
 for n_users in USERS:

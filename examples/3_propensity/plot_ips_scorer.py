@@ -2,8 +2,8 @@
 Choosing a model by clicks, without being fooled by them
 ========================================================
 
-**Claim.** A search over models that scores them by held-out clicks picks the one that repeats the
-old ranking: clicks are where documents were shown. The same search with
+**Claim.** A search over models that scores them by held-out clicks picks the one that copies
+production: clicks are where documents were shown. The same search with
 :class:`~skultr.metrics.IPSScorer`, which divides each click by its examination probability, picks
 the model that human annotation would pick, or the next one, without reading any annotation.
 

@@ -1,6 +1,6 @@
 """
-Labels from clicks that know what they do not know
-==================================================
+Labels from clicks, with intervals
+==================================
 
 **Claim.** Clicks over examinations, the usual unbiased label, rank documents far worse than the
 ranker that served them where that ranker is good and clicks are few: a document that was hardly
@@ -10,7 +10,8 @@ click rate here, and 91 to 94 % of the true relevances lie in its 95 % intervals
 
 **Limit.** Examination is known here. ``PBMModel``, which estimates it from the same documents at
 several positions, ranks as well in this world, with slightly wider intervals. With a fixed order
-nothing in the log tells examination, and it warns. The intervals hold for position-based users.
+nothing in the log tells examination from relevance, and ``PBMModel`` warns. The intervals hold for
+position-based users.
 """
 
 # %%

@@ -22,7 +22,7 @@ networks compare division with milder corrections and with none (:ref:`correctio
 #
 # Ten users, each with queries and an examination of their own, and a ranker that learned from 1 %
 # of the labels. Trees learn from the debiased clicks; the rankers' own networks take longer and
-# show much the same. Models are judged by nDCG@5 on queries that nobody asked.
+# show much the same. Models are judged by nDCG@5 on queries outside the log.
 import warnings
 
 import matplotlib.pyplot as plt

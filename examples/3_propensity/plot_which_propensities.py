@@ -2,11 +2,11 @@
 Four ways to an examination curve, on one log
 =============================================
 
-**Claim.** An experiment, disagreeing rankers, regression-EM and dual learning find the same curve,
-1 / position, in the same log: each within 0.03 of it. The click rate, which reports show, is
-further off. What differs is the price. The experiment assumes least and reads a small part of the
-traffic, so its intervals are the widest; the network of dual learning needs no document at two
-positions, and has no interval.
+**Claim.** An experiment, rankers that disagree, regression-EM and dual learning (DLA) find the
+same curve, 1 / position, in the same log: each within 0.03 of it. The click rate, which reports
+show, is further off. What differs is the price. The experiment assumes least and reads a small
+part of the traffic, so its intervals are the widest; the network of dual learning needs no
+document at two positions, and has no interval.
 
 **Limit.** The users are position-based, as all four methods assume: they agree where their common
 assumption holds, and agreement does not prove it. The intervals are those of chance, over logs
@@ -64,14 +64,14 @@ print(log.tail(10).assign(click=clicks[-10:]).to_string(index=False))
 #
 # Harvesting compares each document with itself at other positions. Regression-EM explains all
 # clicks by one relevance per document and one examination per position. Both, and the experiment,
-# need no features. Dual learning is set to learn relevance from the features by a network; it
-# reads the log with its sessions counted, because a million rows with features would be large.
+# need no features. Dual learning (DLA) learns relevance from the features by a network; it reads
+# the log with its sessions counted, because two million rows with features would be large.
 counted, click_rate = aggregate_clicks(log.drop(columns="arm").assign(click=clicks), documents)
 estimators = {
     "swap experiment": RandomizedPropensity(arm="arm").fit(log, clicks),
     "harvesting": InterventionHarvesting(random_state=0).fit(log, clicks),
     "regression-EM": RegressionEMPropensity(relevance="embedding").fit(log, clicks),
-    "dual learning": DualLearningPropensity(random_state=0).fit(counted, click_rate),
+    "DLA": DualLearningPropensity(random_state=0).fit(counted, click_rate),
 }
 print(estimators["swap experiment"].examination_.round(3).to_string())
 
@@ -107,7 +107,7 @@ for number, (name, estimator) in enumerate(estimators.items()):
     }
 errors.axhline(0, color="black", linestyle="--", linewidth=1)
 errors.axhspan(-0.03, 0.03, color="black", alpha=0.05, linewidth=0)
-errors.set_xticks(table.index[1:])
+errors.set_xticks(table.index)
 errors.set_xlabel("position")
 errors.set_ylabel("estimate − truth, with 95 % interval")
 errors.spines[["top", "right"]].set_visible(False)

@@ -11,7 +11,7 @@ having chosen a position.
 **Limit.** The base vector is safe rather than best: with trust bias, positions 2 to 6 are up to
 0.012 better than the base vectors (0.70), and no position is far off. The paper found the base
 vectors at the top throughout. Grades overlap widely, since features tell only part of relevance.
-One log of each kind, held-out queries of one made data set.
+One log of each kind, held-out queries of one generated data set.
 """
 
 # %%

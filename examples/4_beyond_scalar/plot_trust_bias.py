@@ -4,8 +4,9 @@ Users who trust the top of the page
 
 **Claim.** Users who trust the top mislead every ranker that divides by examination alone. Of the
 rankers that learn from the clicks, the affine one, which allows for trust, and the one of vectors
-come nearest to the labels. The coefficients that the affine one learns lie close to the truth, up
-to the affine map that no log determines. The naive ranker is behind all others.
+come nearest to the skyline, which is trained on the truth. The coefficients that the affine one
+learns lie close to the truth, up to the affine map that no log determines. The naive ranker is
+behind all others.
 
 **Limit.** Three worlds of 1,200 queries, in which differences of 0.01 are noise: two-dimensional
 vectors and the affine ranker differ by less. The log is deterministic, so that features
@@ -17,7 +18,7 @@ alone link the positions.
 # ---------
 #
 # Users click what is irrelevant too, because it stands high: P(click) = α r + β at each position,
-# with a β of 0.44 at the first. No examination curve can make up for that. The old ranker saw the
+# with a β of 0.44 at the first. No examination curve can make up for that. Production saw the
 # labels of 2 % of the queries and never varies its order.
 import warnings
 
@@ -64,10 +65,10 @@ def run(seed):
     }
     for ranker in rankers.values():
         ranker.fit(log, click_rate)
-    # Labels, for every training document, of the kind that users click by.
+    # The skyline learns from the relevance of every training document, which users click by.
     gain = (2.0 ** train["relevance"] - 1) / 15
     page = train.assign(position=train.groupby("qid").cumcount() + 1)
-    rankers["labels"] = NaiveRanker(random_state=seed).fit(page, gain)
+    rankers["skyline"] = NaiveRanker(random_state=seed).fit(page, gain)
     quality = {
         name: ndcg_score(test["relevance"], ranker.predict(test), qid=test["qid"], k=10)
         for name, ranker in rankers.items()
@@ -83,7 +84,7 @@ def run(seed):
 found = [run(seed) for seed in range(N_RUNS)]
 runs = pd.DataFrame([quality for quality, _, _ in found]).rename_axis("run")
 print(runs.round(4).to_string())
-print("\nbehind the labels\n" + runs.sub(runs["labels"], axis=0).mean().round(4).to_string())
+print("\nbehind the skyline\n" + runs.sub(runs["skyline"], axis=0).mean().round(4).to_string())
 
 # %%
 # What the affine ranker learned
@@ -103,7 +104,6 @@ def on_the_scale_of(trust, truth):
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.4), layout="constrained")
 COLORS = method_colors(runs)
-COLORS["labels"] = method_colors(["skyline"])["skyline"]
 place = np.arange(runs.shape[1])
 left.plot(place, runs.T, color="0.85", linewidth=1, zorder=0)
 for ranker, (name, values) in enumerate(runs.items()):
@@ -135,7 +135,7 @@ plt.show()
 # ------------------
 #
 # The naive ranker is last in each world, the rankers that allow for trust are nearest to the
-# labels, and the learned coefficients to the truth.
+# skyline, and the learned coefficients to the truth.
 mean = runs.mean()
 assert runs.drop(columns="naive").gt(runs["naive"], axis=0).all(axis=None)
 assert mean[["affine", "vectorization"]].min() > mean[["DLA", "regression-EM"]].max()

@@ -106,7 +106,7 @@ for name in list(found)[3:]:
 figure, ax = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
 ax.axvline(0, color="0.6", linewidth=0.8)
 ax.axvline(true, color="black", linestyle="--")
-ax.text(true, -0.75, "true gain", ha="center", va="center", fontweight="bold", backgroundcolor="w")
+ax.text(true, -0.86, "true gain", ha="center", va="center", fontweight="bold", backgroundcolor="w")
 for place, estimate in enumerate(found.values()):
     low, high = estimate.interval
     if np.isnan(low):
@@ -115,7 +115,7 @@ for place, estimate in enumerate(found.values()):
     ax.plot([low, high], [place, place], color="#2e86ab", linewidth=2.5)
     ax.plot(estimate.value, place, "o", color="#2e86ab", markersize=8)
 ax.set_yticks(range(len(found)), found)
-ax.set_ylim(len(found) - 0.4, -1.1)
+ax.set_ylim(len(found) - 0.4, -1.0)
 ax.set_xlim(-0.01, 0.135)
 ax.set_xlabel("clicks per page that the new ranking gains (95 % interval)")
 ax.spines[["top", "right"]].set_visible(False)

@@ -7,13 +7,8 @@ import numpy as np
 import pandas as pd
 from pyarrow.parquet import read_schema
 
-from skultr.datasets import load_letor, make_ltr
+from skultr.datasets import letor_splits, load_letor, make_ltr
 from skultr.model_selection import train_test_queries
-
-#: Words in the names of files and in a column ``split`` that tell the parts of a published split.
-PARTS = {"train": ("train",), "test": ("test",), "validation": ("vali", "dev")}
-PARQUET = (".parquet", ".pq")
-SUFFIXES = (".txt", ".svm", ".svmlight", ".libsvm", ".dat", ".gz", ".bz2", *PARQUET)
 
 
 def split_documents(settings, n_train, n_test, *, seed=0, n_features=20, **made):
@@ -37,40 +32,35 @@ def split_documents(settings, n_train, n_test, *, seed=0, n_features=20, **made)
 
 @lru_cache(maxsize=2)
 def read_letor(path):
-    """The parts of a LETOR set: a dict with ``train``, and ``test``, ``validation`` where found.
+    """The splits of a LETOR set: a dict with ``train``, and ``test``, ``validation`` if found.
 
-    ``path`` is a file or a folder. In a folder, the first file with "train" in its name and the
-    files beside it count, so that of five folds the first is taken.
+    ``path`` is a file or a folder, of which the first fold is read. One file without a column
+    ``split`` is all ``train``.
     """
     path = Path(path)
-    files = letor_files(path)
-    parts = _parts_of_parquet(path) if path.suffix in PARQUET else {}
-    parts = parts or {part: load_letor([str(name) for name in files[part]]) for part in files}
-    # svmlight leaves out zeros: a part need not show all features of the set.
-    columns = sorted({name for part in parts.values() for name in feature_columns(part)})
-    return {
-        part: frame.reindex(columns=["qid", "doc", "relevance", *columns], fill_value=0)
-        for part, frame in parts.items()
-    }
+    if path.is_dir():
+        fold = first_fold(path)
+        return {split: load_letor(path, split=split, fold=fold) for split in splits_of(path)}
+    names = _splits_of_parquet(path) if path.suffix in (".parquet", ".pq") else []
+    named = [name for name in names if name in ("train", "validation", "test")]
+    return {name: load_letor(path, split=name) for name in named} or {"train": load_letor(path)}
 
 
-def letor_files(path):
-    """Part -> its files. One file, or files whose names tell no part, are all ``train``."""
-    path = Path(path)
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    files = [p for p in files if p.suffix in SUFFIXES]
-    if not files:
-        raise ValueError(
-            f"{path} holds no LETOR file; expected svmlight (.txt, .svm, .dat, also "
-            ".gz or .bz2) or Parquet, such as train.txt and test.txt"
-        )
-    trains = [p for p in files if _part_of(p.name) == "train"]
-    if path.is_file() or not trains:
-        return {"train": files}
-    beside = [p for p in files if p.parent == trains[0].parent]
-    found = {part: [p for p in beside if _part_of(p.name) == part] for part in PARTS}
-    # Yahoo's two sets lie in one folder: set 1 comes first.
-    return {part: names[:1] for part, names in found.items() if names}
+def splits_of(path):
+    """Split -> its file, in the first fold of a folder."""
+    splits = letor_splits(path, fold=first_fold(path))
+    if "train" not in splits:
+        raise ValueError(f"{path} holds {list(splits)}; expected a file such as train.txt too")
+    return splits
+
+
+def first_fold(path):
+    """1 if the folder holds several folds (or Yahoo!'s two sets), else None: the only one."""
+    try:
+        letor_splits(path, fold=1)
+    except ValueError:
+        return None
+    return 1
 
 
 def name_of(letor):
@@ -85,20 +75,11 @@ def feature_columns(documents):
     return [name for name in documents if name not in ("qid", "doc", "relevance")]
 
 
-def _parts_of_parquet(path):
-    """The parts that a column ``split`` tells; empty without one."""
+def _splits_of_parquet(path):
+    """Values of the column ``split``; empty without one."""
     if "split" not in read_schema(path).names:
-        return {}
-    names = pd.read_parquet(path, columns=["split"])["split"].unique()
-    by_part = {part: [n for n in names if _part_of(str(n)) == part] for part in PARTS}
-    return {part: load_letor(path, split=names) for part, names in by_part.items() if names}
-
-
-def _part_of(name):
-    return next(
-        (part for part, words in PARTS.items() if any(word in name.lower() for word in words)),
-        None,
-    )
+        return []
+    return pd.read_parquet(path, columns=["split"])["split"].unique().tolist()
 
 
 def _some_queries(documents, n_queries, seed):

@@ -20,7 +20,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pandas as pd
-from _documents import letor_files
+from _documents import splits_of
 from _report import Claim, Exhibit, report
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
@@ -150,9 +150,9 @@ def _arguments(paper, argv):
         path = getattr(args, option)
         if path is not None and not Path(path).exists():
             parser.error(f"--{option}: there is no file or folder {path}")
-    if args.letor is not None:
+    if args.letor is not None and Path(args.letor).is_dir():
         try:
-            letor_files(args.letor)
+            splits_of(args.letor)
         except ValueError as error:
             parser.error(f"--letor: {error}")
     return args

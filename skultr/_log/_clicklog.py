@@ -240,6 +240,34 @@ class ClickLog:
         log = replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
         return log, factor
 
+    def comparable(self) -> tuple[ClickLog, Floats | None]:
+        r"""The log with the pages of one row joined, query by query, and the exposure of rows.
+
+        Nothing can be compared within a page of one row. Where most clicks of a query fell on
+        such pages, all its rows become one list. They differ in their impressions :math:`n`, and
+        :math:`\mathrm{E}[c] = n\,o\,r`: a listwise loss has its optimum at relevance if
+        :math:`\log n` is added to the scores.
+
+        Returns
+        -------
+        log : ClickLog
+            The same rows, in fewer lists.
+        exposure : ndarray of shape (n_rows,) or None
+            Impressions of the rows of joined lists, 1 for others; None if nothing was joined.
+        """
+        n_shown = np.bincount(self.list_, self.shown, minlength=self.n_lists)
+        clicks = np.bincount(self.list_, self.clicks, minlength=self.n_lists)
+        query, n_queries = self.query[self.offsets[:-1]], len(self.query_ids)
+        alone = np.bincount(query, np.where(n_shown <= 1, clicks, 0.0), n_queries)
+        joined = 2 * alone > np.bincount(query, clicks, n_queries)
+        joined &= np.bincount(query, minlength=n_queries) > 1
+        if not joined.any():
+            return self, None
+        begins = (np.diff(query, prepend=-1) != 0) | ~joined[query]
+        offsets = np.append(self.offsets[:-1][begins], self.n_rows)
+        factor = lookup(joined.astype(float), self.query)
+        return replace(self, offsets=offsets), self.weight * factor + (1.0 - factor)
+
     def in_memory(self) -> ClickLog:
         """The same log with its columns in memory."""
         return self

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._progress import working
 from .._typing import AnyFrame, Floats, Ints
 from ._batches import open_table
 from ._dataset_documents import load_ids
@@ -166,7 +167,10 @@ class ClickDataset(LogOnDisk):
             scratch.mkdir()
             out.mkdir()
             table = None if documents is None else open_table(documents, scratch)
-            write_log(*open_table(log, out.parent), table, click=click, scratch=scratch, out=out)
+            with working("ClickDataset"):
+                write_log(
+                    *open_table(log, out.parent), table, click=click, scratch=scratch, out=out
+                )
             out.rename(path)
         finally:
             shutil.rmtree(work)

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from .._progress import progress
 from .._typing import Ints
 from ..exceptions import python_value
 from ._dataset_rows import FeatureRanges, SpreadRows, feature_names, read_feature_rows
@@ -193,7 +194,7 @@ def _of_table(rows, codes, documents, names, target):
     if codes.doc_query is None:
         keys = ["doc"]  # ids are global
     seen, n_read, ranges = np.zeros(len(table), dtype=bool), 0, FeatureRanges(names)
-    for part in parts:
+    for part in progress(parts, "part of the documents"):
         place = _places(rows, codes, part, keys, by_pair)
         at = np.flatnonzero(place >= 0)
         _refuse_twice(codes, place[at], seen, keys)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from .._progress import progress
 from ..exceptions import python_value
 from ._clicklog import ClickLog
 from ._dataset_documents import DocumentCodes, save_ids, write_documents
@@ -61,7 +62,7 @@ def write_log(
         Folders that exist and are empty.
     """
     rows = SpreadRows(schema, click, documents is None, scratch)
-    for part in parts:
+    for part in progress(parts, "part of the rows"):
         rows.add(part)
     rows.close()
     codes = DocumentCodes(rows)
@@ -94,7 +95,7 @@ class _Lists:
         self.has_rates = False
         self.merged = _Copy("merged", n, rows.has_bias, scratch)
         self.detailed = _Copy("detailed", n, rows.has_bias, scratch)
-        for file in rows.files():
+        for file in progress(rows.files(), "file of lists"):
             self._fold(file)
         self._check_counts()
 

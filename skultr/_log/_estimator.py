@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from .._progress import working
 from .._threads import few_threads
 
 __all__ = ["FitTask", "afresh", "forget", "unless_it_fails"]
@@ -39,7 +40,7 @@ def afresh(fit: Fit) -> Fit:
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         forget(self)
         try:
-            with few_threads():
+            with few_threads(), working(type(self).__name__):
                 return fit(self, *args, **kwargs)
         except BaseException:
             forget(self)
@@ -58,7 +59,7 @@ def unless_it_fails(partial_fit: Fit) -> Fit:
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         try:
-            with few_threads():
+            with few_threads(), working(type(self).__name__):
                 return partial_fit(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()

@@ -199,6 +199,8 @@ def check_container(X: Any) -> None:
     """Refuse an X whose column names or masks would be ignored: dicts and masked arrays."""
     if sparse.issparse(X):  # some of which are dicts
         return
+    if X is None:
+        raise TypeError("X is None; expected a frame or an array, one row per shown document.")
     if isinstance(X, dict) or (isinstance(X, list) and X and isinstance(X[0], dict)):
         raise TypeError(
             f"X is a {type(X).__name__}{'' if isinstance(X, dict) else ' of dicts'}; expected a "

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from .._progress import progress
 from .._typing import Bools, Floats, Ints
 from ._cells import Cells, Factors, read_cells
 from ._clicklog import ClickLog
@@ -321,7 +322,7 @@ def _written(parts: Iterable[Cells]) -> CellShards:
     files, factors = [], []
     with warnings.catch_warnings():  # of a part of the log
         warnings.simplefilter("ignore")
-        for number, cells in enumerate(parts):
+        for number, cells in enumerate(progress(parts, "shard")):
             factors.append(cells.factors.bias)
             files.append(folder.path / f"{number}.pickle")
             cells = replace(cells, doc_query=None, doc_row=None, doc_ids=None)

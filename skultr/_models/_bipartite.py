@@ -26,6 +26,7 @@ from scipy.special import expit, log_expit, xlogy
 from .._log._cells import Cells
 from .._log._components import factor_components
 from .._log._segments import TINY
+from .._progress import progress
 from .._threads import few_threads
 from .._typing import Bools, Floats, Ints
 
@@ -266,7 +267,7 @@ def newton(
     damping = _LEAST_DAMPING
     # The loss has the size of the noise, about one half per cell; it is 0 for noise-free clicks.
     least_gain = _LEAST_GAIN * min(1.0, problem.largest_weight)
-    for n_iter in range(1, max_iter + 1):
+    for n_iter in progress(range(1, max_iter + 1), "Newton step", most=max_iter):
         new_b = np.clip(b + _step(problem, b, here, damping), *problem.bounds)
         new_a, there = problem.solved(new_b, a)
         value = there.value

@@ -7,6 +7,7 @@ of any scale, also of rankers that predict no clicks, can be compared by this li
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from scipy.optimize import minimize
 
 from .._log._segments import TINY
 from .._typing import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
 
 __all__ = ["ClickChoice"]
 
@@ -60,6 +64,18 @@ class ClickChoice:
         clicks = np.asarray(clicks, dtype=float)[rows]
         total = np.add.reduceat(clicks, starts) if len(starts) else np.zeros(0)
         return cls(rows, np.repeat(np.arange(len(starts)), sizes), starts, clicks, total)
+
+    @classmethod
+    def of_log(cls, log: ClickLog) -> tuple[ClickChoice, Floats]:
+        """The clicked lists of a log, with pages of one row joined, and log exposure by row.
+
+        Log exposure belongs to the logits of all methods; it is 0 where nothing was joined.
+        """
+        log, exposure = log.comparable()
+        choice = cls.from_rows(log.list_, log.clicks, log.shown)
+        if exposure is None:
+            return choice, np.zeros(log.n_rows)
+        return choice, np.log(np.maximum(exposure, TINY))
 
     @property
     def n_clicks(self) -> float:
@@ -121,11 +137,16 @@ class ClickChoice:
         return minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
 
     def likeliest_examination(
-        self, relevance: Floats, factor: Ints, start: Floats, weight: float | None = 1.0
+        self,
+        relevance: Floats,
+        factor: Ints,
+        start: Floats,
+        weight: float | None = 1.0,
+        log_exposure: Floats | float = 0.0,
     ) -> Floats:
         r"""Maximum-likelihood log examination by bias factor, given relevance.
 
-        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h)_i` in :math:`h`.
+        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h + \log n)_i` in :math:`h`.
 
         Parameters
         ----------
@@ -137,6 +158,8 @@ class ClickChoice:
             Log examination to start from.
         weight : float or None, default=1.0
             :math:`w`; None estimates it too, at least 0.
+        log_exposure : ndarray of shape (n_rows,) or float, default=0.0
+            :math:`\log n`, see :meth:`of_log`.
 
         Returns
         -------
@@ -149,10 +172,11 @@ class ClickChoice:
         g, factor, n = relevance[self.rows], factor[self.rows], len(start)
         # The scale of the scores does not matter, only that they do not overflow.
         g = g - np.maximum.reduceat(g, self.starts)[self.list_]
+        exposure = np.broadcast_to(log_exposure, len(relevance))[self.rows]
 
         def objective(point):
             scaled = g * (point[n] if weight is None else weight)
-            log_shares = self._log_shares(scaled + point[:n][factor])
+            log_shares = self._log_shares(scaled + point[:n][factor] + exposure)
             surplus = self.total[self.list_] * np.exp(log_shares) - self.clicks
             gradient = np.bincount(factor, surplus, minlength=n)
             if weight is None:

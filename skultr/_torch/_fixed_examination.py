@@ -59,11 +59,17 @@ class ListTarget:
     loss: str = "softmax"
     validation: ListTarget | None = None
 
-    def on(self, log: ClickLog, traffic_exponent: float) -> ClickLog:
-        """The log with tempered traffic, the clicks of the target, and its examination."""
+    def on(self, log: ClickLog, traffic_exponent: float) -> tuple[ClickLog, bool]:
+        """The log with tempered traffic, the clicks of the target, and its examination.
+
+        For a listwise loss, pages of one row are joined; the second value says whether any were.
+        """
+        exposure = None
+        if self.loss == "softmax":
+            log, exposure = log.comparable()
         log, factor = log.tempered(traffic_exponent)
         weight = log.weight if self.examination is None else log.weight * self.examination
-        return replace(log, clicks=self.clicks * factor, weight=weight)
+        return replace(log, clicks=self.clicks * factor, weight=weight), exposure is not None
 
 
 def fit_listwise(
@@ -93,13 +99,16 @@ def fit_listwise(
         Queries for early stopping; by default they are drawn.
     """
     weight = log.tempered(learner.traffic_exponent)[0].weight
-    log = target.on(log, learner.traffic_exponent)
+    log, is_joined = target.on(log, learner.traffic_exponent)
     click_only = target.loss in CLICK_ONLY
     scale = loss_scale(log, log.clicks if click_only else np.where(log.shown, weight, 0.0))
-    loss = LOSSES[target.loss] if target.examination is None else exposure_loss
     validation = None
     if target.validation is not None:
-        validation = target.validation.on(learner._validation, learner.traffic_exponent)
+        validation, more = target.validation.on(learner._validation, learner.traffic_exponent)
+        is_joined |= more
+    # Within a page all weights are equal, and no offset.
+    with_offset = is_joined or target.examination is not None
+    loss = exposure_loss if with_offset else LOSSES[target.loss]
     module = ListScores(learner._network(log.shown_features(), constant=not click_only))
     learner._train(
         module,
@@ -273,18 +282,21 @@ class _HeldOutClicks:
     query : ndarray of shape (n_lists,), int
         Query of each list of ``clicks``.
     log_examination : ndarray of shape (n_rows,)
+    log_exposure : ndarray of shape (n_rows,)
+        Where pages of one row were joined; 0 elsewhere.
     """
 
     clicks: ClickChoice
     query: Ints
     log_examination: Floats
+    log_exposure: Floats
 
     @classmethod
     def of_log(cls, log):
         """The clicks of a log of held-out queries, with its propensities as examination."""
-        clicks = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
+        clicks, log_exposure = ClickChoice.of_log(log)
         query = log.query[clicks.rows[clicks.starts]]
-        return cls(clicks, query, np.log(np.maximum(log.propensity, TINY)))
+        return cls(clicks, query, np.log(np.maximum(log.propensity, TINY)), log_exposure)
 
     def fits(self, scores):
         """A :class:`_HeldOutFit` for each name; ``scores`` have one number per row."""
@@ -297,7 +309,7 @@ class _HeldOutClicks:
         return {name: self._fit(of_rows, free=True) for name, of_rows in scores.items()}
 
     def _fit(self, scores, free=False):
-        offset = np.zeros(len(scores)) if free else self.log_examination
+        offset = self.log_exposure + (0.0 if free else self.log_examination)
         parts = np.column_stack([scores, self.log_examination])[:, : 1 + free]
         weights = self.clicks.best_weights(parts, offset)
         losses = self.clicks.list_losses(parts @ weights + offset) / self.clicks.n_clicks

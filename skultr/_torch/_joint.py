@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -70,25 +71,37 @@ def fit_dual(
     """
     rows = log.shown
     impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
-    training, _ = log.tempered(learner.traffic_exponent)
+    training, is_joined = _with_exposure(log.tempered(learner.traffic_exponent)[0])
+    validation = learner._tempered_validation()
+    if validation is not None:
+        validation, more = _with_exposure(validation)
+        is_joined |= more
     with learner._seeded():
         network = learner._network(log.shown_features(), constant=False)
         module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
         learner._train(
             module,
-            DualLoss(loss_scale(training, training.clicks), max_weight),
+            DualLoss(loss_scale(training, training.clicks), max_weight, is_joined),
             training,
             training.clicks,
             click_only=True,
             task=task,
             param_groups=_factor_settings(learning_rate),
-            validation=learner._tempered_validation(),
+            validation=validation,
         )
-    part = training.sample()
+    part = log.tempered(learner.traffic_exponent)[0].sample()
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.doc]
     start = module.examination.detach().double().cpu().numpy()
-    choice = ClickChoice.from_rows(part.list_, part.clicks, part.shown)
-    return choice.likeliest_examination(relevance, part.bias, start - start.mean())
+    choice, log_exposure = ClickChoice.of_log(part)
+    return choice.likeliest_examination(
+        relevance, part.bias, start - start.mean(), log_exposure=log_exposure
+    )
+
+
+def _with_exposure(log):
+    """The log with pages of one row joined and exposure as weights, and whether any were."""
+    log, exposure = log.comparable()
+    return (log, False) if exposure is None else (replace(log, weight=exposure), True)
 
 
 def fit_towers(
@@ -181,22 +194,29 @@ class DualLoss(nn.Module):
         Constant factor of the loss, the same for the whole log.
     max_weight : float or None
         Upper bound on both weights.
+    exposed : bool, default=False
+        True if the rows of a list differ in exposure, which the batches hold as weight. Its
+        logarithm is then added to the logits of each softmax.
     """
 
-    def __init__(self, scale: float, max_weight: float | None = None) -> None:
+    def __init__(
+        self, scale: float, max_weight: float | None = None, exposed: bool = False
+    ) -> None:
         super().__init__()
         self.scale = scale
         self.max_weight = max_weight
+        self.exposed = exposed
 
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance, examination) logits of shape (n_lists, width)."""
         relevance, examination = outputs
+        exposure = batch.weight.clamp(min=1e-12).log() if self.exposed else 0.0
         if not self.training:
-            return self._click_loss(relevance + examination, batch)
+            return self._click_loss(relevance + examination + exposure, batch)
         examined = self._weights(-examination)
         relevant = self._weights(relevance[:, :1] - relevance)
-        rank = examined * list_log_softmax(relevance, batch.mask)
-        exam = relevant * list_log_softmax(examination, batch.mask)
+        rank = examined * list_log_softmax(relevance + exposure, batch.mask)
+        exam = relevant * list_log_softmax(examination + exposure, batch.mask)
         return (batch.clicks * (rank + exam)).sum() * (-self.scale / len(batch))
 
     def _click_loss(self, logits, batch):

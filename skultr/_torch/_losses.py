@@ -13,6 +13,7 @@ are, and equal on a folded log and on the raw one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -22,6 +23,7 @@ from torch.nn import functional as F
 from ._pair_sums import sum_of_pairs
 
 if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
     from ._lists import ListBatch
 
 __all__ = ["CLICK_ONLY", "LOSSES", "ListLoss", "list_log_softmax", "propensity_ratio_loss"]
@@ -66,6 +68,14 @@ def softmax_loss(
 ) -> torch.Tensor:
     r"""Listwise cross-entropy :math:`-\sum_i c_i \log \mathrm{softmax}(s)_i`."""
     return -(clicks * list_log_softmax(scores, mask)).sum()
+
+
+def listwise(log: ClickLog) -> tuple[ClickLog, Loss]:
+    """A log whose lists can be compared, and its loss: with an offset where pages were joined."""
+    lists, exposure = log.comparable()
+    if exposure is None:
+        return log, softmax_loss
+    return replace(lists, weight=exposure), exposure_loss
 
 
 def exposure_loss(

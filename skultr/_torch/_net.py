@@ -21,6 +21,7 @@ from torch import nn
 
 from .._log._pickles import NotPickled, SlimPickles
 from .._log._stored_log import StoredLog
+from .._progress import Steps
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._threads import few_threads
 from .._typing import Floats, RandomState
@@ -308,6 +309,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
         if task is not None:
             callbacks = [("epochs", _EpochTasks(self, task)), *callbacks]
+        callbacks = [("progress", _EpochProgress()), *callbacks]
         callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
         if validation is not None:
             stop = _Patience(
@@ -451,6 +453,19 @@ class _Patience(EarlyStopping):
         if self.misses_ == 0:
             best = net.history[-1, self.monitor]
             self.dynamic_threshold_ = best - self.threshold * abs(best)
+
+
+class _EpochProgress(Callback):
+    """Reports epochs where :func:`~skultr.show_progress` is on."""
+
+    def on_train_begin(self, net, **kwargs):
+        self.epochs_ = Steps("epoch", most=net.max_epochs)
+
+    def on_epoch_end(self, net, **kwargs):
+        self.epochs_.advance()
+
+    def on_train_end(self, net, **kwargs):
+        self.epochs_ = None
 
 
 class _EpochTasks(Callback):

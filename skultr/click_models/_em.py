@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit
 
+from .._progress import Steps
 from ._priors import empirical_beta_of_hidden, posterior_mean
 
 __all__ = ["WEAK", "EMFit", "fit_em", "fit_em_twice", "weak_priors"]
@@ -75,6 +76,8 @@ def fit_em(expect, start, priors, *, tol, max_iter):
     names = list(start)
     ends = np.cumsum([start[name].size for name in names])[:-1]
 
+    steps = Steps("step of EM", most=max_iter)
+
     def step(point):
         parts = np.split(expit(point), ends)
         tables = {
@@ -87,6 +90,7 @@ def fit_em(expect, start, priors, *, tol, max_iter):
             value += np.sum(a * np.log(table) + b * np.log1p(-table))
         new = [posterior_mean(*counts[name][:2], priors[name]) for name in names]
         new = np.clip(np.concatenate(new), _LEAST, 1 - _LEAST)
+        steps.advance()
         return logit(new), float(value), tables, counts
 
     point = logit(np.clip(np.concatenate([start[n] for n in names]), _LEAST, 1 - _LEAST))

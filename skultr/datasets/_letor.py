@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from numbers import Integral
 from os import PathLike, fspath
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from sklearn.datasets import load_svmlight_files
 
+from .._progress import progress, working
 from .._sklearn import Interval, validate_params
+from ._letor_files import PARQUET, SVMLIGHT, is_documents, letor_splits, scan_svmlight
 
 __all__ = ["load_letor"]
 
-_SVMLIGHT = (".txt", ".svm", ".svmlight", ".libsvm", ".dat")
-_PARQUET = (".parquet", ".pq")
 #: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
 _MAX_FEATURE = 65_535
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @validate_params(
     {
         "path": [str, PathLike, list, tuple],
         "split": [str, list, tuple, None],
+        "fold": [Interval(Integral, 0, None, closed="left"), None],
         "n_features": [Interval(Integral, 1, None, closed="left"), None],
     },
     prefer_skip_nested_validation=True,
@@ -32,46 +35,56 @@ def load_letor(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
     split: str | Sequence[str] | None = None,
+    fold: int | None = None,
     n_features: int | None = None,
 ) -> pd.DataFrame:
-    """Read documents with relevance labels from svmlight or Parquet files.
+    """Read documents with relevance labels: a published set, svmlight or Parquet files.
 
-    svmlight is the format of LETOR, MSLR-WEB, Istella and Yahoo: ``label qid:7 1:0.5 2:13 ...``,
+    svmlight is the format of LETOR, MSLR-WEB, Istella and Yahoo!: ``label qid:7 1:0.5 2:13 ...``,
     one line per query-document pair. Parquet files have the columns ``qid``, ``label`` (or
     ``relevance``), one numeric column per feature and, optionally, ``doc`` and ``split``.
 
     Parameters
     ----------
     path : str, path-like or list of these
-        Files of one format: ``.txt``, ``.svm``, ``.svmlight``, ``.libsvm`` or ``.dat``, also with
-        ``.gz`` or ``.bz2`` appended; or ``.parquet``, ``.pq``. Several files are read as one set:
-        a query id means the same query in all of them.
+        The folder that a published set unpacks to (see :func:`letor_splits`), or files of one
+        format: ``.txt``, ``.svm``, ``.svmlight``, ``.libsvm`` or ``.dat``, also with ``.gz`` or
+        ``.bz2`` appended; or ``.parquet``, ``.pq``. A list of files is read as one set: a query
+        id means the same query in all of them.
     split : str or list of str, default=None
-        Keep the rows whose column ``split`` (Parquet only) has one of these values; None keeps
-        all rows. The column itself is dropped in any case: it is no feature.
+        Which split to read. Of a folder: ``"train"``, ``"validation"`` or ``"test"``. Of a
+        Parquet file: values of its column ``split``, which is dropped in any case, because it is
+        no feature. None reads all rows.
+    fold : int, default=None
+        Which fold of a folder (``Fold1``), or which set of Yahoo! (``set1.train.txt``). Needed
+        where there are several.
     n_features : int, default=None
-        Number of features of an svmlight set, by default the largest feature id found. Because
-        svmlight leaves out zeros, a file may not show all of them: pass the number so that files
-        that are read separately get the same columns.
+        Number of features of an svmlight set. svmlight leaves out zeros, so that a file may not
+        show all features. By default the largest feature id in the files or, of a folder, in all
+        splits of the fold: splits that are read one by one get the same columns.
 
     Returns
     -------
     documents : pandas.DataFrame
         One row per query-document pair, in the order of the files: ``qid``, ``doc``,
         ``relevance`` (int if all labels are whole numbers) and the features. Features of svmlight
-        files (float32) keep their ids: ``feature_001`` is the feature ``1:``. ``doc`` is unique
-        over all rows: the row number if the files have no column ``doc``; otherwise their ids,
-        or ``"qid/doc"`` if an id recurs, with ``"qid/doc/2"``, ``"qid/doc/3"``, ... for further
-        rows of one pair.
+        files (float32, larger numbers cut to its range) keep their ids: ``feature_001`` is the
+        feature ``1:``. ``doc`` is the id in the comment ``#docid = ...`` of svmlight lines (text)
+        or in the column ``doc``, with ``/2``, ``/3``, ... appended for further rows of one query
+        and document; otherwise the row number. An id may recur under other queries, and then
+        names another document.
 
     Raises
     ------
     ValueError
-        If a file has another suffix or is malformed, there is no query id or no label, a label
-        is negative or missing, a feature is not a finite number, or no row is left.
+        If a file has another suffix or is malformed, a folder holds no such split or several
+        folds or sets, splits that are read together share a query, there is no query id or no
+        label, a label is negative or missing, a feature is not a finite number, only some lines
+        have a ``#docid``, or no row is left.
 
     See Also
     --------
+    letor_splits : Which files of a folder belong to which split.
     make_ltr : Make such documents.
 
     References
@@ -92,23 +105,74 @@ def load_letor(
     1    1    1          0          0.1          0.0
     2    2    2          1          0.0          7.0
     """
-    paths = _check_paths(path)
-    if _format_of(paths) == "parquet":
-        if n_features is not None:
-            raise ValueError(
-                "n_features= is for svmlight files; Parquet files name their columns."
-            )
-        documents = _read_parquet(paths, split)
-    elif split is not None:
+    with working("load_letor"):
+        return _check_documents(_read(path, split, fold, n_features))
+
+
+def _read(path, split, fold, n_features):
+    if isinstance(path, str | PathLike) and Path(path).is_dir():
+        return _read_folder(Path(path), split, fold, n_features)
+    if fold is not None:
         raise ValueError(
-            f"split={split!r} selects by the column 'split' of a Parquet file; an svmlight file "
-            "has none. Pass the file of the split that you want."
+            f"fold={fold} selects files of a folder, and {path} is no folder. Pass the folder of "
+            "the set, or leave fold out."
         )
+    return _read_files(_check_paths(path), split, n_features)
+
+
+def _read_files(paths, split, n_features):
+    if _format_of(paths) == "svmlight":
+        if split is not None:
+            raise ValueError(
+                f"split={split!r} selects files of a folder or rows of a Parquet file, not of an "
+                "svmlight file. Pass the folder, or the file of the split that you want."
+            )
+        documents = _read_svmlight(paths, _scan(paths), n_features)
+    elif n_features is not None:
+        raise ValueError("n_features= is for svmlight files; Parquet files name their columns.")
     else:
-        documents = _read_svmlight(paths, n_features)
+        documents = _read_parquet(paths, split)
     if not len(documents):
         raise ValueError(f"{', '.join(paths)} has no rows; expected at least one document.")
-    return _check_documents(documents)
+    return documents
+
+
+# --------------------------------------------------------------------------------------
+# Folders
+# --------------------------------------------------------------------------------------
+def _read_folder(folder, split, fold, n_features):
+    files = letor_splits(folder, fold=fold)
+    wanted = list(files) if split is None else [split] if isinstance(split, str) else list(split)
+    if not wanted or set(wanted) - set(files):
+        raise ValueError(
+            f"split={split!r}, but {folder} holds the splits {list(files)}"
+            f"{'' if fold is None else f' in fold {fold}'}. Pass one of them."
+        )
+    paths = [str(files[name]) for name in wanted]
+    if _format_of(paths) == "svmlight":
+        scanned = wanted if n_features else list(files)
+        lines = dict(zip(scanned, _scan([str(files[name]) for name in scanned]), strict=True))
+        n_features = n_features or _n_features(lines.values())
+        frames = [
+            _read_svmlight([path], [lines[name]], n_features)
+            for name, path in zip(wanted, paths, strict=True)
+        ]
+    else:
+        frames = [_read_files([path], None, n_features) for path in paths]
+    _check_queries_apart(dict(zip(wanted, frames, strict=True)), folder)
+    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+
+
+def _check_queries_apart(frames, folder):
+    """The splits of a set share no query: one id in two splits would be one query from here on."""
+    seen = {}
+    for split, frame in frames.items():
+        for qid in frame["qid"].unique():
+            if seen.setdefault(qid, split) != split:
+                raise ValueError(
+                    f"The query {qid} is in the splits {seen[qid]!r} and {split!r} of {folder}. "
+                    "Read the splits one by one, so that training and test data stay apart."
+                )
 
 
 # --------------------------------------------------------------------------------------
@@ -131,22 +195,28 @@ def _format_of(paths):
 
 
 def _one_format(path):
-    name = path.lower()
-    if name.endswith(_PARQUET):
-        return "parquet"
-    if name.removesuffix(".gz").removesuffix(".bz2").endswith(_SVMLIGHT):
-        return "svmlight"
+    if is_documents(Path(path)):
+        return "parquet" if path.lower().endswith(PARQUET) else "svmlight"
     raise ValueError(
-        f"{path} is neither svmlight ({', '.join(_SVMLIGHT)}, also with .gz or .bz2) nor Parquet "
-        f"({', '.join(_PARQUET)}) by its suffix. Rename the file, or pass the files of a folder "
-        "one by one."
+        f"{path} is neither a folder nor svmlight ({', '.join(SVMLIGHT)}, also with .gz or .bz2) "
+        f"nor Parquet ({', '.join(PARQUET)}) by its suffix. Check the path, or rename the file."
     )
 
 
 # --------------------------------------------------------------------------------------
 # Formats
 # --------------------------------------------------------------------------------------
-def _read_svmlight(paths, n_features):
+def _scan(paths):
+    return [scan_svmlight(path) for path in progress(paths, "scanned file")]
+
+
+def _n_features(lines):
+    """Number of columns that the feature ids of several files ask for together."""
+    lines = list(lines)
+    return max(each.last_feature for each in lines) + any(each.from_zero for each in lines)
+
+
+def _read_svmlight(paths, lines, n_features):
     parts = _parse_svmlight(paths)
     features, labels, queries = parts[0::3], parts[1::3], parts[2::3]
     for path, label, query in zip(paths, labels, queries, strict=True):
@@ -155,8 +225,7 @@ def _read_svmlight(paths, n_features):
                 f"{path} has {len(label)} rows, of which {len(query)} have a query id; expected "
                 "'label qid:7 1:0.5 ...' in each of them."
             )
-    # Feature ids count from 1 if the column of id 0 is empty.
-    first = 0 if any(part[:, 0].nnz for part in features if part.shape[1]) else 1
+    first = 0 if any(each.from_zero for each in lines) else 1
     found = max(features[0].shape[1] - first, 0)
     if n_features is not None and n_features < found:
         raise ValueError(
@@ -166,12 +235,28 @@ def _read_svmlight(paths, n_features):
     values = np.zeros((sum(map(len, labels)), n_features or found), dtype=np.float32)
     start = 0
     for part in features:
-        with np.errstate(over="ignore"):  # infinite in float32, which _check_feature reports
-            values[start : start + part.shape[0], :found] = part[:, first:].toarray()
+        # Sets mark missing features by the largest double, which would be infinite in float32.
+        np.clip(part.data, -_LARGEST, _LARGEST, out=part.data, where=np.isfinite(part.data))
+        values[start : start + part.shape[0], :found] = part[:, first:].toarray()
         start += part.shape[0]
     names = [f"feature_{first + j:03d}" for j in range(values.shape[1])]
-    roles = {"qid": np.concatenate(queries), "relevance": np.concatenate(labels)}
+    roles = {"qid": np.concatenate(queries), **_doc_ids(paths, lines)}
+    roles["relevance"] = np.concatenate(labels)
     return pd.concat([pd.DataFrame(roles), pd.DataFrame(values, columns=names)], axis=1)
+
+
+def _doc_ids(paths, lines):
+    """The column of ids in comments, if there are any."""
+    ids = [doc for each in lines for doc in each.doc]
+    n_rows = sum(each.n_rows for each in lines)
+    if not ids:
+        return {}
+    if len(ids) < n_rows:
+        raise ValueError(
+            f"{', '.join(paths)} has a comment '#docid = ...' in {len(ids)} of {n_rows} rows; "
+            "expected one in every row or in none. Add the missing ids, or remove the comments."
+        )
+    return {"doc": ids}
 
 
 def _parse_svmlight(paths):
@@ -184,7 +269,12 @@ def _parse_svmlight(paths):
     except Exception as error:  # the parser raises many kinds of exceptions
         raise ValueError(
             f"Could not read {', '.join(paths)} as svmlight: {error}. Expected lines such as "
-            "'2 qid:7 1:0.5 2:13', with feature ids in rising order."
+            "'2 qid:7 1:0.5 2:13', with feature ids in rising order"
+            + (
+                ". LETOR's version with NULL cannot be learned from: take MIN or QueryLevelNorm."
+                if "NULL" in str(error)
+                else "."
+            )
         ) from error
     if parts[0].shape[1] > _MAX_FEATURE + 1:
         raise ValueError(
@@ -282,7 +372,7 @@ def _check_labels(labels):
 
 
 def _unique_docs(frame):
-    """One id per row: those of the file if they are unique, else combined with the query id."""
+    """The ids of the file, told apart where a query has several rows of one; else row numbers."""
     if "doc" not in frame:
         return np.arange(len(frame))
     doc = frame["doc"]
@@ -291,14 +381,14 @@ def _unique_docs(frame):
             f"doc is missing in {int(doc.isna().sum())} of {len(doc)} rows; expected an id in "
             "every row. Fill in the ids, or drop the column to have the rows numbered."
         )
-    if not doc.duplicated().any():
+    occurrence = doc.groupby([frame["qid"], doc], sort=False).cumcount() + 1
+    if (occurrence == 1).all():
         return doc
-    doc = frame["qid"].astype(str) + "/" + doc.astype(str)
-    occurrence = doc.groupby(doc).cumcount() + 1
-    doc = doc.where(occurrence == 1, doc + "/" + occurrence.astype(str))
-    if doc.duplicated().any():
+    doc = doc.astype(str).where(occurrence == 1, doc.astype(str) + "/" + occurrence.astype(str))
+    twice = pd.DataFrame({"qid": frame["qid"], "doc": doc}).duplicated()
+    if twice.any():
         raise ValueError(
-            f"The ids of query and document are ambiguous when combined: {doc.mode()[0]!r} would "
-            "name several rows. Rename the documents."
+            f"Rows of one query and document are told apart by '/2', '/3', ..., and the id "
+            f"{doc[twice].iloc[0]!r} is taken. Rename the documents."
         )
     return doc

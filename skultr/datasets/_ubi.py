@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import pandas as pd
 
+from .._progress import working
 from .._sklearn import Interval, StrOptions, validate_params
 from .._typing import AnyFrame
 from ..exceptions import ClickDataWarning, warn_user
@@ -187,10 +188,12 @@ def read_ubi(
     _check_actions(rules)
     _check_base(ordinal_base)
     records = Records()
-    _take(records, queries, None if events is None else "query", fields, n_jobs)
-    if events is not None:
-        _take(records, events, "event", fields, n_jobs)
-    return _read(records, rules)
+    with working("read_ubi"):
+        _take(records, queries, None if events is None else "query", fields, n_jobs)
+        if events is not None:
+            _take(records, events, "event", fields, n_jobs)
+        with working("result pages"):
+            return _read(records, rules)
 
 
 # --------------------------------------------------------------------------------------

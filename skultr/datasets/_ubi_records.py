@@ -20,6 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._progress import progress
+
 __all__ = [
     "NO_ORDINAL",
     "Fields",
@@ -336,7 +338,7 @@ class Records:
     def extend(self, parts: Iterable[Part], name: str) -> None:
         """Take the parts of one file or frame, in order."""
         before = 0
-        for part in parts:
+        for part in progress(parts, f"part of {name}"):
             recode = {domain: self._recode(domain, new) for domain, new in part.texts.items()}
             self._parts["events"].append(_recoded(part.events, recode))
             self._parts["queries"].append(_recoded(part.queries, recode))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._policy_value import PolicyEstimate as PolicyEstimate
     from ._policy_value import policy_difference as policy_difference
     from ._policy_value import policy_value as policy_value
+    from ._policy_value_scorer import PolicyValueScorer as PolicyValueScorer
 else:
     from .._lazy import lazy_names
 
@@ -25,5 +26,6 @@ else:
             "_interleaving_outcome": ("InterleavingOutcome", "interleaving_outcome"),
             "_plan_experiment": ("ExperimentPlan", "plan_experiment"),
             "_policy_value": ("PolicyEstimate", "policy_difference", "policy_value"),
+            "_policy_value_scorer": ("PolicyValueScorer",),
         },
     )

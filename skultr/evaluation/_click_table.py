@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ __all__ = ["ClickTable"]
 _ROUNDS, _STEPS, _NEWTON = 5, 30, 5
 _DIFFERENCE = 1e-4  # of numeric derivatives
 _LEAST = 1e-3  # slope of a position, or probability
+_SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
 _UNKNOWN = 1e-9  # precision of a document that the log never had; it has no other influence
 
 
@@ -31,7 +33,7 @@ class ClickTable:
 
     .. math:: (a_j + b_j θ + δ) \exp(-γ (s - \bar s_j))
 
-    with its quality θ, the sum s of the qualities above it on the page, and a deviation δ of this
+    with its quality θ, the sum s of -log(1 - θ) above it on the page, and a deviation δ of this
     document here, of variance :math:`b_j^2 τ^2`. γ = τ = 0 is a position-based user if a = 0, and
     one who trusts positions if not; γ > 0 a user who stops reading after good documents; a large
     τ lets each document have click rates of its own at each position.
@@ -44,7 +46,7 @@ class ClickTable:
         keys, self._cell = log.cells
         self._log = log
         self._pair, slot = np.divmod(keys, len(log.slot_query))
-        self._slot_place, _ = encode(log.slot_position)
+        self._slot_place, _ = encode(_place_of(log.slot_position))
         self._place = self._slot_place[slot]
         self._shown = np.bincount(self._cell, log.weight)
         self._clicks = np.bincount(self._cell, log.weight * log.rate)
@@ -84,29 +86,41 @@ class ClickTable:
 
     def influence(self, pages: Pages, mass: Floats) -> Floats:
         """Of each query, through the curve, on the sum of mass times P(click): sandwich."""
-        curve, rest = self._curve, np.arange(self._n_places) != self._first
+        curve = self._curve
         total = float(mass @ self._predict(pages, curve))
-        scores = self._scores(curve)
-        bends, gains = [], []
-        for name in ("start", "slope"):
-            for place in np.flatnonzero(rest):
-                moved = getattr(curve, name).copy()
-                moved[place] += _DIFFERENCE
-                other = curve._replace(**{name: moved})
-                bends.append(self._scores(other).sum(axis=0) - scores.sum(axis=0))
-                gains.append(mass @ self._predict(pages, other) - total)
-        by_query = np.zeros(len(scores))
-        if bends:
-            bend, gain = np.array(bends), np.array(gains)
-            scale = np.sqrt(np.abs(np.diag(bend)) + TINY)
-            # What the log does not tell at all is told with a huge error.
-            bend = (bend + bend.T) / 2 / scale / scale[:, None] - 1e-6 * np.eye(len(scale))
-            by_query = -(scores / scale) @ np.linalg.solve(bend, gain / scale)
+        gains = [mass @ self._predict(pages, other) - total for other in self._moved()]
+        by_query = self._per_gain @ np.array(gains)
         if self._stops.any():
             other = curve._replace(context=curve.context + _DIFFERENCE)
             more = mass @ self._predict(pages, other) - total
             by_query += self._stops * more / _DIFFERENCE
         return by_query
+
+    def excess(self, gains: Floats) -> tuple[float, float]:
+        """How far clicks differ more between the pages of a query than predicted, and its error.
+
+        Slope of the clicks of a page beyond their prediction on that prediction, within queries:
+        0 if the formula holds, -1 if the order of the documents does not matter at all. Users who
+        leave after one click make it -1, although each document is predicted well.
+        """
+        log = self._log
+        if not log.has_pages:
+            return 0.0, np.inf
+        p = self._of_cells(self._curve)[self._cell]
+        if self._curve.context:
+            p = p * np.exp(-self._curve.context * self._above_row)
+        page, first = np.unique(log.rows.list_[log.row], return_index=True)
+        page = np.searchsorted(page, log.rows.list_[log.row])
+        query, weight = log.slot_query[log.slot][first], log.weight * gains[log.slot]
+        told, more = (np.bincount(page, weight * of) for of in (p, log.rate - p))
+        n_pages = np.maximum(np.bincount(query), 1)
+        told, more = (of - (np.bincount(query, of) / n_pages)[query] for of in (told, more))
+        squares, products = (np.bincount(query, told * of) for of in (told, more))
+        if squares.sum() <= TINY:
+            return 0.0, np.inf
+        slope = products.sum() / squares.sum()
+        error = np.sqrt(((products - slope * squares) ** 2).sum()) / squares.sum()
+        return float(slope), float(error)
 
     def variance(self, pages: Pages, mass: Floats) -> float:
         """Of the sum of mass times P(click), by deviations of documents that are not told."""
@@ -114,6 +128,26 @@ class ClickTable:
         untold = 1 - there * self._own_share(self._curve)[cell]
         deviation = self._own * self._curve.slope[self._slot_place[pages.slot]] ** 2
         return float((mass**2 * untold * deviation).sum())
+
+    def _moved(self):
+        """The curve with each of its free values a little greater."""
+        for name in ("start", "slope"):
+            for place in np.flatnonzero(np.arange(self._n_places) != self._first):
+                values = getattr(self._curve, name).copy()
+                values[place] += _DIFFERENCE
+                yield self._curve._replace(**{name: values})
+
+    @cached_property
+    def _per_gain(self):
+        """Influence of each query on each free value of the curve."""
+        scores = self._scores(self._curve)
+        bend = np.array([(self._scores(of) - scores).sum(axis=0) for of in self._moved()])
+        if not len(bend):
+            return np.zeros((len(scores), 0))
+        scale = np.sqrt(np.abs(np.diag(bend)) + TINY)
+        # What the log does not tell at all is told with a huge error.
+        bend = (bend + bend.T) / 2 / scale / scale[:, None] - 1e-6 * np.eye(len(scale))
+        return -(scores / scale) @ np.linalg.inv(bend) / scale
 
     # Sums and cells -----------------------------------------------------------------------------
     def _by_place(self, values):
@@ -253,17 +287,21 @@ class ClickTable:
         sums = [np.bincount(place, part, shape[0] * shape[1]) for part in parts]
         return np.hstack([np.delete(part.reshape(shape), self._first, axis=1) for part in sums])
 
+    def _of_cells(self, curve):
+        """P(click) of each cell below average documents."""
+        quality, _ = self._quality(curve, prior=0.0)
+        p = curve.start[self._place] + curve.slope[self._place] * quality[self._pair]
+        return p + self._own_share(curve) * (self._clicks / self._exposed - p)
+
     def _predict(self, pages, curve):
         exposed = self._exposed
         if curve.context != self._curve.context:
             self._exposed = self._exposure(curve.context)
         quality, _ = self._quality(curve, prior=0.0)
         place = self._slot_place[pages.slot]
-        p = curve.start[place] + curve.slope[place] * quality[pages.pair]
-        expected = curve.start[self._place] + curve.slope[self._place] * quality[self._pair]
-        residual = self._own_share(curve) * (self._clicks / self._exposed - expected)
         cell, there = pages.cell()
-        p = p + there * residual[cell]
+        formula = curve.start[place] + curve.slope[place] * quality[pages.pair]
+        p = np.where(there, self._of_cells(curve)[cell], formula)
         self._exposed = exposed
         if not curve.context:
             return p
@@ -273,10 +311,16 @@ class ClickTable:
         return p * np.exp(-curve.context * (above - self._above[place]))
 
 
+def _place_of(position: Ints) -> Ints:
+    """Positions, deep ones in blocks: each costs time, and few clicks tell their curve."""
+    deep = np.ceil(_BLOCKS * np.log2(np.maximum(position / _SINGLE, 1)))
+    return np.minimum(position, _SINGLE) + deep.astype(int)
+
+
 def _sum_above(quality: Floats, page: Ints, slot: Ints) -> Floats:
-    """Sum of the qualities above each row on its page."""
+    """Sum of -log(1 - quality) above each row on its page: of users who stop, P(stopped) grows."""
     order = np.lexsort((slot, page))
-    value = np.clip(quality[order], 0, 1)
+    value = -np.log1p(-np.clip(quality[order], 0, 0.95))
     before = np.cumsum(value) - value
     page = page[order]
     first = np.concatenate([[True], page[1:] != page[:-1]])

@@ -96,6 +96,8 @@ class LoggedPages:
 
     def rank_by(self, scores: Predictor | ArrayLike, k: int | None, name: str) -> Pages:
         """The pages on which the documents of each query stand by falling score."""
+        if isinstance(scores, type):
+            raise TypeError(f"{name} is the class {scores.__name__}; expected a fitted ranker.")
         if hasattr(scores, "predict"):
             scores = predict_within(scores, self.X, self.rows["qid"], self.rows["doc"])
         score = self._pair_scores(scores, name)

@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from .._log._dataset import ClickDataset
+from .._progress import progress
 from .._sklearn import Interval, validate_params
 from .._threads import few_threads
 from .._typing import ArrayLike, Column, Frame, RandomState
@@ -244,7 +245,7 @@ def factor_rank(
     reason singular values from the third on are not tested if they are below 0.02 of the first.
 
     *Named rows* are compared by their raw click rates, as in [1]_. This assumes that documents
-    of one row (one grade) are alike, or at least that the old ranker places them without regard
+    of one row (one grade) are alike, or at least that production places them without regard
     to their differences; otherwise one product is rejected too often.
 
     *The test* is sequential: rank 1 against more, rank 2 against more, and so on. The
@@ -361,7 +362,7 @@ def _under_the_fit(table, fit, n_resamples, rng):
     """
     contributions, rate = table.contributions(fit.rate), table.scaled(fit.rate)
     largest, plain = [], []
-    for first in range(0, n_resamples, _CHUNK):
+    for first in progress(range(0, n_resamples, _CHUNK), "batch of resamples"):
         n = min(_CHUNK, n_resamples - first)
         noise = (contributions.T @ _multipliers(table, contributions.shape[0], n, rng)).T
         noise = noise.reshape(n, *table.shape)

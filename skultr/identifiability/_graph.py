@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from .._log._components import bipartite_components, factor_components
 from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
+from .._progress import progress
 from .._typing import AnyFrame, ArrayLike, Column, Floats, RandomState, Simulated
 from ._bias_features import factor_labels
 from ._bridges import articulation_documents, n_clique_edges
@@ -363,7 +364,7 @@ class IdentifiabilityGraph:
             raise ValueError(f"n_repeats must be a whole number from 1, got {n_repeats!r}.")
         rng, pairs = check_random_state(random_state), self.pairs
         counts = np.empty((n_repeats, len(fractions)), dtype=np.intp)
-        for repeat in range(n_repeats):
+        for repeat in progress(range(n_repeats), "subsample"):
             # A pair of n impressions is lost with probability (1 - fraction)^n; the fraction at
             # which it appears has this distribution.
             appears = -np.expm1(np.log(rng.uniform(size=self.n_pairs)) / pairs.impressions)

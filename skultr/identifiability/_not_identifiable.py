@@ -54,7 +54,7 @@ def _overlap_text(log: ClickLog, labels: Ints) -> str:
     if overlap >= ENOUGH:
         return (
             f"Features overlap between the components ({overlap:.2f}; 1: they say nothing of the "
-            "bias factor, 0: they give it away), so that the network can do so, if the old ranker "
+            "bias factor, 0: they give it away), so that the network can do so, if production "
             "knew no more than the features do."
         )
     return (

@@ -60,7 +60,7 @@ class FeatureOverlap:
     determines : bool
         True if ``overlap`` is at least 0.15: features may determine examination. Below, dual
         learning missed an examination by more than 0.1 on 20 of 22 simulated logs; above, on 7 of
-        78. It assumes that the old ranker knew nothing of relevance that the features lack: of 20
+        78. It assumes that production knew nothing of relevance that the features lack: of 20
         logs where it did, 10 were missed, with overlaps from 0.56.
     """
 
@@ -98,7 +98,7 @@ class FeatureOverlap:
         )
         if self.determines:
             return (
-                "Features overlap: they can tell examination from relevance, if the old ranker "
+                "Features overlap: they can tell examination from relevance, if production "
                 f"knew no more than they do.\n{seen}"
             )
         return (
@@ -213,7 +213,7 @@ def feature_overlap(
     what a small network learns easily. A factor that features tell by a rule that such a network
     would not find (the column that is not zero, say) does not count as given away.
 
-    *What it does not see.* An old ranker that knew more than the features, whatever they are:
+    *What it does not see.* Production may have known more than the features, whatever they are:
     what it knew about relevance is then taken for examination. Only documents that moved, or an
     experiment, show that.
 

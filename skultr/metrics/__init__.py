@@ -6,6 +6,7 @@ Metrics take flat arrays: one relevance, one score and one query id per row, in 
 from ._click_scorers import CMIPScorer, PerplexityScorer
 from ._dependence import CMIPResult, cmip_score
 from ._ips_scorer import IPSEstimate, IPSScorer
+from ._ir_measures import to_ir_measures, to_trec
 from ._likelihood_scorer import ClickLikelihoodEstimate, ClickLikelihoodScorer
 from ._perplexity import click_log_likelihood, perplexity_score
 from ._ranking import (
@@ -36,4 +37,6 @@ __all__ = [
     "perplexity_score",
     "precision_score",
     "reciprocal_rank_score",
+    "to_ir_measures",
+    "to_trec",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._log._segments import offsets_from_sorted
+from .._progress import progress
 from .._typing import Bools, Floats, Ints
 from ._information import mean_ranks, normal_scores, scattered_ranks
 
@@ -46,10 +47,10 @@ def classifier_information(
     if len(pred) < _N_FOLDS:
         # All other documents are of grades in which a variable is constant.
         return held_out, trained
-    for _ in range(n_repeats):
+    for _ in progress(range(n_repeats), "CMIP: repeat"):
         x, y = (_scores_in_cells(values, grade, cell, rng) for values in (pred, logging))
         fold = _folds(cell, rng)
-        for test in range(_N_FOLDS):
+        for test in progress(range(_N_FOLDS), "fold"):
             # The next fold is for early stopping, the other three are for training.
             part = [(fold == (test + step) % _N_FOLDS) for step in range(3)]
             tested, stops, seen = part

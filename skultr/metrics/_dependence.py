@@ -12,6 +12,7 @@ from scipy.special import xlogy
 from sklearn.utils import check_random_state
 
 from .._log._faults import count_of
+from .._progress import progress
 from .._sklearn import Interval, StrOptions, validate_params
 from .._typing import Column, RandomState
 from ..exceptions import ClickDataWarning, warn_user
@@ -415,7 +416,7 @@ def _permutation_p_value(pred, logging, grade, n_permutations, rng):
 
     observed = statistic()
     n_as_large = 0
-    for _ in range(n_permutations):
+    for _ in progress(range(n_permutations), "CMIP: permutation"):
         for part in grade_slices(grade):
             rng.shuffle(order[part])
         # Equal tables must tie in spite of the rounding of their sums.

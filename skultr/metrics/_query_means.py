@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
+from .._progress import progress
 from .._typing import Bools, Floats
 
 __all__ = ["bootstrap", "detectable", "holm_adjusted", "sign_flips"]
@@ -65,7 +66,7 @@ def sign_flips(difference: Floats, n_resamples: int, rng: np.random.RandomState)
     total, size = difference.sum(axis=0), np.abs(difference).sum(axis=0)
     reached = np.abs(total) - _ROUNDING * size
     n_reach = np.zeros(len(total))
-    for n_flips in _batches(n_resamples, len(difference)):
+    for n_flips in progress(_batches(n_resamples, len(difference)), "batch of sign flips"):
         kept = rng.randint(2, size=(n_flips, len(difference)), dtype=np.int8).astype(float)
         n_reach += (np.abs(2 * kept @ difference - total) >= reached).sum(axis=0)
     p_value = (n_reach + 1) / (n_resamples + 1)
@@ -122,7 +123,7 @@ def _resampled_t(centred, n_resamples, rng):
     ``centred`` has columns of mean 0 whose standard error is 1.
     """
     n, parts = len(centred), []
-    for size in _batches(n_resamples, n):
+    for size in progress(_batches(n_resamples, n), "batch of resamples"):
         draws = rng.randint(n, size=(size, n)) + n * np.arange(size)[:, None]
         counts = np.bincount(draws.ravel(), minlength=size * n).reshape(size, n).astype(float)
         mean = counts @ centred / n

@@ -190,6 +190,7 @@ class AnnotatedDocuments:
         The first annotated row of each document, increasing.
     relevance : ndarray of shape (n_documents,)
     qid : ndarray of shape (n_documents,)
+    doc : ndarray of shape (n_documents,) or None
     """
 
     def __init__(self, X: Table, given: dict[str, Column | None], *, caller: str) -> None:
@@ -209,6 +210,8 @@ class AnnotatedDocuments:
         document = documents_within_queries(self._roles, X, rows)
         self.rows = rows[first_of_documents(document, relevance[rows], rows)]
         self.relevance, self.qid = relevance[self.rows], qid[self.rows]
+        doc = self._roles["doc"]
+        self.doc = None if doc is None else doc[self.rows]
         self._annotated, self._document = rows, document
 
     def scores(self, ranker: Predictor | Column, name: str) -> Floats:

@@ -29,7 +29,7 @@ class DebiasednessDisplay:
     """Scores of a model against the logged positions of the documents, by grade.
 
     If a model is debiased, the cloud of each grade is flat: among documents of equal relevance,
-    the score does not depend on where the old ranker put them. Falling lines, or a large CMIP in
+    the score does not depend on where production put them. Falling lines, or a large CMIP in
     the title, show scores that copy the old ranking. Create it with :meth:`from_estimator` or
     :meth:`from_predictions`.
 

@@ -15,6 +15,7 @@ from .._log._components import factor_components
 from .._log._faults import check, count_of
 from .._log._roles import read_column, read_role
 from .._log._segments import encode
+from .._progress import progress
 from .._sklearn import Interval, StrOptions
 from .._typing import RandomState
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
@@ -246,7 +247,7 @@ def resamples(cells, n_bootstrap, random_state):
         n_clusters, cluster = cells.n_docs, np.arange(cells.n_docs)
     draws = (
         np.bincount(rng.integers(n_clusters, size=n_clusters), minlength=n_clusters)
-        for _ in range(n_bootstrap)
+        for _ in progress(range(n_bootstrap), "resample")
     )
     return cluster, (times.astype(float) for times in draws)
 

@@ -23,7 +23,7 @@ from .._log._factors import (
 )
 from .._log._segments import TINY
 from .._sklearn import Interval, StrOptions
-from .._torch._losses import ListLoss, softmax_loss
+from .._torch._losses import ListLoss, listwise
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from .._typing import Column, Floats, Ints, Table
@@ -274,8 +274,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         # The sum of debiased clicks may be 0 or negative; that of modelled clicks is positive.
         unit = np.where(log.shown, log.weight * relevance, 0.0)
         module = ListScores(self._network(log.shown_features()))
-        loss = ListLoss(softmax_loss, loss_scale(log, unit))
-        self._train(module, loss, log, labels, click_only=False, task=task)
+        lists, loss = listwise(log)
+        loss = ListLoss(loss, loss_scale(lists, unit))
+        self._train(module, loss, lists, labels, click_only=False, task=task)
 
     def _labels(self, log, relevance):
         """Debiased clicks of each row: its label (see the class), times its impressions."""

@@ -39,7 +39,7 @@ __all__ = ["CLDRanker"]
 class CLDRanker(NeuralEstimator, PropensityRanker):
     r"""Causal likelihood decomposition, for logs that show only the top documents of a query.
 
-    Candidates that were never shown are rows without a ``position``. The old ranker selected the
+    Candidates that were never shown are rows without a ``position``. Production selected the
     documents shown, often because it knew something about their relevance. Among the documents
     shown, features then seem less important than they are (selection bias). Clicks are first
     divided by propensities, which removes position bias. Then relevance and selection are fitted
@@ -206,7 +206,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     takes off what that adds. What is left is weak: an interval has a width of 1.3 with 20
     impressions per document, and .7 with 200. Selection by rank within a query is not a threshold
     per document either: on top-k logs the maximum-likelihood :math:`\gamma` is at the bound.
-    Treat :math:`\gamma` as your assumption about the old ranker.
+    Treat :math:`\gamma` as your assumption about production.
 
     *Chance in clicks.* ``impressions`` and ``sample_weight`` count as impressions, so that click
     rates need the number they are of. *r* is one rate for all rows, because the rate of a row
@@ -470,7 +470,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             warn_user(
                 "The log does not determine gamma: its estimate is "
                 f"{profile.gamma:.2f}, with a 95 % interval from {low:.2f} to {high:.2f}. The "
-                f"default of {self.gamma_} is used. Set gamma to what the old ranker may have "
+                f"default of {self.gamma_} is used. Set gamma to what production may have "
                 "known about relevance beyond the features, such as 0.1 to 0.5, or to 0 if it "
                 "knew nothing else, and compare results.",
                 NotIdentifiableWarning,

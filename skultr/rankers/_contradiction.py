@@ -23,7 +23,7 @@ _LEAST_GAIN = 5.0
 _RARE = 1e-3
 #: Differences of log examination below this, on average over the clicks, do little harm.
 _RELEVANT = np.log(1.25)
-#: Lists are left out so that no more rows than this are read.
+#: Queries are left out so that no more rows than this are read.
 _MAX_ROWS = 400_000
 
 
@@ -90,20 +90,21 @@ def _by_documents(log, table, told):
 
 
 def _by_scores(log, scores, told):
-    step = max(1, -(-log.n_rows // _MAX_ROWS))
-    part = log.list_ % step == 0
-    choice = ClickChoice.from_rows(log.list_, log.clicks * part, log.shown)
+    log = log.sample(_MAX_ROWS)
+    choice, log_exposure = ClickChoice.of_log(log)
     n_factors = len(log.bias_values)
     if not len(choice.rows):
         return Implied(np.full(n_factors, np.nan), False)
     relevance = scores[log.doc]
 
     def loss(curve):
-        examination = curve[log.bias]
+        examination = curve[log.bias] + log_exposure
         weight = choice.best_weights(relevance[:, None], examination)[0]
         return choice.loss(weight * relevance + examination)
 
-    found = choice.likeliest_examination(relevance, log.bias, told - told.mean(), weight=None)
+    found = choice.likeliest_examination(
+        relevance, log.bias, told - told.mean(), None, log_exposure
+    )
     gain = choice.n_clicks * (loss(told) - loss(np.where(np.isnan(found), told, found)))
     clicks = np.bincount(log.bias[choice.rows], choice.clicks, minlength=n_factors)
     ratio = found - told

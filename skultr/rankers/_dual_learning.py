@@ -139,6 +139,9 @@ class DLARanker(ClickRanker):
     If documents do not connect all bias factors, the raised offset is taken, because held-out
     clicks would confirm any examination. If no document moved, there is no refit.
 
+    Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
+    are compared across pages, with the logarithm of their impressions as a further offset.
+
     References
     ----------
     Ai, Bi, Luo, Guo & Croft (2018). Unbiased learning to rank with unbiased propensity
@@ -183,8 +186,8 @@ class DLARanker(ClickRanker):
         """Set the scale of the scores so that the clicks of a list fall as they predict."""
         log = log.sample()
         score = NeuralEstimator._score(self, log.features)[log.doc]
-        choice = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
-        weight = choice.best_weights(score[:, None], log_examination[log.bias])[0]
+        choice, log_exposure = ClickChoice.of_log(log)
+        weight = choice.best_weights(score[:, None], log_examination[log.bias] + log_exposure)[0]
         self._scale = max(float(weight), 0.01)
 
     def _fit_factors_again(self, log, link="product"):

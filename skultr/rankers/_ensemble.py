@@ -37,6 +37,7 @@ from ..propensity._source import (
     has_users,
     row_propensities,
 )
+from ._distinct import DistinctCandidates
 from ._dual_learning import DLARanker
 from ._ensemble_weights import (
     HeldOut,
@@ -245,7 +246,10 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            All candidates of the queries: a score depends on which rows share its query.
+            All candidates of the queries: a score depends on which documents share its query.
+            X may be a log: a document counts once, however many rows it has. Rows are one
+            document if their features are equal, and their ids in the column ``doc``, or without
+            this column their ``production``.
         qid : array-like of shape (n_rows,), default=None
             Query ids; by default the column ``qid`` of X. Without either, all rows count as one
             query, with a warning.
@@ -294,21 +298,25 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         features = self._read_features(X, reset=False)
         query = encode(qid)[0]
         weights = self.weights_["weight"]
+        served = self._production(X, production) if weights.get(_PRODUCTION, 0) else None
+        # A log repeats documents over its pages; they count once.
+        candidates = DistinctCandidates.of_rows(X, features, query, served)
+        features, query = features[candidates.first], query[candidates.first]
         inside, parts = np.ones(len(query), dtype=bool), {}
-        if weights.get(_PRODUCTION, 0):
-            served = self._production(X, production)
+        if served is not None:
+            served = candidates.mean(served)
             inside, place = reranked(served, query, self.depth_)
             served = standardized_within(served, query, inside, 1e-12)
             # The others follow in production's order.
             parts[_PRODUCTION] = weights[_PRODUCTION] * (served - np.where(inside, 0.0, place))
         for name, ranker in self.named_estimators_.items():
-            parts[name] = np.zeros(len(query))
             if weights[name]:
                 scores = standardized_within(scores_of(ranker, features, query), query, inside)
                 parts[name] = weights[name] * scores
         # A member without a weight, as production can be, has no part.
+        nothing = np.zeros(len(query))
         return pd.DataFrame(
-            {name: parts.get(name, np.zeros(len(query))) for name in weights.index}
+            {name: parts.get(name, nothing)[candidates.place] for name in weights.index}
         )
 
     def _production(self, X, production):
@@ -456,11 +464,13 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         if log.production is not None:
             served = np.bincount(place, log.production) / np.bincount(place)
             columns.append(standardized(served, query, 1e-12))
+        choice, log_exposure = ClickChoice.of_log(log)
         return HeldOut(
             log,
             np.column_stack(columns)[place],
-            np.log(log.propensity),
-            ClickChoice.from_rows(log.list_, log.clicks, log.shown),
+            np.log(log.propensity) + log_exposure,
+            choice,
+            log_exposure,
         )
 
     def _warn_about_curve(self, log, naive):

@@ -54,20 +54,24 @@ class HeldOut:
     log : ClickLog
     scores : ndarray of shape (n_rows, n_members)
         Each by a member that was fitted to other queries.
-    log_examination : ndarray of shape (n_rows,)
+    offset : ndarray of shape (n_rows,)
+        Log examination plus log exposure.
     choice : ClickChoice
+    log_exposure : ndarray of shape (n_rows,) or float
+        That of ``choice``, see :meth:`ClickChoice.of_log`.
     """
 
     log: ClickLog
     scores: NDArray[np.float64]
-    log_examination: Floats
+    offset: Floats
     choice: ClickChoice
+    log_exposure: Floats | float
 
     def losses(self) -> Floats:
         """Loss of each member alone, with its best weight: nats per click, shape (n_members,)."""
         return np.array(
             [
-                self.choice.loss(column @ self._best(column) + self.log_examination)
+                self.choice.loss(column @ self._best(column) + self.offset)
                 for column in (self.scores[:, [m]] for m in range(self.scores.shape[1]))
             ]
         )
@@ -119,8 +123,10 @@ class HeldOut:
         choice, log = self.choice, self.log
         rows, n = choice.rows, len(log.bias_values)
         factor = log.bias[rows]
-        free = choice.likeliest_examination(np.zeros(log.n_rows), log.bias, np.zeros(n))
-        share = choice.shares(np.nan_to_num(free)[log.bias])
+        free = choice.likeliest_examination(
+            np.zeros(log.n_rows), log.bias, np.zeros(n), log_exposure=self.log_exposure
+        )
+        share = choice.shares(np.nan_to_num(free)[log.bias] + self.log_exposure)
         expected = choice.total[choice.list_] * share
         score = self.scores[rows][:, members].mean(axis=1)
         score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
@@ -137,7 +143,7 @@ class HeldOut:
         return float(by_query.sum() / max(np.sqrt(by_query @ by_query), TINY))
 
     def _best(self, scores):
-        return self.choice.best_weights(scores, self.log_examination)
+        return self.choice.best_weights(scores, self.offset)
 
     def _bounded(self, scale, strength, bounded):
         """The likeliest weights as map and point, with the bound on some members."""
@@ -154,12 +160,12 @@ class HeldOut:
 
     def _likeliest(self, map_, scale, strength):
         return self.choice.best_weights(
-            self.scores @ map_, self.log_examination, center=scale, strength=strength
+            self.scores @ map_, self.offset, center=scale, strength=strength
         )
 
     def _query_losses(self, weights):
         """Loss of each query with a click."""
-        losses = self.choice.list_losses(self.scores @ weights + self.log_examination)
+        losses = self.choice.list_losses(self.scores @ weights + self.offset)
         return _sums(self._query_of_list(), losses)
 
     def _with_errors(self, map_, point, strength):
@@ -167,7 +173,7 @@ class HeldOut:
         choice = self.choice
         used = map_[:, point > 0]
         scores = self.scores[choice.rows] @ used
-        share = choice.shares(self.scores @ weights + self.log_examination)
+        share = choice.shares(self.scores @ weights + self.offset)
         expected = choice.total[choice.list_] * share
         mean = np.add.reduceat(share[:, None] * scores, choice.starts)
         hessian = (scores * expected[:, None]).T @ scores - (mean * choice.total[:, None]).T @ mean
@@ -242,9 +248,9 @@ def shown_depth(log: ClickLog) -> int:
 def reranked(production: NDArray[np.float64], query: Ints, depth: int) -> tuple[Bools, Ints]:
     """Candidates that are ranked anew, and the rank of each by production.
 
-    They are all candidates of a query, or the first ``depth`` by production if there are more
-    than three times as many: most of the others were never shown, and no click says how good a
-    model is for them.
+    Each candidate is one row. They are all candidates of a query, or the first ``depth`` by
+    production if there are more than three times as many: most of the others were never shown,
+    and no click says how good a model is for them.
 
     Returns
     -------

@@ -21,6 +21,7 @@ from ..propensity._weights import (
 from ._corrections import NAIVE, Correction, corrections, that_differ
 from ._learner_ranker import LearnerRanker
 from ._learners import booster_names, fit_learner
+from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["IPSRanker", "NaiveRanker", "UserAwareIPSRanker"]
 
 
+#: Losses that compare the rows of a page.
+_PAIRWISE = ("pairwise", "lambda")
 #: With an effective sample of so many clicks per query with clicks, variance is no reason against
 #: division, which alone gives all documents the same importance. Only held-out clicks that speak
 #: for no correction, as with wrong propensities, are.
@@ -48,6 +51,8 @@ class _WeightedRanker(LearnerRanker):
     }
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
+        if self.loss in _PAIRWISE:
+            warn_about_one_row_pages(log, f"loss={self.loss!r}", "loss='softmax'")
         clicks, validation = self._weighted_clicks(log), None
         if self._validation is not None:
             validation = ListTarget(self._validation_clicks(self._validation), loss=self.loss)
@@ -267,6 +272,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     as they are are compared, and division is kept unless it is worse by a standard error.
     If all propensities are equal there is no choice, and the ranker is :class:`NaiveRanker`.
 
+    Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
+    are compared across pages, with the logarithm of their impressions as a further offset.
+
     Warns
     -----
     UnstableWeightsWarning
@@ -274,6 +282,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         and fewer than five per query with clicks are left as effective sample.
     AssumptionWarning
         If propensities are assumed, or if the clicks contradict them.
+    ClickDataWarning
+        With ``loss="pairwise"`` or ``"lambda"``, if most clicks fell on pages of one row.
 
     References
     ----------

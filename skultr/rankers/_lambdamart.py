@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._log._segments import TINY
+from .._progress import Steps
 from .._sklearn import Interval, StrOptions
 from .._threads import threads_of
 from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels
 from ._learners import booster_names, order_by_query
+from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import LambdaObjective, SoftmaxObjective
 
@@ -144,7 +146,8 @@ class LambdaMARTRanker(PropensityRanker):
     UnstableWeightsWarning
         If a few clicks carry half of the weight.
     ClickDataWarning
-        If there are too few queries to hold any out.
+        If there are too few queries to hold any out; with ``debiasing="lightgbm"``, if most
+        clicks fell on pages of one row.
 
     See Also
     --------
@@ -264,6 +267,7 @@ class LambdaMARTRanker(PropensityRanker):
         settings = self._settings(random)
         callbacks = [_report_rounds(self, task)]
         if self.debiasing == "lightgbm":
+            warn_about_one_row_pages(log, "debiasing='lightgbm'", "debiasing='user-aware'")
             settings["num_leaves"] = self._leaves(document_labels(log, log.clicks).label)
             data = _listed(log.tempered(self.traffic_exponent)[0], booster_names(self))
             self._remember(lgb.train(settings, data, self.n_estimators, callbacks=callbacks))
@@ -434,12 +438,15 @@ def _listed(log, names):
 
 
 def _report_rounds(estimator, task):
-    """Callback of LightGBM that reports every round to scikit-learn's callbacks.
+    """Callback of LightGBM that reports every round, also to scikit-learn's callbacks.
 
     Training stops when one of them requests it.
     """
 
+    rounds = Steps("round", most=estimator.n_estimators)
+
     def report(env):
+        rounds.advance()
         context = task.context.subcontext(task_name="round")
         context.call_on_fit_task_begin(estimator=estimator, X=task.X, y=task.y)
         if context.call_on_fit_task_end(

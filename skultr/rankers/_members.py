@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import Bunch
 
+from .._progress import progress
 from .._sklearn import BaseComposition
 from .._typing import Floats, Ints
 from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
@@ -136,7 +137,7 @@ def fit_members(rankers: Iterable[Any], log: ClickLog, is_told: bool) -> list[An
         if not is_told:
             text = "The clicks contradict the propensities"
             warnings.filterwarnings("ignore", text, AssumptionWarning)
-        fitted = [_fit_member(ranker, log) for ranker in rankers]
+        fitted = [_fit_member(ranker, log) for ranker in progress(rankers, "member")]
     said = {}
     for each in caught:
         text = str(each.message)

@@ -16,6 +16,7 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from .._torch._pair_sums import loss_by_row, sum_of_pairs
 from ..identifiability._not_identifiable import warn_unless_identifiable
+from ._one_row_pages import warn_about_one_row_pages
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     --------
     PRSRanker : Pairs weighted by known propensities.
 
+    Warns
+    -----
+    ClickDataWarning
+        If most clicks of some queries fell on pages of one row, where there are no pairs.
+
     Notes
     -----
     Sessions that saw the same list are one list with N sessions and click rates c. Clicks of a
@@ -159,6 +165,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
+        warn_about_one_row_pages(log, "PairDebiasRanker", "DLARanker")
         self._fit_ratios(log, task)
 
     def _fit_more(self, log, task):

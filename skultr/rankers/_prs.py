@@ -14,6 +14,7 @@ from .._torch._networks import ListScores
 from ..propensity._weights import document_labels
 from ._learner_ranker import LearnerRanker
 from ._learners import booster_names, fit_learner
+from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import PairObjective
 
@@ -91,6 +92,11 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
 
+    Warns
+    -----
+    ClickDataWarning
+        If most clicks of some queries fell on pages of one row, where there are no pairs.
+
     Notes
     -----
     Sessions that saw the same list are one list with N sessions and click rates c. The expected
@@ -119,6 +125,10 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         **LearnerRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
     }
+
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
+        warn_about_one_row_pages(log, "PRSRanker", "IPSRanker")
+        super()._fit(log, task)
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         log, hits, misses = self._pair_weights(log)

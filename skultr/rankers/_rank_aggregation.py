@@ -12,8 +12,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._segments import TINY, encode
+from .._progress import progress
 from .._sklearn import StrOptions, seeded_clone
 from .._typing import ArrayLike, Column, Floats, RandomState, Table
+from ._distinct import DistinctCandidates
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
 from ._members import HoldsMembers, check_member, check_pairs, scores_of
@@ -107,7 +109,9 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            Candidates. A frame needs the features and ``qid``.
+            Candidates. A frame needs the features and ``qid``. X may be a log: a document counts
+            once, however many rows it has. Rows are one document if their features are equal, and
+            their ids if X has the column ``doc``.
         qid : array-like of shape (n_rows,), default=None
             Query ids; by default the column ``qid`` of X. Without either, all rows count as one
             query, with a warning.
@@ -122,12 +126,15 @@ class RankAggRanker(HoldsMembers, BaseRanker):
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         features = self._read_features(X, reset=False)
         query = encode(qid)[0]
+        # A log repeats documents over its pages; they count once.
+        candidates = DistinctCandidates.of_rows(X, features, query)
+        features, query = features[candidates.first], query[candidates.first]
         standing = _standardised if self.average == "scores" else _minus_ranks
         of_members = [
             standing(pd.Series(scores_of(ranker, features, query)).groupby(query))
             for ranker in self.estimators_
         ]
-        return np.average(of_members, axis=0, weights=self.weights)
+        return np.average(of_members, axis=0, weights=self.weights)[candidates.place]
 
     def _validate_params(self):
         super()._validate_params()
@@ -148,7 +155,7 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         random = check_random_state(self.random_state)
         self.estimators_ = [
             fit_to_log(seeded_clone(ranker, random.randint(2**31 - 1)), log)
-            for _, ranker in members
+            for _, ranker in progress(members, "member")
         ]
         self._names = [name for name, _ in members]
 

@@ -122,6 +122,9 @@ class RegressionEMRanker(ClickRanker):
     If documents do not connect all bias factors, the raised offset is taken, because held-out
     clicks would confirm any examination. If no document moved, there is no refit.
 
+    Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
+    are compared across pages, with the logarithm of their impressions as a further offset.
+
     References
     ----------
     Wang, Golbandi, Bendersky, Metzler & Najork (2018). Position bias estimation for unbiased

@@ -123,6 +123,9 @@ class TwoTowerRanker(ClickRanker):
     If documents do not connect all bias factors, the raised offset is taken, because held-out
     clicks would confirm any examination. If no document moved, there is no refit.
 
+    Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
+    are compared across pages, with the logarithm of their impressions as a further offset.
+
     References
     ----------
     Guo, Yu, Liu, Tang & Zhang (2019). PAL: a position-bias aware learning framework for CTR

@@ -18,12 +18,13 @@ from .._log._factors import factor_codes, loss_scale
 from .._log._segments import encode
 from .._sklearn import Interval, StrOptions
 from .._torch._fixed_examination import ListTarget, fit_listwise
-from .._torch._losses import ListLoss, softmax_loss
+from .._torch._losses import ListLoss, listwise
 from .._torch._net import NeuralEstimator
 from .._torch._networks import SideBySide
 from .._torch._stream import Linear
 from .._typing import Column, Floats, Table
 from ..identifiability._not_identifiable import warn_unless_identifiable
+from ._distinct import DistinctCandidates
 from ._hull import Hull
 from ._ranker import BaseRanker
 from ._vectorization_formulas import (
@@ -31,6 +32,7 @@ from ._vectorization_formulas import (
     impressions_of_documents,
     most_likely_vectors,
     relevance_of,
+    shown_candidates,
     spread_within,
     warn_about_rank,
 )
@@ -53,8 +55,6 @@ __all__ = ["VectorizationRanker"]
 #: Batches of the base model hold this number of documents for each list in a batch of the first
 #: network.
 _DOCUMENTS_PER_LIST = 32
-#: Both losses are linear in the clicks: merging equal lists does not change their optimum.
-_LOSSES = {"logit": softmax_loss, "probability": binomial_loss}
 #: Parameters of the network of base vectors that are those of the ranker.
 _SHARED = (
     *("learning_rate", "optimizer", "validation_fraction"),
@@ -233,7 +233,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "link": [StrOptions(set(_LOSSES))],
+        "link": [StrOptions({"logit", "probability"})],
         "student": [StrOptions({"average", "only"}), None],
         "n_networks": [Interval(Integral, 1, None, closed="left")],
         "observation_learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -259,7 +259,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            All candidates of the queries: a score depends on which rows share its query.
+            All candidates of the queries: a score depends on which documents share its query.
+            X may be a log: rows with equal features, and equal ids if X has ``doc``, count once.
         qid : array-like of shape (n_rows,), default=None
             Query ids; by default the column ``qid`` of X. Without either, all rows count as one
             query, with a warning.
@@ -267,11 +268,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Returns
         -------
         scores : ndarray of shape (n_rows,)
-
-        Warns
-        -----
-        MissingRoleWarning
-            If there are several rows and no query ids.
         """
         check_is_fitted(self)
         # Scores of rows, whatever their queries. In the middle of training there is no student.
@@ -295,8 +291,10 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         """
         check_is_fitted(self)
         codes, ids = encode(self._known_query_ids(X, qid, "base_vectors"))
-        _, mean, log_variance = self._embeddings(X)
-        vectors = self._base_vectors(codes, len(ids), mean, log_variance)
+        features = self._read_features(X, reset=False)
+        first = DistinctCandidates.of_rows(X, features, codes).first
+        _, mean, log_variance = self._parts(features[first])
+        vectors = self._base_vectors(codes[first], len(ids), mean, log_variance)
         return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
 
     def relevance_embedding(self, X: Table) -> Floats:
@@ -311,7 +309,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         embedding : ndarray of shape (n_rows, `n_components`)
         """
         check_is_fitted(self)
-        return self._embeddings(X)[0]
+        return self._parts(self._read_features(X, reset=False))[0]
 
     def predict_click(
         self, X: Table, *, bias: Column | None = None, position: Column | None = None
@@ -348,13 +346,17 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         features = self._read_features(X, reset=False)
-        if self.student is None or self.student_network_ is None:
-            return self._base_scores(features, encode(qid)[0])
-        if self.student == "only":
+        if self.student == "only" and self.student_network_ is not None:
             return self._student_scores(features)
-        scores = self._base_scores(features, encode(qid)[0]), self._student_scores(features)
-        first, second = (part / spread for part, spread in zip(scores, self._spreads, strict=True))
-        return (first + second) / 2
+        query = encode(qid)[0]
+        # A log repeats documents over its pages; they count once.
+        candidates = DistinctCandidates.of_rows(X, features, query)
+        features = features[candidates.first]
+        scores = self._base_scores(features, query[candidates.first])
+        if self.student is not None and self.student_network_ is not None:
+            of_base, of_student = self._spreads
+            scores = (scores / of_base + self._student_scores(features) / of_student) / 2
+        return scores[candidates.place]
 
     def _base_scores(self, features, query):
         """Products with the base vector of the query; queries are codes from 0."""
@@ -445,14 +447,15 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         else:
             rate = log.clicks[log.shown].sum() / log.weight[log.shown].sum()
             module = PositiveVectorModule(network, rate, shape)
+        lists, loss = listwise(log) if click_only else (log, binomial_loss)
         n_epochs = NeuralEstimator._n_subtasks(self) // 2
         if self.frozen_steps is None:
             n_epochs = min(self._frozen_epochs, n_epochs)
         self._train(
             module,
-            ListLoss(_LOSSES[self.link], loss_scale(log, unit)),
-            log,
-            log.clicks,
+            ListLoss(loss, loss_scale(lists, unit)),
+            lists,
+            lists.clicks,
             click_only=click_only,
             task=task,
             # The vectors of bias factors have their own step size, and no weight decay.
@@ -517,17 +520,12 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         return doubly_robust_labels(log, relevance, self._rates(self._training_products(log)))
 
     def _spread_of_base(self, log):
-        rows = log.shown
-        query = encode(log.query[rows])[0]  # some queries have no row that was shown
-        scores = self._base_scores(log.features[log.doc[rows]], query)
-        return spread_within(scores, log.list_[rows])
-
-    def _embeddings(self, X):
-        """Relevance embedding, mean and log variance of the base of each row."""
-        return self._parts(self._read_features(X, reset=False))
+        place, query, doc = shown_candidates(log)
+        scores = self._base_scores(log.features[doc], query)
+        return spread_within(scores[place], log.list_[log.shown])
 
     def _parts(self, features):
-        """The same of features that were read."""
+        """Relevance embedding, mean and log variance of the base of each row."""
         outputs, d = self._outputs(self.network_, features), self.n_components
         return outputs[:, :d], outputs[:, d : 2 * d], outputs[:, 2 * d :]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._log._segments import TINY
+from .._log._segments import TINY, encode
 from .._typing import Floats, Ints
 from ..exceptions import NotIdentifiableWarning, warn_user
 
@@ -18,6 +18,7 @@ __all__ = [
     "impressions_of_documents",
     "most_likely_vectors",
     "relevance_of",
+    "shown_candidates",
     "spread_within",
     "warn_about_rank",
 ]
@@ -120,6 +121,18 @@ def impressions_of_documents(log: ClickLog) -> tuple[Ints, Floats]:
     impressions = np.bincount(log.doc[rows], log.weight[rows], minlength=len(log.features))
     docs = np.unique(log.doc[rows])
     return docs, impressions[docs]
+
+
+def shown_candidates(log: ClickLog) -> tuple[Ints, Ints, Ints]:
+    """Number of the candidate of each shown row, then query and document of each candidate.
+
+    A candidate counts once, however many lists showed it. Queries are codes from 0 of those that
+    showed any.
+    """
+    rows, n_docs = log.shown, len(log.features)
+    place, key = encode(log.query[rows] * n_docs + log.doc[rows])
+    query, doc = np.divmod(key, n_docs)
+    return place, encode(query)[0], doc
 
 
 def warn_about_rank(n_components: int, n_factors: int) -> None:

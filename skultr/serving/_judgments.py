@@ -14,6 +14,7 @@ from .._log._roles import is_frame
 from .._sklearn import StrOptions, validate_params
 from .._typing import Frame
 from ..exceptions import ClickDataWarning, warn_user
+from ..metrics._ir_measures import id_text
 
 __all__ = ["export_judgments"]
 
@@ -119,7 +120,7 @@ def _read(labels, numbers):
             f"labels has no {'column ' + missing[0] if missing else 'rows'}; expected the table "
             "of relevance_labels(..., interval=True)."
         )
-    ids = {of: [_text(id_, of) for id_ in frame[of].to_list()] for of in ("qid", "doc")}
+    ids = {of: [id_text(id_, of) for id_ in frame[of].to_list()] for of in ("qid", "doc")}
     values = {of: frame[of].cast(nw.Float64).to_numpy() for of in numbers}
     table = pd.DataFrame({**ids, **values})
     pair = table[["qid", "doc"]]
@@ -131,13 +132,6 @@ def _read(labels, numbers):
             first = tuple(pair[wrong].iloc[0])
             raise ValueError(f"{wrong.sum()} labels are {what}, such as {first}. Drop these rows.")
     return table
-
-
-def _text(id_, of):
-    if pd.isna(id_) or not str(id_).strip():
-        raise ValueError(f"{of} holds {id_!r}; expected an id. Drop these rows.")
-    # Frames with gaps turn whole numbers into floats.
-    return f"{id_:.0f}" if isinstance(id_, float) and id_ % 1 == 0 else str(id_)
 
 
 def _scale(grades, table, not_rounded):
@@ -170,11 +164,11 @@ def _texts(queries, qid):
             raise ValueError(f"queries has columns {frame.columns}; expected qid and user_query.")
         queries = dict(zip(*(frame[of].to_list() for of in ("qid", "user_query")), strict=True))
     given = queries if isinstance(queries, Mapping) else {}
-    texts = {_text(of, "qid"): text for of, text in given.items()}
+    texts = {id_text(of, "qid"): text for of, text in given.items()}
     for of in qid.unique():
         if of not in texts:
             raise ValueError(f"queries has no text for {of!r}; expected one for each qid.")
-    return qid.map({of: _text(texts[of], "queries") for of in qid.unique()})
+    return qid.map({of: id_text(texts[of], "queries") for of in qid.unique()})
 
 
 def _opensearch(pairs, name):

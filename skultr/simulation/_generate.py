@@ -87,7 +87,7 @@ def simulate_clicks(
     Parameters
     ----------
     documents : frame of shape (n_documents, n_columns)
-        One row per query-document pair, with the roles ``qid``, ``doc`` (unique) and
+        One row per query-document pair, with the roles ``qid``, ``doc`` (unique in its query) and
         ``relevance``, and the features, such as :func:`skultr.datasets.make_ltr` returns.
     n_sessions : int, default=100_000
     n_positions : int, default=10
@@ -156,9 +156,9 @@ def simulate_clicks(
     ------
     ValueError
         If a role is missing, a grade is missing, outside the scale or unknown to the user,
-        document ids recur, the examination is not known as deep as ``n_positions``, or the
-        weights or scores do not fit the documents. If a feature is called ``context`` and the
-        user has contexts, or ``arm`` and the policy experiments.
+        document ids recur in a query, the examination is not known as deep as ``n_positions``,
+        or the weights or scores do not fit the documents. If a feature is called ``context`` and
+        the user has contexts, or ``arm`` and the policy experiments.
     TypeError
         If ``policy`` or ``user`` does not derive from :class:`Policy` or :class:`User`.
 
@@ -248,11 +248,12 @@ def _read_documents(documents):
             f"first in row {int(missing.argmax())}; expected a grade in every row. Drop these "
             "rows."
         )
-    recurs = pd.Series(roles["doc"]).duplicated()
+    recurs = pd.DataFrame({"qid": roles["qid"], "doc": roles["doc"]}).duplicated()
     if recurs.any():
+        row = int(recurs.argmax())
         raise ValueError(
-            f"The doc {roles['doc'][int(recurs.argmax())]!r} stands in several rows of documents; "
-            "expected one row per doc. Make ids that recur under other queries unique."
+            f"The doc {roles['doc'][row]!r} of the query {roles['qid'][row]!r} stands in several "
+            "rows of documents; expected one row per query and doc. Drop or rename the others."
         )
     return roles
 

@@ -54,6 +54,7 @@ def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> li
     - Opposite clicks give another model.
     - Queries with a single document or without clicks give finite scores.
     - ``rank`` and ``score`` agree with ``predict``.
+    - A document has one score, however many pages of the log that ``predict`` gets show it.
     - A keyword wins over the column of its name.
     - Role columns are no features, and ``fit`` does not read the annotation ``relevance``.
     - An aggregated log gives the model of the raw log; ``sample_weight`` multiplies impressions.
@@ -191,6 +192,24 @@ def _check_rank_and_score(estimator: BaseEstimator) -> None:
     np.testing.assert_allclose(
         fitted.score(documents, relevance), mean, err_msg="score is not the nDCG@10 of predict"
     )
+
+
+def _check_repeated_pages(estimator: BaseEstimator) -> None:
+    """Scores of a log are those of its distinct documents, whatever the ids tell of them."""
+    log, clicks = _small_log()
+    fitted = clone(estimator).fit(log, clicks)
+    once = ~log["doc"].duplicated().to_numpy()
+    ids = _ids_read(fitted)
+    for columns in ([*log.columns], [*ids, *_FEATURES]):
+        scores = fitted.predict(log[columns])
+        expected = fitted.predict(log.loc[once, columns])[pd.factorize(log["doc"])[0]]
+        np.testing.assert_allclose(
+            scores,
+            expected,
+            rtol=1e-5,
+            atol=1e-5 * np.ptp(expected),
+            err_msg="rows that repeat a document change scores: count each document once",
+        )
 
 
 def _check_click_free_queries(estimator: BaseEstimator) -> None:
@@ -382,6 +401,7 @@ RANKER_CHECKS = (
     _check_click_free_queries,
     _check_clicks_matter,
     _check_rank_and_score,
+    _check_repeated_pages,
     _check_keywords_win,
     _check_never_shown_rows,
     _check_roles_do_not_leak,

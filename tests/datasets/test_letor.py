@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skultr.datasets import load_letor, make_ltr
+from skultr import aggregate_clicks
+from skultr.datasets import letor_splits, load_letor, make_ltr
+from skultr.simulation import simulate_clicks
 
 pytest.importorskip("pyarrow", reason="the Parquet files of these tests need pyarrow")
 
-LINES = "2 qid:10 1:0.5 3:1e3 #docid = A\n0 qid:10 2:-1\n1 qid:7 1:1 2:2 3:3\n"
+LINES = "2 qid:10 1:0.5 3:1e3 # a comment\n0 qid:10 2:-1\n1 qid:7 1:1 2:2 3:3\n"
 
 
 def write(folder, text, name="train.txt"):
@@ -93,7 +95,6 @@ def test_fractional_labels_stay(tmp_path):
         ("nan qid:1 1:0.5\n", "label of row 0 is nan"),
         ("1 qid:1 1:0.5\n1 qid:1 1:nan\n", "'feature_001' is missing or infinite in 1 of 2"),
         ("1 qid:1 1:inf\n", "missing or infinite"),
-        ("1 qid:1 1:1e300\n", "missing or infinite"),
         ("1 qid:1 a:0.5\n", "as svmlight"),
         ("1 qid:1 2:0.5 1:3\n", "as svmlight"),
         ("1 qid:99999999999999999999 1:3\n", "as svmlight"),
@@ -132,9 +133,150 @@ def test_any_text_is_read_or_refused(content):
             documents = load_letor(path)
         except ValueError:
             return
-    assert documents["doc"].is_unique
+    assert not documents.duplicated(["qid", "doc"]).any()
     assert (documents["relevance"] >= 0).all()
     assert np.isfinite(documents.filter(like="feature").to_numpy()).all()
+
+
+def test_docids_in_comments_are_the_documents(tmp_path):
+    lines = (
+        "2 qid:10032 1:0.05 2:1 #docid = GX029-35-5894638 inc = 0.01 prob = 0.139\n"
+        "0 qid:10032 1:0.27 2:0 #docid = GX030-77-6315042 inc = 1 prob = 0.341\n"
+        "1 qid:1 1:0.1 #docid = 244338\n"
+        "1 qid:2 1:0.1\t#docid=244338\n"
+    )
+    docs = load_letor(write(tmp_path, lines))["doc"]
+    assert docs.tolist() == ["GX029-35-5894638", "GX030-77-6315042", "244338", "244338"]
+    with pytest.raises(ValueError, match=r"'#docid = ...' in 4 of 5 rows"):
+        load_letor(write(tmp_path, lines + "0 qid:2 1:0.4\n"))
+
+
+def test_docids_link_the_documents_to_a_click_log(tmp_path):
+    lines = "".join(f"{d % 3} qid:{q} 1:{d}.5 #docid = D{d}\n" for q in range(3) for d in range(5))
+    documents = load_letor(write(tmp_path, lines))
+    log, clicks, _ = simulate_clicks(documents, n_sessions=50, random_state=0)
+    impressions = log[["session", "qid", "doc", "position"]].assign(click=clicks)
+    X, _ = aggregate_clicks(impressions, documents)
+    assert (X["feature_001"] == X["doc"].str[1:].astype(int) + 0.5).all()
+
+
+def test_marks_of_missing_features_stay_finite(tmp_path):
+    lines = "1 qid:1 1:1.797693134862315708e+308\n0 qid:1 1:-1e300\n"
+    largest = np.finfo(np.float32).max
+    assert load_letor(write(tmp_path, lines))["feature_001"].tolist() == [largest, -largest]
+
+
+def test_the_null_version_of_letor_is_named(tmp_path):
+    with pytest.raises(ValueError, match="take MIN or QueryLevelNorm"):
+        load_letor(write(tmp_path, "1 qid:1 1:0.5 2:NULL\n"))
+
+
+# --------------------------------------------------------------------------------------
+# Folders of published sets
+# --------------------------------------------------------------------------------------
+LAYOUTS = {
+    "MSLR": "MSLR-WEB10K/Fold{fold}/{split}.txt",
+    "LETOR 4": "MQ2008/Fold{fold}/{split}.txt",
+    "LETOR 3": "OHSUMED/QueryLevelNorm/Fold{fold}/{split}set.txt",
+    "Yahoo!": "ltrc_yahoo/set{fold}.{split}.txt",
+    "Istella": "istella-letor/full/{split}.txt",
+    "Istella-S": "istella-s-letor/sample/{split}.txt.gz",
+    "Parquet": "fold_{fold}/{split}-00000-of-00001.parquet",
+}
+WORDS = {
+    "MSLR": ("train", "vali", "test"),
+    "LETOR 4": ("train", "vali", "test"),
+    "LETOR 3": ("training", "validation", "test"),
+    "Yahoo!": ("train", "valid", "test"),
+    "Istella": ("train", "test"),
+    "Istella-S": ("train", "vali", "test"),
+    "Parquet": ("train", "validation", "test"),
+}
+
+
+def unpack(folder, layout):
+    """Two folds, where the layout has folds, whose query ids tell fold and split."""
+    folds = (1, 2) if "{fold}" in LAYOUTS[layout] else (1,)
+    for fold in folds:
+        for number, split in enumerate(WORDS[layout]):
+            path = folder / LAYOUTS[layout].format(fold=fold, split=split)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            qid = 100 * fold + 10 * number
+            text = f"2 qid:{qid} 1:1\n0 qid:{qid} {2 + number}:{fold}\n1 qid:{qid + 1} 1:3\n"
+            if path.suffix == ".parquet":
+                frame = pd.DataFrame({"qid": [qid, qid, qid + 1], "label": [2, 0, 1], "f": 0.5})
+                frame.to_parquet(path)
+            elif path.suffix == ".gz":
+                path.write_bytes(gzip.compress(text.encode()))
+            else:
+                path.write_text(text)
+    (folder / "README.txt").write_text("Documents, not a file of them.")
+    return len(folds)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_folders_as_the_sets_unpack(tmp_path, layout):
+    n_folds = unpack(tmp_path, layout)
+    splits = ["train", "validation", "test"] if len(WORDS[layout]) == 3 else ["train", "test"]
+    for fold in range(1, n_folds + 1):
+        chosen = fold if n_folds > 1 else None
+        assert list(letor_splits(tmp_path, fold=chosen)) == splits
+        parts = [load_letor(tmp_path, fold=chosen, split=split) for split in splits]
+        for number, part in enumerate(parts):
+            first = 100 * fold + 10 * number
+            assert part["qid"].tolist() == [first, first, first + 1]
+            # svmlight leaves out zeros: no split shows all features, and each gets all columns.
+            assert list(part.columns) == list(parts[0].columns)
+        if layout != "Parquet":
+            assert parts[0].shape[1] == 3 + 1 + len(splits)
+        together = load_letor(tmp_path, fold=chosen)
+        assert together["qid"].tolist() == [qid for part in parts for qid in part["qid"]]
+        assert together["doc"].tolist() == list(range(3 * len(parts)))
+        both = load_letor(tmp_path, fold=chosen, split=["test", "train"])
+        assert both["qid"].tolist() == [*parts[-1]["qid"], *parts[0]["qid"]]
+
+
+def test_a_fold_may_be_the_folder_itself(tmp_path):
+    unpack(tmp_path, "MSLR")
+    fold = tmp_path / "MSLR-WEB10K" / "Fold2"
+    assert load_letor(fold, split="test")["qid"].tolist() == [220, 220, 221]
+    assert load_letor(str(fold), fold=2, split="train", n_features=9).shape == (3, 12)
+
+
+def test_splits_that_share_a_query_are_not_mixed(tmp_path):
+    for split in ("train", "test"):
+        write(tmp_path, LINES, f"{split}.txt")
+    with pytest.raises(ValueError, match=r"query 10 is in the splits 'train' and 'test'"):
+        load_letor(tmp_path)
+    assert load_letor(tmp_path, split="test")["qid"].tolist() == [10, 10, 7]
+
+
+def test_folders_that_leave_a_choice(tmp_path):
+    unpack(tmp_path, "MSLR")
+    with pytest.raises(ValueError, match=r"holds the folds 1, 2; .* Pass fold=1"):
+        load_letor(tmp_path, split="train")
+    with pytest.raises(ValueError, match=r"fold=7, but .* holds the folds 1, 2"):
+        load_letor(tmp_path, fold=7)
+    with pytest.raises(ValueError, match=r"holds the splits \['train', 'validation', 'test'\]"):
+        load_letor(tmp_path, fold=1, split="S1")
+    with pytest.raises(ValueError, match=r"split=\[\]"):
+        load_letor(tmp_path, fold=1, split=[])
+    unpack(tmp_path, "LETOR 4")
+    with pytest.raises(ValueError, match=r"2 files of the split 'train': MQ2008.Fold1"):
+        load_letor(tmp_path, fold=1)
+
+
+def test_folders_without_a_split(tmp_path):
+    with pytest.raises(ValueError, match="that were found: none"):
+        load_letor(tmp_path)
+    write(tmp_path, LINES, "S1.txt")
+    with pytest.raises(ValueError, match=r"that were found: S1.txt"):
+        load_letor(tmp_path)
+    write(tmp_path, LINES, "train.txt")
+    with pytest.raises(ValueError, match=r"fold=1, but .* holds no folds"):
+        load_letor(tmp_path, fold=1)
+    with pytest.raises(ValueError, match="is not a folder"):
+        letor_splits(tmp_path / "train.txt")
 
 
 # --------------------------------------------------------------------------------------
@@ -157,23 +299,19 @@ def test_unique_docs_are_kept(tmp_path):
     assert load_letor(parquet(tmp_path, doc=["a", "b", "c"]))["doc"].tolist() == ["a", "b", "c"]
 
 
-def test_docs_that_recur_in_other_queries_are_combined(tmp_path):
-    docs = load_letor(parquet(tmp_path, doc=[5, 6, 5]))["doc"]
-    assert docs.tolist() == ["1/5", "1/6", "2/5"]
+def test_docs_that_recur_in_other_queries_are_kept(tmp_path):
+    # The document of a row is the pair of query and id, as in a click log.
+    assert load_letor(parquet(tmp_path, doc=[5, 6, 5]))["doc"].tolist() == [5, 6, 5]
 
 
 def test_rows_of_one_pair_stay_apart(tmp_path):
     docs = load_letor(parquet(tmp_path, doc=["a", "a", "a"]))["doc"]
-    assert docs.tolist() == ["1/a", "1/a/2", "2/a"]
+    assert docs.tolist() == ["a", "a/2", "a"]
 
 
-def test_docs_that_collide_once_combined_are_an_error(tmp_path):
-    path = parquet(tmp_path, qid=["1", "1/2", "1/2"], doc=["2/3", "3", "3"])
-    documents = load_letor(path)
-    assert documents["doc"].is_unique
-    frame = pd.DataFrame({"qid": ["1"] * 3, "label": [0] * 3, "doc": ["a", "a", "a/2"]})
-    frame.to_parquet(path)
-    with pytest.raises(ValueError, match="ambiguous when combined"):
+def test_docs_that_collide_once_told_apart_are_an_error(tmp_path):
+    path = parquet(tmp_path, qid=[1, 1, 1], doc=["a", "a", "a/2"])
+    with pytest.raises(ValueError, match="'a/2' is taken"):
         load_letor(path)
 
 
@@ -224,15 +362,15 @@ def test_bad_splits(tmp_path):
         load_letor(parquet(tmp_path, split=["a", "b", "a"]), split="c")
     with pytest.raises(ValueError, match="no column 'split'"):
         load_letor(parquet(tmp_path), split="a")
-    with pytest.raises(ValueError, match="svmlight file"):
+    with pytest.raises(ValueError, match="not of an svmlight file"):
         load_letor(write(tmp_path, LINES), split="a")
 
 
 def test_bad_paths(tmp_path):
-    with pytest.raises(ValueError, match="neither svmlight"):
+    with pytest.raises(ValueError, match="neither a folder nor svmlight"):
         load_letor("clicks.csv")
-    with pytest.raises(ValueError, match="neither svmlight"):
-        load_letor(tmp_path)
+    with pytest.raises(ValueError, match="fold=1 selects files of a folder"):
+        load_letor(write(tmp_path, LINES), fold=1)
     with pytest.raises(ValueError, match="mixes"):
         load_letor(["a.txt", "b.parquet"])
     with pytest.raises(ValueError, match="empty list"):
@@ -263,5 +401,5 @@ def test_real_sets(name, n_rows, n_queries, n_features, split):
     documents = load_letor(path)
     assert documents.shape == (n_rows, 3 + n_features)
     assert documents["qid"].nunique() == n_queries
-    assert documents["doc"].is_unique
+    assert not documents.duplicated(["qid", "doc"]).any()
     assert 0 < len(load_letor(path, split=split)) < n_rows

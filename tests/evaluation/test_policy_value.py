@@ -17,6 +17,7 @@ from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
 from skultr.evaluation import _policy_value, policy_difference, policy_value
 from skultr.propensity import PowerLawPropensity
+from skultr.rankers import NaiveRanker
 from skultr.simulation import CascadeUser, DBNUser, PlackettLucePolicy, simulate_clicks
 
 EXAMINATION = np.array([0.9, 0.6, 0.3])
@@ -244,13 +245,11 @@ def cascade():
     return X.drop(columns="relevance"), clicks, X["relevance"]
 
 
-def test_dr_finds_users_who_stop(cascade):
+def test_users_who_stop_contradict_the_formula(cascade):
     # Whoever reads all and stops at a click clicks as often in any order of the same documents.
     X, clicks, grade = cascade
     found = policy_difference(X, clicks, grade, X["other"])
-    assert found.interval[0] < 0 < found.interval[1]
-    assert found.standard_error < 0.02
-    assert "documents above" in found.verdict
+    cannot_tell(found, "between the pages of a query clicks differ by")
     item_position = policy_difference(X, clicks, grade, X["other"], method="item-position")
     cannot_tell(item_position, "the log contradicts")
     pbm = {"method": "pbm", "propensity": [1, 0.6, 0.4, 0.3, 0.25]}
@@ -471,8 +470,8 @@ def test_rankings_without_overlap():
     cannot_tell(found, "the log can speak of")
     swapped = np.array([2, 0, 3, 1])[X["doc"]]
     difference = policy_difference(X, y, -X["doc"], -swapped)
-    cannot_tell(difference, "95%")
-    assert 0 < difference.support < 0.95
+    cannot_tell(difference, "90%")
+    assert 0 < difference.support < 0.9
     X, relevance = world(orders=[np.array([0, 1, 2, 3]), np.array([1, 0, 3, 2])])
     y, moved = chance(X, relevance), of_rows(np.tile([0, 3, 1, 2], (40, 1)), X)
     difference = policy_difference(X, y, -X["doc"], moved, method="item-position")
@@ -562,3 +561,14 @@ def test_wrong_logs():
     deep = X[X["position"].isna() | (X["position"] > 1)]
     with pytest.raises(ValueError, match="positions 2 to 3"):
         policy_value(deep, y[deep.index], scores[deep.index], k=1)
+
+
+@pytest.mark.filterwarnings("ignore:The log has no click")
+def test_logs_and_rankers_that_are_none():
+    X, relevance = world(n_queries=20, n_pages=60)
+    scores = of_rows(relevance, X)
+    cannot_tell(policy_value(X, np.zeros(len(X)), scores), "the log has no click")
+    with pytest.raises(TypeError, match="scores is the class NaiveRanker; expected a fitted"):
+        policy_value(X, chance(X, relevance), NaiveRanker)
+    with pytest.raises(TypeError, match="X is None; expected a frame"):
+        policy_value(None, [0, 1], scores)

@@ -57,5 +57,8 @@ def test_a_parquet_file_with_a_column_split(tmp_path):
 
 
 def test_a_folder_without_documents_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="holds no LETOR file"):
+    with pytest.raises(ValueError, match="holds no file of a split"):
+        split(tmp_path)
+    (tmp_path / "test.txt").write_text(LINES["test"])
+    with pytest.raises(ValueError, match="such as train"):
         split(tmp_path)

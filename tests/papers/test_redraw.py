@@ -202,7 +202,7 @@ def test_a_number_of_runs_is_a_positive_whole_number(tmp_path, number, capsys):
 def test_a_folder_without_documents_is_refused_before_anything_runs(tmp_path, capsys):
     with pytest.raises(SystemExit):
         call(tmp_path, "--letor", str(tmp_path))
-    assert "holds no LETOR file; expected svmlight" in capsys.readouterr().err
+    assert "holds no file of a split, such as train.txt" in capsys.readouterr().err
     assert not CALLS
 
 

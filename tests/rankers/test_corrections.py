@@ -10,6 +10,7 @@ import torch
 from sklearn.linear_model import Ridge
 
 from skultr import UserAwareIPSRanker
+from skultr._log._clicklog import make_click_log
 from skultr._torch._fixed_examination import _choice_table, _HeldOutClicks
 from skultr._torch._losses import exposure_loss, softmax_loss
 from skultr.datasets import make_ltr
@@ -147,18 +148,16 @@ def _held_out(told, n_lists=400, scale=50.0):
     position = np.array([rng.permutation(5) + 1 for _ in range(n_lists)]).ravel()
     relevance = rng.uniform(0.1, 0.9, 5 * n_lists)
     clicks = scale * relevance / position
-    log = pd.DataFrame({"list_": np.repeat(np.arange(n_lists), 5), "clicks": clicks})
-
-    class Log:
-        list_, query = log["list_"].to_numpy(), log["list_"].to_numpy()
-        shown = np.ones(len(log), dtype=bool)
-
-    Log.clicks, Log.propensity = clicks, told(position)
-    comparison = _HeldOutClicks.of_log(Log)
+    roles = {"qid": np.repeat(np.arange(n_lists), 5), "position": position}
+    roles |= {"propensity": told(position), "impressions": np.full(len(clicks), scale)}
+    document = np.arange(len(clicks), dtype=np.float32)[:, None]
+    log = make_click_log(document, document, clicks / scale, roles=roles)
+    comparison = _HeldOutClicks.of_log(log)
     # What features tell of the position can make up for part of a wrong examination.
     undoing = np.log(relevance) + 0.6 * np.log(1 / position / told(position))
     undoing += 0.3 * rng.normal(size=len(undoing))
-    return comparison.fits({"relevance": np.log(relevance), "undoing": undoing})
+    row = log.features[log.doc, 0].astype(int)  # the log is sorted by position
+    return comparison.fits({"relevance": np.log(relevance[row]), "undoing": undoing[row]})
 
 
 def test_scores_that_undo_a_wrong_examination_are_not_chosen():

@@ -144,7 +144,7 @@ def test_evidence_is_standard_normal_for_unrelated_scores():
     found = []
     for seed in range(40):
         of_doc = np.random.default_rng(seed).normal(size=(len(log.features), 1))
-        held_out = HeldOut(log, of_doc[log.doc], np.zeros(log.n_rows), choice)
+        held_out = HeldOut(log, of_doc[log.doc], np.zeros(log.n_rows), choice, 0.0)
         found.append(held_out.evidence(np.array([0])))
     assert abs(np.mean(found)) < 0.5
     assert 0.7 < np.std(found) < 1.4
@@ -202,3 +202,51 @@ def test_beyond_what_the_log_showed_production_decides():
     np.testing.assert_allclose(parts.sum(axis=1), ranker.predict(documents))
     few = documents[by_production <= 25]  # no more than three times as many
     assert (ranker.rank(few)[by_production[by_production <= 25] > 10] <= 10).any()
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with doc", "without doc"])
+def test_a_document_of_a_log_counts_once(named):
+    """Many pages of few documents are no long list of candidates, and do not shift scores."""
+    documents = make_ltr(n_queries=30, n_documents=12, n_features=5, random_state=0)
+    served = production_scores(documents, random_state=0)
+    log, clicks, _ = simulate_clicks(
+        documents,
+        n_sessions=600,
+        n_positions=10,
+        scores=served,
+        policy=PlackettLucePolicy(),
+        random_state=0,
+    )
+    documents = documents.assign(production=served)
+    log = log.merge(documents[["qid", "doc", "production"]], on=["qid", "doc"])
+    ranker = EnsembleRanker(MEMBERS, propensity=np.linspace(1, 0.3, 10), random_state=0)
+    ranker.fit(log.assign(click=clicks), "click")
+    assert ranker.weights_.loc["production", "weight"] > 0
+    assert log.groupby("qid").size().max() > 3 * ranker.depth_
+    X = log if named else log.drop(columns="doc")
+    once = ~log.duplicated(["qid", "doc"]).to_numpy()
+    code = log.groupby(["qid", "doc"], sort=False).ngroup().to_numpy()
+    np.testing.assert_array_equal(ranker.predict(X), ranker.predict(X[once])[code])
+    np.testing.assert_array_equal(ranker.explain(X), ranker.explain(X[once]).to_numpy()[code])
+
+
+def test_different_documents_with_equal_features_count_each():
+    """Ids tell them apart, and without ids the score of production does."""
+    documents = make_ltr(n_queries=40, n_documents=5, n_features=3, random_state=0)
+    documents["production"] = production_scores(documents, random_state=0)
+    log, clicks, _ = simulate_clicks(
+        documents, n_sessions=600, scores=documents["production"], random_state=0
+    )
+    ranker = EnsembleRanker(MEMBERS, propensity=np.linspace(1, 0.3, 5), random_state=0)
+    ranker.fit(log, clicks)
+    assert ranker.weights_.loc["production", "weight"] > 0
+    one = documents[documents["qid"] == documents["qid"].iloc[0]].drop(columns="relevance")
+    twin = one.iloc[[0]].assign(doc=-5)
+    named = ranker.predict(pd.concat([one, twin]))
+    assert named[0] == named[-1]
+    assert not np.allclose(named[:-1], ranker.predict(one))
+    # The same twin without ids is a repeated row, unless production tells it apart.
+    rows = pd.concat([one, twin]).drop(columns="doc")
+    np.testing.assert_array_equal(ranker.predict(rows)[:-1], ranker.predict(one))
+    rows["production"] = [*one["production"], one["production"].min() - 1]
+    assert ranker.predict(rows)[0] != ranker.predict(rows)[-1]

@@ -81,7 +81,7 @@ def test_base_vector_is_the_most_likely_one(world):
     """Equation 8 against a numerical maximisation of equation 7."""
     documents = world[0]
     literal = VectorizationRanker(**QUICK, bounded_base=False).fit(*world[2:])
-    _, mean, log_variance = literal._embeddings(documents)
+    _, mean, log_variance = literal._parts(literal._read_features(documents, reset=False))
     vectors = literal.base_vectors(documents)
     for qid in documents["qid"].unique()[:5]:
         rows = (documents["qid"] == qid).to_numpy()

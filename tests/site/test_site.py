@@ -16,15 +16,24 @@ import pytest
 SITE = Path(os.environ.get("SKULTR_SITE", Path(__file__).parents[2] / "docs" / "_build" / "html"))
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
-#: One page of each kind.
+#: One page of each kind, and a class with a long name.
 PAGES = [
     "index.html",
     "user_guide/rankers.html",
     "generated/skultr.DLARanker.html",
+    "generated/skultr.identifiability.IdentifiabilityGraph.html",
     "auto_examples/1_start/plot_naive_against_debiased.html",
 ]
 #: Pixels: a laptop and a phone.
 WIDTHS = [1400, 400]
+
+#: What leaves the screen, and is in no box that scrolls: the theme may cut it off.
+TOO_WIDE = """[...document.querySelectorAll(".bd-article *")].filter((element) => {
+  if (element.closest("mjx-assistive-mml")) return false;  // for readers aloud
+  for (let box = element.parentElement; !box.matches(".bd-article"); box = box.parentElement)
+    if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return false;
+  return element.getBoundingClientRect().right > innerWidth + 1;
+}).map((element) => element.outerHTML.slice(0, 100))"""
 
 pytestmark = pytest.mark.skipif(
     not (SITE / "index.html").is_file(), reason=f"no built site at {SITE}: run `make docs` first"
@@ -121,6 +130,7 @@ def test_page_in_a_browser(browser, name, width):
     assert not complaints
     assert "\\(" not in tab.inner_text("body")
     assert tab.evaluate("document.scrollingElement.scrollWidth") <= width
+    assert not tab.evaluate(TOO_WIDE)
     tab.close()
 
 

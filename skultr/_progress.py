@@ -1,0 +1,200 @@
+"""What long work is doing: a line a second at most, from the logger "skultr", off by default."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+__all__ = ["Steps", "progress", "show_progress", "working"]
+
+T = TypeVar("T")
+
+#: Worker processes that start later read it, and so do jobs that cannot be edited.
+_VARIABLE = "SKULTR_PROGRESS"
+#: Seconds between two lines of a process.
+_EVERY = 1.0
+
+_logger = logging.getLogger("skultr")
+_handler = logging.StreamHandler()
+_handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+
+
+def show_progress(show: bool = True) -> None:
+    """Report what long fits, reads and resamples are doing, at most once per second.
+
+    Lines go to the logger ``"skultr"`` at the level ``INFO``. If the program has not configured
+    logging, they are printed to stderr. Results do not change. Worker processes that start
+    afterwards, such as those of ``GridSearchCV(n_jobs=2)``, report too. The environment variable
+    ``SKULTR_PROGRESS=1`` does the same for programs that you do not want to edit.
+
+    Parameters
+    ----------
+    show : bool, default=True
+        False for silence, which is also the default of the package.
+
+    Raises
+    ------
+    TypeError
+        If ``show`` is neither True nor False.
+
+    See Also
+    --------
+    sklearn.callback.ProgressBar : Bars of the epochs and rounds of one estimator.
+
+    Examples
+    --------
+    >>> import skultr
+    >>> skultr.show_progress()  # doctest: +SKIP
+    >>> ranker.fit(log, clicks)  # doctest: +SKIP
+    skultr: DLARanker: epoch 12 of at most 100, 8 s so far
+    skultr: DLARanker: done in 32 s
+    >>> skultr.show_progress(False)
+    """
+    if not isinstance(show, bool):
+        raise TypeError(f"show must be True or False, got {show!r}.")
+    if show:
+        os.environ[_VARIABLE] = "1"
+        _logger.setLevel(logging.INFO)
+        if not _logger.hasHandlers():
+            _logger.addHandler(_handler)
+    else:
+        os.environ.pop(_VARIABLE, None)
+        _logger.setLevel(logging.NOTSET)
+        _logger.removeHandler(_handler)
+
+
+class Steps:
+    """Work in steps, which are counted as they are done.
+
+    Parameters
+    ----------
+    what : str
+        What one step is, such as ``"epoch"``; without steps, what the work is.
+    total : int or None
+        Number of steps, if known.
+    most : int or None
+        Upper bound of the number of steps, where work may end earlier.
+    """
+
+    def __init__(self, what: str, total: int | None = None, most: int | None = None) -> None:
+        self.what, self.total, self.most = what, total, most
+        self.n = 0
+        self.start = self.counted = time.monotonic()
+
+    def count(self, n: int = 1) -> None:
+        """Count steps that have been done."""
+        self.n += n
+        self.counted = time.monotonic()
+
+    def advance(self, n: int = 1) -> None:
+        """Count steps, and report."""
+        self.count(n)
+        if _is_on():
+            _report((*_stack.get(), self))
+
+    def __str__(self) -> str:
+        if not self.n:
+            return self.what
+        if self.total:
+            return f"{self.what} {self.n:,}/{self.total:,}"
+        return f"{self.what} {self.n:,}" + (f" of at most {self.most:,}" if self.most else "")
+
+    def left(self) -> float:
+        """Seconds left, if it has a known number of steps, of which one is done."""
+        assert self.total
+        left = (self.counted - self.start) / self.n * (self.total - self.n)
+        return max(left - (time.monotonic() - self.counted), 0.0)
+
+
+#: The work that this thread is doing, from the outside to the inside.
+_stack: ContextVar[tuple[Steps, ...]] = ContextVar("skultr_progress", default=())
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Context in which lines begin with ``what``, such as the name of an estimator."""
+    if not _is_on():
+        yield
+        return
+    outer, work = _stack.get(), Steps(what)
+    token = _stack.set((*outer, work))
+    try:
+        _report((*outer, work))
+        yield
+    finally:
+        _stack.reset(token)
+    passed = time.monotonic() - work.start
+    if not outer and passed >= _EVERY:
+        _logger.info("%s: done in %s", what, _text_of(passed))
+
+
+def progress(
+    steps: Iterable[T], what: str, total: int | None = None, most: int | None = None
+) -> Iterable[T]:
+    """The same steps, of which each is reported when it is done.
+
+    Examples
+    --------
+    >>> from skultr._progress import progress
+    >>> [draw for draw in progress(range(3), "resample")]
+    [0, 1, 2]
+    """
+    if not _is_on():
+        return steps
+    if total is None and most is None and isinstance(steps, Sized):
+        total = len(steps)
+    return _reported(steps, Steps(what, total, most))
+
+
+def _reported(steps, work):
+    outer = _stack.get()
+    inner = (*outer, work)
+    _stack.set(inner)
+    try:
+        for step in steps:
+            yield step
+            work.count()
+            _report(inner)
+    finally:  # a caller that leaves the loop closes the generator, sometimes much later
+        if _stack.get() == inner:
+            _stack.set(outer)
+
+
+def _is_on():
+    return _logger.isEnabledFor(logging.INFO)
+
+
+class _Clock:
+    """When the last line was written."""
+
+    last = -_EVERY
+
+
+def _report(stack):
+    now = time.monotonic()
+    if now - _Clock.last < _EVERY:
+        return
+    _Clock.last = now
+    counted = next((work for work in stack if work.total and work.n), None)
+    when = (
+        f"{_text_of(counted.left())} left"
+        if counted
+        else f"{_text_of(now - stack[0].start)} so far"
+    )
+    _logger.info("%s, %s", ": ".join(map(str, stack)), when)
+
+
+def _text_of(seconds):
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+if os.environ.get(_VARIABLE, "0") not in ("", "0"):
+    show_progress()

@@ -1,0 +1,181 @@
+"""Recipes of the page ecosystem, with the tools themselves; and the notebooks of the gallery."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.ensemble import StackingRegressor, VotingRegressor
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.inspection import partial_dependence, permutation_importance
+from sklearn.model_selection import HalvingGridSearchCV, cross_val_score, learning_curve
+
+from skultr.datasets import make_ltr
+from skultr.metrics import RankingScorer
+from skultr.model_selection import QueryKFold
+from skultr.rankers import LambdaMARTRanker, NaiveRanker, RankAggRanker
+from skultr.simulation import PlackettLucePolicy, simulate_clicks
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*/plot_*.py"))
+PROTOCOL = {"cv": QueryKFold(3), "scoring": RankingScorer()}
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return make_ltr(60, 10, n_features=5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def log(documents):
+    X, clicks, _ = simulate_clicks(
+        documents, n_sessions=2_000, policy=PlackettLucePolicy(), random_state=0
+    )
+    return X, clicks
+
+
+@pytest.fixture(scope="module")
+def ranker(log):
+    return LambdaMARTRanker(n_estimators=20, random_state=0).fit(*log)
+
+
+def features_of(documents, ranker):
+    return documents[list(ranker.feature_names_in_)].astype(float)
+
+
+# --------------------------------------------------------------------------------------
+# Searches
+# --------------------------------------------------------------------------------------
+def test_optuna(log, ranker):
+    optuna = pytest.importorskip("optuna", reason="needs optuna")
+    X, clicks = log
+
+    def objective(trial):
+        rate = trial.suggest_float("learning_rate", 0.01, 0.3, log=True)
+        candidate = clone(ranker).set_params(learning_rate=rate)
+        return cross_val_score(candidate, X, clicks, **PROTOCOL).mean()
+
+    study = optuna.create_study(
+        direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0)
+    )
+    study.optimize(objective, n_trials=3)
+    values = [trial.value for trial in study.trials]
+    assert study.best_value == max(values) > 0.5
+    assert len({*values}) > 1
+
+
+@pytest.mark.parametrize(
+    ("candidate", "resource", "most"),
+    [
+        (LambdaMARTRanker(random_state=0), "n_estimators", 30),
+        (NaiveRanker(early_stopping=False, random_state=0), "max_epochs", 3),
+    ],
+)
+def test_successive_halving_by_rounds_and_epochs(log, candidate, resource, most):
+    search = HalvingGridSearchCV(
+        candidate,
+        {"learning_rate": [0.003, 0.01, 0.03]},
+        resource=resource,
+        min_resources=most // 3,
+        max_resources=most,
+        **PROTOCOL,
+    ).fit(*log)
+    assert search.n_resources_ == [most // 3, most]
+    assert search.best_params_[resource] == most
+
+
+def test_learning_curve(log, ranker):
+    sizes, _, scores = learning_curve(ranker, *log, train_sizes=[0.3, 1.0], **PROTOCOL)
+    assert sizes[0] < sizes[1]
+    assert scores.shape == (2, 3)
+    assert np.isfinite(scores).all()
+
+
+# --------------------------------------------------------------------------------------
+# What a model has learned
+# --------------------------------------------------------------------------------------
+def test_permutation_importance(documents, ranker):
+    importance = permutation_importance(
+        ranker, documents, documents["relevance"], scoring=RankingScorer(), random_state=0
+    )
+    by_column = dict(zip(documents.columns, importance.importances_mean, strict=True))
+    assert by_column["feature_000"] > max(0, by_column["feature_004"])
+    assert by_column["doc"] == 0
+
+
+class ScoreOf(RegressorMixin, BaseEstimator):
+    def __init__(self, ranker):
+        self.ranker = ranker
+
+    def fit(self, X, y):
+        self.fitted_ = self.ranker
+        return self
+
+    def predict(self, X):
+        return self.fitted_.predict(X)
+
+
+def test_partial_dependence(documents, ranker):
+    X = features_of(documents, ranker)
+    score = ScoreOf(ranker).fit(X, None)
+    curve = partial_dependence(score, X, ["feature_000"], grid_resolution=4)
+    at = curve["grid_values"][0]
+    by_hand = [ranker.predict(X.assign(feature_000=value)).mean() for value in at]
+    np.testing.assert_allclose(curve["average"][0], by_hand)
+    with pytest.raises(ValueError, match="regressor"):
+        partial_dependence(ranker, X, ["feature_000"])
+
+
+def test_shap_of_trees(documents, ranker):
+    shap = pytest.importorskip("shap", reason="needs shap")
+    X = features_of(documents, ranker)
+    explainer = shap.TreeExplainer(ranker.booster_)
+    values = explainer.shap_values(X)
+    assert values.shape == X.shape
+    np.testing.assert_allclose(
+        explainer.expected_value + values.sum(axis=1), ranker.predict(X), atol=1e-6
+    )
+
+
+# --------------------------------------------------------------------------------------
+# Several rankers as one
+# --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("several", [VotingRegressor, StackingRegressor])
+def test_averages_of_scores_are_refused(log, ranker, several):
+    with pytest.raises(ValueError, match="LambdaMARTRanker should be a regressor"):
+        several([("one", ranker), ("other", ranker)]).fit(*log)
+
+
+def test_sums_of_ranks_are_what_to_use(log, documents, ranker):
+    members = [("slow", ranker), ("fast", clone(ranker).set_params(n_estimators=5))]
+    assert RankAggRanker(members).fit(*log).predict(documents).shape == (600,)
+
+
+# --------------------------------------------------------------------------------------
+# Notebooks of the gallery
+# --------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def gallery():
+    """What the documentation tells sphinx-gallery."""
+    pytest.importorskip("sphinx_gallery", reason="needs sphinx-gallery")
+    from sphinx_gallery.gen_gallery import DEFAULT_GALLERY_CONF
+
+    conf = runpy.run_path(str(ROOT / "docs" / "conf.py"))["sphinx_gallery_conf"]
+    return {**DEFAULT_GALLERY_CONF, **conf}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_notebooks_open_and_tell_how_to_install(gallery, example):
+    from sphinx_gallery.notebook import jupyter_notebook
+    from sphinx_gallery.py_source_parser import split_code_and_text_blocks
+
+    _, blocks = split_code_and_text_blocks(str(example))
+    notebook = jupyter_notebook(blocks, gallery, str(example.parent))
+    assert notebook["nbformat"] == 4
+    for cell in notebook["cells"]:
+        assert {"cell_type", "metadata", "source"} <= {*cell}
+        if cell["cell_type"] == "code":
+            assert {"outputs", "execution_count"} <= {*cell}
+            compile("".join(cell["source"]), example.name, "exec")
+    assert "pip install" in "".join(notebook["cells"][0]["source"])
