@@ -27,14 +27,15 @@ __all__ = ["ExperimentPlan", "plan_experiment"]
 #: Layouts with a smaller share of the pages are left out.
 _LEAST_SHARE = 1e-6
 _UNIFORM = "uniform swaps with the first position"
-_ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
-_PLACES = {
+#: Formats of columns in a summary.
+_FORMATS = {
     "queries": ",.0f",
     "sessions": ",.0f",
     "clicks_lost": "z,.1f",
     "share": ".1%",
     "clicks_lost_share": "z.2%",
 }
+_ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +84,7 @@ class ExperimentPlan:
 
     def summary(self) -> str:
         """The plan in words and tables."""
-        change = "lose" if self.clicks_lost > 0 else "gain"
+        change = "gain" if self.clicks_lost < 0 else "lose"
         words = (
             f"{self.sessions:,.0f} sessions, which {change} {abs(self.clicks_lost):,.0f} clicks "
             f"({abs(self.clicks_lost_share):.2%}). {self.assumption}"
@@ -126,8 +127,8 @@ class ExperimentPlan:
 
 def _text(table):
     """A table in which counts are whole, and shares are percentages."""
-    places = {name: "{:" + _PLACES.get(name, "z.3f") + "}" for name in table}
-    return table.to_string(formatters={name: of.format for name, of in places.items()})
+    formats = {name: f"{{:{_FORMATS.get(name, 'z.3f')}}}".format for name in table}
+    return table.to_string(formatters=formats)
 
 
 @validate_params(
