@@ -1,4 +1,4 @@
-"""What long work is doing: a line a second at most, from the logger "skultr", off by default."""
+"""What long work is doing, at most one line per second, by the logger "skultr"; off by default."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 The fewer were shown, the more it matters who chose
 ===================================================
 
-**Claim.** If the old ranker chose what to show by something that no feature contains, the
+**Claim.** If production chose what to show by something that no feature contains, the
 documents shown mislead, and causal likelihood decomposition (CLD) with its default ``gamma=0.2``
 is ahead of inverse propensities, more so if fewer were shown: by 0.02 of nDCG@3 at two documents,
-by 0.01 at ten, by nothing if all are. If the old ranker used only the features, CLD loses about as
+by 0.01 at ten, by nothing if all are. If production used only the features, CLD loses about as
 much: 0.01 at two, 0.02 at five.
 
 **Limit.** Clicks cannot show in which of the two worlds you are. Rankers are linear, fitted to the
@@ -21,7 +21,7 @@ are shown.
 #
 # The top *k* of 20 candidates are shown; grades 3 and 4 are relevant; users examine position k
 # with probability 1 / k and click one in ten irrelevant documents that they look at. In one world
-# the old ranker ranked by the features; in the other also by a signal that correlates 0.5 with
+# production ranked by the features; in the other also by a signal that correlates 0.5 with
 # relevance. With ``gamma=0`` the Tobit likelihood is least squares on inverse propensity labels.
 import warnings
 
@@ -77,7 +77,7 @@ def top_k_log(training, k, strength, seed):
 #
 # At *k* = 20 every candidate is shown, and ``CLDRanker`` warns that there is nothing to correct.
 # In two logs with the hidden signal it also warns that clicks contradict the propensities, or that
-# the old ranker ranked by more than the features; here it is the latter.
+# production ranked by more than the features; here it is the latter.
 rows = []
 for seed in range(5):
     documents = make_ltr(2 * N_QUERIES, n_features=30, random_state=seed)

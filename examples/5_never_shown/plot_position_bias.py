@@ -2,7 +2,7 @@
 Position bias on top of selection: how strong it is, and how wrong you are about it
 ====================================================================================
 
-**Claim.** Where the old ranker also used a hidden signal, CLD is ahead of inverse propensities at
+**Claim.** Where production also used a hidden signal, CLD is ahead of inverse propensities at
 every strength of position bias, while Heckman's method on clicks as they are falls with it. Wrong
 propensities hurt least in CLD: if rankers are given η = 2 where it is 1, inverse propensities lose
 0.11 of nDCG@3, Heckman's method on debiased clicks 0.14, and CLD 0.04.
@@ -16,7 +16,7 @@ the clicks as they are. Users here examine by position alone. One world, 30 feat
 # One world, two questions
 # ------------------------
 #
-# The old ranker shows the top 5 of 20 candidates, by features and by a signal that correlates 0.5
+# Production shows the top 5 of 20 candidates, by features and by a signal that correlates 0.5
 # with relevance. Position k is examined with probability k to the power −η. All rankers here are
 # linear, fitted by least squares or by the Tobit likelihood, with the same penalty.
 import warnings

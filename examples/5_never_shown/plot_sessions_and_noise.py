@@ -2,7 +2,7 @@
 More sessions, and more careless clicks
 =======================================
 
-**Claim.** Where the old ranker also used a hidden signal, more sessions do not help against it:
+**Claim.** Where production also used a hidden signal, more sessions do not help against it:
 with 100,000 of them inverse propensities are no better than clicks as they are, and CLD is ahead
 of both. Clicks on irrelevant documents cost rankers that divide by propensities little: up to one
 in two of them costs CLD 0.004 of nDCG@3, Heckman's method on debiased clicks 0.005, and inverse
@@ -17,7 +17,7 @@ propensities differ by one to two of the standard errors drawn.
 # A log of the top 5
 # ------------------
 #
-# The old ranker shows the top 5 of 20 candidates, by features and by a signal that correlates 0.5
+# Production shows the top 5 of 20 candidates, by features and by a signal that correlates 0.5
 # with relevance. Position k is examined with probability 1 / k, and the rankers know that. Click
 # noise is the share of irrelevant documents that get a click from whoever looks at them.
 import warnings
@@ -39,7 +39,7 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-# "Clicks as they are" are told that all positions are examined alike. fit warns that the clicks
+# "Clicks as they are" assumes that all positions are examined alike. fit warns that the clicks
 # contradict this, which is the point.
 warnings.simplefilter("ignore", AssumptionWarning)
 

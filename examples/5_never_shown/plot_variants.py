@@ -2,7 +2,7 @@
 By rows or by pairs, lines or networks
 ======================================
 
-**Claim.** Where the old ranker also used a hidden signal, both losses of CLD are ahead of inverse
+**Claim.** Where production also used a hidden signal, both losses of CLD are ahead of inverse
 propensities of the same model in the mean, linear or network.
 
 **Limit.** Where it used the features alone, linear CLD is behind. Networks differ by 0.03 or more
@@ -15,7 +15,7 @@ nothing was hidden, see the user guide.
 # Two worlds
 # ----------
 #
-# The top 5 of 20 candidates are shown. In one world the old ranker ranked by the features; in the
+# The top 5 of 20 candidates are shown. In one world production ranked by the features; in the
 # other also by a signal that correlates 0.5 with relevance. In the paper's names, CLD-L and CLD-N
 # learn by rows, linear and by networks; CLDpair-L and CLDpair-N by pairs.
 import matplotlib.pyplot as plt
@@ -62,7 +62,7 @@ def top_5_log(training, strength, seed):
 def rankers(layers, examination):
     """Inverse propensities (which learn by lists), and both published losses of CLD.
 
-    CLD divides clicks by propensities. So IPSRanker is told to do the same, and not to choose.
+    CLD divides clicks by propensities. So IPSRanker is set to do the same, and not to choose.
     """
     common = {"propensity": examination, "hidden_layer_sizes": layers, "random_state": 0}
     return {

@@ -8,9 +8,9 @@ rankers about as annotation does. It divides no click by a propensity and is les
 :class:`~skultr.metrics.IPSScorer`: two rankers that are next to each other differ by about 2.8
 standard deviations here, by :class:`~skultr.metrics.IPSScorer` by 1.5.
 
-**Limit.** Both are given the right propensities, and their verdict is as good as these. Told a
-curve that is too steep (on the right of the figure), the likelihood is near 0 for the best and the
-worst ranker, and whatever it picks is noise. Users are position-based.
+**Limit.** Both are given the right propensities, and are only as good as these. If the curve is
+too steep (on the right of the figure), the score is near 0 for the best and the worst ranker, and
+whichever it picks is picked by noise. Users are position-based.
 """
 
 # %%
@@ -74,13 +74,13 @@ def log_of(seed):
 # Ten logs, two scorers
 # ---------------------
 #
-# Ten logs of the same documents show the noise. A third scorer is told a curve that is too steep:
+# Ten logs of the same documents show the noise. A third scorer is given a curve that is too steep:
 # that alone explains the clicks, and the scorer warns that the best scale of the scores is 0.
 warnings.simplefilter("ignore", AssumptionWarning)
 scorers = {
     "ClickLikelihoodScorer": ClickLikelihoodScorer(propensity=EXAMINATION),
     "IPSScorer": IPSScorer(propensity=EXAMINATION),
-    "ClickLikelihoodScorer, told 1 / k²": ClickLikelihoodScorer(propensity=EXAMINATION**2),
+    "ClickLikelihoodScorer, given 1 / k²": ClickLikelihoodScorer(propensity=EXAMINATION**2),
 }
 values = {name: np.empty((10, len(rankers))) for name in scorers}
 for seed in range(10):

@@ -134,9 +134,11 @@ for place, ((label, select), color) in enumerate(zip(RULES.items(), COLORS, stri
         regrets[label, name] = regret
         at = row + 0.2 * (place - 1.5)
         axes.barh(at, regret, height=0.18, color=color, label=label if row == 0 else None)
-        axes.text(regret + 0.001, at, f"{chosen}, {regret:.3f}", va="center", fontsize=9)
+        place_of_text = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(f"{chosen}, {regret:.3f}", (regret, at), fontsize=9, **place_of_text)
 axes.set_yticks(np.arange(len(USERS)), [f"users\n{name}" for name in USERS])
 axes.invert_yaxis()
+axes.margins(x=0.12)
 axes.set(xlabel="regret: perplexity lost on other rankings", title="What each rule takes")
 axes.legend(title="chosen by", frameon=False)
 axes.spines[["top", "right"]].set_visible(False)

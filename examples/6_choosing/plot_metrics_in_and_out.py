@@ -11,7 +11,7 @@ which contains it, predict best in both orders.
 
 **Limit.** One log of one kind of user. CMIP singles out the worst models; it does not sort the
 others, nor does it find the best: those of PBM and UBM are in the middle, because documents with
-few clicks are estimated by where the old ranker put them.
+few clicks are estimated by where production put them.
 """
 
 # %%

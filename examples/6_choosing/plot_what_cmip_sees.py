@@ -2,11 +2,12 @@
 What CMIP sees
 ==============
 
-**Claim.** Labels hardly tell the wrong model from the right one here: click-through rates of
-documents (DCTR) have an nDCG of .95, because the old ranker was good and they copy it: within each
+**Claim.** Labels hardly distinguish the wrong model from the right one here. Click-through rates
+of documents (DCTR) have an nDCG of .95, because production was good and they copy it: within each
 grade they fall with the logged position. The position-based model corrects for position, and its
-lines are flat. CMIP, in the titles, puts that into a number, .9 for the one and below .1 for the
-other, and the perplexity on rankings in random order shows which of the two knows how users click.
+lines are nearly flat. CMIP, in the titles, measures this: .9 for DCTR, below .1 for the
+position-based model. The perplexity on rankings in random order confirms which of the two
+describes how users click.
 
 **Limit.** The position-based model describes these users exactly. CMIP is about copying and about
 nothing else: scores drawn at random would have none.
@@ -59,7 +60,8 @@ plt.show()
 # In numbers
 # ----------
 #
-# Perplexity on new sessions of the old ranker, and of rankings in random order; 1 is a prophet.
+# Perplexity on new sessions of production, and of rankings in random order; 1 is a
+# perfect prediction.
 perplexity = PerplexityScorer()
 numbers = {
     name: {

@@ -11,8 +11,8 @@ wrote the log, and than the same trees on raw clicks. With a million events the 
 
 **Limit.** Users here are position-based, production is weak (trained on the annotation of 1 % of
 the queries) and varies its order a little, and the features of the model are those that relevance
-was made from. A production ranker that is good already leaves less to gain, and a fixed order
-leaves nothing to learn from (:ref:`never_worse`).
+was made from. A good production ranker leaves less to gain (:ref:`never_worse`), and a fixed order
+leaves nothing to learn from (:ref:`identifiability`).
 """
 
 # %%
@@ -21,7 +21,7 @@ leaves nothing to learn from (:ref:`never_worse`).
 #
 # ``examples/7_engines/simulated_shop.py`` makes products with features, lets users search, and
 # writes what OpenSearch writes: a file for its bulk interface, with queries and events. This page
-# was built from a fifth of a million events: ``python plot_simulated_shop.py 94000`` takes all.
+# was built from about 200,000 events: ``python plot_simulated_shop.py 94000`` takes all.
 import json
 import sys
 import tempfile
@@ -162,8 +162,8 @@ for axes, title, found in zip(panels[1:], titles, (of_labels, of_models), strict
 plt.show()
 
 # %%
-# What holds
-# ----------
+# The claim, checked
+# ------------------
 #
 # The interval of a difference is that of the differences query by query. In two other shops (seeds
 # 1 and 2) with 20,000 searches all of this holds too, but for the lead over trees on raw clicks in

@@ -2,11 +2,11 @@
 What OpenSearch's sample log can tell, and what it cannot
 =========================================================
 
-**Claim.** The reader gives every record of a UBI file one fate, so that what was read adds up, and
-the verdict on a log that cannot support judgments is that it cannot: the sample of OpenSearch's
-demo shop showed no document at enough positions, and its clicks settle the grade of hardly any
-pair. Judgments and a model are written in the formats of the engine all the same, to try the
-upload.
+**Claim.** The reader accounts for every record of a UBI file: it was used, or left out for one
+reason. A log that cannot support judgments gets the verdict that it cannot: the sample of
+OpenSearch's demo shop showed too few documents at several positions, and its clicks settle the
+grade of hardly any pair of query and document. Judgments and a model are written in the formats of
+the engine nevertheless, so that you can try the upload.
 
 **Limit.** These files show formats, not quality. The sample has no features of products: the model
 knows only how often a product was shown and clicked for *other* queries. On a log whose truth is
@@ -51,8 +51,8 @@ print(report.summary())
 # The verdict
 # -----------
 #
-# Without documents at several positions, no number of clicks tells what users like from where they
-# look.
+# Without documents at several positions, no number of clicks distinguishes what users like from
+# where they look.
 graph = IdentifiabilityGraph.from_log(log, click="click")
 print(graph.summary())
 
@@ -79,7 +79,7 @@ print(f"{judgments[:250]}...\n\nsettled: {n_judged} of {len(labels)} pairs")
 # A model, to try the upload
 # --------------------------
 #
-# What the sample tells of a product before a query is asked: how often it was shown and clicked
+# What the sample says about a product before a query is asked: how often it was shown and clicked
 # for other queries. The simulated shop has features.
 ids = log[["qid", "doc"]].astype(str)
 if sample.exists():
@@ -107,7 +107,11 @@ colors = np.where(fates["used"], "#2b6cb0", "#9aa0a6")
 left.barh(fates["fate"], fates["n"], color=colors)
 for place, n in enumerate(fates["n"]):
     left.text(n, place, f" {n:,}", va="center")
-left.set(xlabel="events", title="used (blue) and left out", xlim=(0, 1.15 * fates["n"].max()))
+left.set(
+    xlabel="events",
+    title="Events used (blue) or left out (grey)",
+    xlim=(0, 1.15 * fates["n"].max()),
+)
 most = labels.sort_values("label", ascending=False).head(30)
 place = np.arange(1, len(most) + 1)
 right.vlines(place, most["lower"], most["upper"], color="#9aa0a6", linewidth=2)
@@ -116,12 +120,12 @@ best = labels.groupby("qid", observed=True)["label"].max().quantile(0.95)
 for limit in best * np.array([1, 4, 10]) / 14:
     right.axhline(limit, color="black", linestyle=":", linewidth=1)
 right.set(xlabel="pair of query and document", ylabel="P(relevant)", ylim=(0, None))
-right.set_title("30 highest labels, 95 % intervals")
+right.set_title("The 30 highest labels, with 95 % intervals")
 plt.show()
 
 # %%
-# What holds
-# ----------
+# The claim, checked
+# ------------------
 used, left_out = (report.n_records("event", used=used) for used in (True, False))
 assert used + left_out == report.n_records("event")
 assert not graph.is_connected

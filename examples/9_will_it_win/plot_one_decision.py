@@ -5,8 +5,8 @@ One decision, from the first log to what we watch
 **Claim.** A search team asks one question: shall we replace our ranker? The log of its first week
 cannot say. An experiment that costs some 2 % of a week's clicks makes it say yes, with a
 prediction that holds when both rankers are served; 2,000 interleaved sessions agree. After the
-launch a tenth of the traffic keeps the log able to speak, and shows the week in which users began
-to look at fewer results.
+launch a tenth of the traffic keeps the log informative, and shows the week in which users began to
+look at fewer results.
 
 **Limit.** The shop is simulated, so that the truth is known: 300 queries, 15 features, users who
 examine position k with probability 1 / k, as the methods assume. A real shop also has seasons, new
@@ -78,9 +78,8 @@ def scores_of(ranker, rows):
 # Week 1: is the log enough?
 # --------------------------
 #
-# No. No product was ever seen at two positions, so that clicks cannot tell a good product from a
-# good place. The question of the team has the answer "cannot tell", and the team is told so before
-# it ships anything.
+# No. No product was ever shown at two positions, so that clicks cannot distinguish a good product
+# from a good place. The answer is "cannot tell", and the team knows it before it ships anything.
 first = week(1)
 print(IdentifiabilityGraph.from_log(first, click="click").summary().splitlines()[0])
 with warnings.catch_warnings():
@@ -157,7 +156,7 @@ with tempfile.TemporaryDirectory() as folder:
 # -------------
 #
 # A tenth of the traffic still gets the swaps of the plan: without it the log of the new ranker
-# would be as silent as that of week 1. Each week the examination curve is estimated again from
+# would say as little as that of week 1. Each week the examination curve is estimated again from
 # that part and compared with the curve of the experiment. The alarm is the largest difference of
 # the nine positions in standard errors; chance alone exceeds 3.5 in one week of 200. From
 # week 7 on the page is redesigned, and users look at fewer results.
@@ -189,7 +188,7 @@ figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="cons
 bars = [curve["examination"] - curve["lower"], curve["upper"] - curve["examination"]]
 left.plot(curve.index, 1 / curve.index, "k--", label="truth")
 left.errorbar(curve.index, curve["examination"], bars, fmt="o", ms=4, color="#7251b5")
-left.set(title="1. What the experiment told", xlabel="position", ylim=(0, 1.05))
+left.set(title="1. What the experiment showed", xlabel="position", ylim=(0, 1.05))
 left.set_ylabel("examination relative to position 1")
 left.legend(frameon=False)
 low, high = predicted.interval

@@ -8,12 +8,12 @@
 Zhao, Xu, Zhang, Cai, Dong & Wen (2023). Unbiased top-k learning to rank with causal likelihood
 decomposition. SIGIR-AP.
 
-Only the top k of an old ranker were shown, and users looked at the first of them more. Table 2:
+Only the top k of production were shown, and users looked at the first of them more. Table 2:
 seven rankers. Figure 3: more or fewer shown (a), more or less position bias (b). Figure 4: more
 sessions. Figure 5: click noise. Figure 6: wrong propensities. Table 3: CLD by a network, pairs by
 a linear model. Figures 1 and 2 are drawings, and Table 1 is notation.
 
-Every study has two worlds. In the paper's the old ranker went by the features, so that the
+Every study has two worlds. In the paper's, production went by the features, so that the
 correlation gamma of the errors of relevance and of selection is 0; in the other it also went by a
 signal that no feature shows. CLD and CLD-pair are the paper's equations 9 and 12 as printed;
 "skultr" and "default" are the package's forms. The full sizes take about three days on two cores

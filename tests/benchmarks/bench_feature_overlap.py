@@ -1,7 +1,7 @@
 """Does ``feature_overlap`` foresee that dual learning errs in its examination by more than 0.1?
 
 By hand: ``python tests/benchmarks/bench_feature_overlap.py [rows.jsonl]``.
-100 small logs of five kinds, and 20 of a sixth, whose old ranker knew more than the features; a
+100 small logs of five kinds, and 20 of a sixth, whose production knew more than the features; a
 row per log goes to the file, and a later run goes on where the last one stopped. Ends with the
 area under the ROC curve without and with the sixth kind, its bootstrap interval, and the misses.
 About 6 minutes on one core.
