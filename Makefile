@@ -47,7 +47,7 @@ lint: $(VENV)/.lint
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-# The built site: links, other hosts, and four pages in Chromium at two widths
+# The built site: links, other hosts, and five pages in Chromium at two widths
 site-test: $(VENV)/.docs $(VENV)/.site
 	$(BIN)/python -m pytest -rs tests/site
 

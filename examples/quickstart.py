@@ -185,8 +185,8 @@ def main():
     parser.add_argument(
         "--data",
         nargs="+",
-        help="LETOR/svmlight file(s) with qid, or Parquet with qid, label and features; "
-        "default: generated documents",
+        help="LETOR/svmlight file(s) with qid, or Parquet with qid, label and features, or the "
+        "folder of a set (of one fold); default: generated documents",
     )
     parser.add_argument("--sessions", type=int, default=1_000_000, help="simulated sessions")
     parser.add_argument("--seed", type=int, default=0)

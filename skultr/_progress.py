@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -20,16 +21,28 @@ _VARIABLE = "SKULTR_PROGRESS"
 _EVERY = 1.0
 
 _logger = logging.getLogger("skultr")
-_handler = logging.StreamHandler()
-_handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+if _logger.level == logging.NOTSET:  # a program that logs at INFO has not asked for progress
+    _logger.setLevel(logging.WARNING)
+
+
+class _Printed(logging.Handler):
+    """Lines on stderr, as long as the program has no handler of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if {*_logger.handlers, *logging.getLogger().handlers} == {self}:
+            print(self.format(record), file=sys.stderr, flush=True)
+
+
+_printed = _Printed()
+_printed.setFormatter(logging.Formatter("%(name)s: %(message)s"))
 
 
 def show_progress(show: bool = True) -> None:
     """Report what long fits, reads and resamples are doing, at most once per second.
 
-    Lines go to the logger ``"skultr"`` at the level ``INFO``. If the program has not configured
-    logging, they are printed to stderr. Results do not change. Worker processes that start
-    afterwards, such as those of ``GridSearchCV(n_jobs=2)``, report too. The environment variable
+    Lines go to the logger ``"skultr"`` at the level ``INFO``. As long as the program has not
+    configured logging, they are printed to stderr. Results do not change. Worker processes that
+    start afterwards, such as those of ``GridSearchCV(n_jobs=2)``, report too. The variable
     ``SKULTR_PROGRESS=1`` does the same for programs that you do not want to edit.
 
     Parameters
@@ -60,12 +73,11 @@ def show_progress(show: bool = True) -> None:
     if show:
         os.environ[_VARIABLE] = "1"
         _logger.setLevel(logging.INFO)
-        if not _logger.hasHandlers():
-            _logger.addHandler(_handler)
+        _logger.addHandler(_printed)
     else:
         os.environ.pop(_VARIABLE, None)
-        _logger.setLevel(logging.NOTSET)
-        _logger.removeHandler(_handler)
+        _logger.setLevel(logging.WARNING)
+        _logger.removeHandler(_printed)
 
 
 class Steps:
@@ -196,5 +208,5 @@ def _text_of(seconds):
     return f"{seconds:.0f} s"
 
 
-if os.environ.get(_VARIABLE, "0") not in ("", "0"):
+if os.environ.get(_VARIABLE) == "1":
     show_progress()

@@ -157,7 +157,59 @@ def test_time_left_is_that_of_the_steps_that_were_done(monkeypatch):
 def test_only_true_or_false():
     with pytest.raises(TypeError, match="True or False, got 'yes'"):
         skultr.show_progress("yes")
-    assert logging.getLogger("skultr").level == logging.NOTSET
+    assert logging.getLogger("skultr").level == logging.WARNING
+
+
+LOGGING = """
+import contextlib, io, logging
+import skultr
+from skultr import _progress
+
+_progress._EVERY = 0.0
+
+def work():
+    with _progress.working("work"):
+        pass
+
+logging.basicConfig(level=logging.INFO)
+work()  # has not been asked
+skultr.show_progress()
+work()
+skultr.show_progress(False)
+work()
+logging.basicConfig(level=logging.WARNING, force=True)
+logging.getLogger("skultr").setLevel(logging.INFO)
+work()  # what the guide tells services
+skultr.show_progress(False)
+logging.getLogger().handlers.clear()
+skultr.show_progress()
+printed = io.StringIO()
+with contextlib.redirect_stderr(printed):
+    work()
+assert printed.getvalue() == "skultr: work, 0 s so far\\nskultr: work: done in 0 s\\n"
+logging.basicConfig(level=logging.WARNING)
+work()  # not twice
+"""
+
+
+def run(script, **variables):
+    env = {name: value for name, value in os.environ.items() if name != "SKULTR_PROGRESS"}
+    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", str(script)],
+        env=env | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+
+def test_programs_that_configure_logging(tmp_path):
+    script = tmp_path / "service.py"
+    script.write_text(LOGGING)
+    lines = ["INFO:skultr:work, 0 s so far", "INFO:skultr:work: done in 0 s"]
+    assert run(script).stderr.splitlines() == 3 * lines
 
 
 SEARCH = """
@@ -176,22 +228,12 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("how", ["off", "call", "variable"])
+@pytest.mark.parametrize("how", ["off", "call", "1", "0", "false"])
 def test_worker_processes(tmp_path, how):
     script = tmp_path / "search.py"
     script.write_text(SEARCH.format(on="skultr.show_progress()" if how == "call" else ""))
-    env = {name: value for name, value in os.environ.items() if name != "SKULTR_PROGRESS"}
-    env |= {"SKULTR_PROGRESS": "1"} if how == "variable" else {}
-    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script)],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    ran = run(script, **({} if how in ("off", "call") else {"SKULTR_PROGRESS": how}))
     assert ran.stdout == ""
     of_skultr = [line for line in ran.stderr.splitlines() if line.startswith("skultr: ")]
-    expected = set() if how == "off" else {"skultr: fit, 0 s so far"}
+    expected = {"skultr: fit, 0 s so far"} if how in ("call", "1") else set()
     assert set(of_skultr) == expected, ran.stderr

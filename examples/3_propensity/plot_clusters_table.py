@@ -2,10 +2,10 @@
 Five, ten or twenty users; examination known or estimated
 =========================================================
 
-**Claim.** With ten or twenty kinds of users the user-aware estimator is the nearest to the
-skyline; with five, whose curves differ in fewer ways, one curve for all is as good or better.
-The results hardly change if the examination of every user has to be estimated from the same log:
-personalised regression-EM finds it within 0.03 of the truth, on average.
+**Claim.** With ten or twenty kinds of users the user-aware estimator is ahead of the others or
+level with the best; with five, whose curves differ in fewer ways, one curve for all is as good or
+better. The results hardly change if the examination of every user has to be estimated from the
+same log: personalised regression-EM finds it within 0.03 of the truth, on average.
 
 **Limit.** A small simulated world (600 queries, 200 sessions each, two runs); differences below
 0.01 are noise. The log is deterministic, so that only the features link the positions in
@@ -151,11 +151,11 @@ plt.show()
 # The claim, checked
 # ------------------
 #
-# With ten and twenty kinds of users the user-aware estimator is ahead, with five it is level with
-# the best; and estimating examination costs little.
+# With ten and twenty kinds of users the user-aware estimator is ahead or level, up to half of what
+# is noise here, with five it is level; and estimating examination costs little.
 known = table.xs("known", level="examination")
 others = known.drop("user-aware").max()
-assert (known.loc["user-aware"] > others)[[10, 20]].all()
+assert (known.loc["user-aware"] > others - 0.005)[[10, 20]].all()
 assert abs(known.loc["user-aware", 5] - others[5]) < 0.02
 own = table.loc["user-aware"]
 assert (own.loc["known"] - own.loc["estimated"]).max() < 0.015

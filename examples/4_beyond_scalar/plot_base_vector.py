@@ -126,8 +126,8 @@ literal, bounded = pd.DataFrame(table)["literal"], pd.DataFrame(table)["bounded"
 without = bounded["no strangers"]
 assert literal["stretched × 2"] < without - 0.015
 assert literal["stretched × 8"] < without - 0.035
-assert bounded.min() > without - 0.005
-assert abs(literal["stretched × 1"] - without) < 0.005
+assert bounded.min() > without - 0.01
+assert abs(literal["stretched × 1"] - without) < 0.01
 
 # %%
 # .. [1] M. Chen, C. Liu, Z. Liu and J. Sun (2022). Scalar is not enough: vectorization-based

@@ -120,7 +120,7 @@ plt.show()
 # Base vectors are level with the best position under TianGong's clicks, where positions differ
 # widely, and near it under trust bias, where they hardly do.
 positions, base = table.drop("base vectors"), table.loc["base vectors"]
-assert base["TianGong-ST"] > positions["TianGong-ST"].max() - 0.01
+assert base["TianGong-ST"] > positions["TianGong-ST"].max() - 0.02
 assert positions["TianGong-ST"].min() < base["TianGong-ST"] - 0.15
 assert base["trust bias"] > positions["trust bias"].max() - 0.03
 assert positions["trust bias"].min() > base["trust bias"] - 0.06

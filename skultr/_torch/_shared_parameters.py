@@ -83,7 +83,10 @@ def describe_shared_parameters(cls: type) -> None:
 def _entries(cls, group):
     """One entry per name of a group; what is special to the class stands with the first."""
     remark, lines = group["remark"], ""
-    for name in group["names"].split(", "):
+    names = group["names"].split(", ")
+    if not SHARED_PARAMETERS.keys() >= {*names}:
+        return group[0]  # those of a class of the user's
+    for name in names:
         kind, meaning = SHARED_PARAMETERS[name]
         lines += f"{name} : {kind}, default={_shown(getattr(cls, name))}\n"
         lines += textwrap.indent(textwrap.fill(meaning, 90), " " * 4) + "\n" + remark

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from numbers import Integral
 from os import PathLike, fspath
 from pathlib import Path
@@ -13,12 +15,22 @@ from sklearn.datasets import load_svmlight_files
 
 from .._progress import progress, working
 from .._sklearn import Interval, validate_params
-from ._letor_files import PARQUET, SVMLIGHT, is_documents, letor_splits, scan_svmlight
+from ._letor_files import (
+    PARQUET,
+    SVMLIGHT,
+    is_documents,
+    is_parquet,
+    letor_splits,
+    open_svmlight,
+    scan_svmlight,
+)
 
 __all__ = ["load_letor"]
 
 #: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
 _MAX_FEATURE = 65_535
+#: Rows that are made dense at a time.
+_ROWS = 4096
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -27,7 +39,7 @@ _LARGEST = float(np.finfo(np.float32).max)
         "path": [str, PathLike, list, tuple],
         "split": [str, list, tuple, None],
         "fold": [Interval(Integral, 0, None, closed="left"), None],
-        "n_features": [Interval(Integral, 1, None, closed="left"), None],
+        "n_features": [Interval(Integral, 1, _MAX_FEATURE, closed="both"), None],
     },
     prefer_skip_nested_validation=True,
 )
@@ -49,8 +61,9 @@ def load_letor(
     path : str, path-like or list of these
         The folder that a published set unpacks to (see :func:`letor_splits`), or files of one
         format: ``.txt``, ``.svm``, ``.svmlight``, ``.libsvm`` or ``.dat``, also with ``.gz`` or
-        ``.bz2`` appended; or ``.parquet``, ``.pq``. A list of files is read as one set: a query
-        id means the same query in all of them.
+        ``.bz2`` appended; or ``.parquet``, ``.pq``, which may be folders of parts, as Spark
+        writes them. A list of files is read as one set: a query id means the same query in all
+        of them.
     split : str or list of str, default=None
         Which split to read. Of a folder: ``"train"``, ``"validation"`` or ``"test"``. Of a
         Parquet file: values of its column ``split``, which is dropped in any case, because it is
@@ -110,7 +123,7 @@ def load_letor(
 
 
 def _read(path, split, fold, n_features):
-    if isinstance(path, str | PathLike) and Path(path).is_dir():
+    if isinstance(path, str | PathLike) and Path(path).is_dir() and not is_parquet(Path(path)):
         return _read_folder(Path(path), split, fold, n_features)
     if fold is not None:
         raise ValueError(
@@ -121,20 +134,15 @@ def _read(path, split, fold, n_features):
 
 
 def _read_files(paths, split, n_features):
-    if _format_of(paths) == "svmlight":
-        if split is not None:
-            raise ValueError(
-                f"split={split!r} selects files of a folder or rows of a Parquet file, not of an "
-                "svmlight file. Pass the folder, or the file of the split that you want."
-            )
-        documents = _read_svmlight(paths, _scan(paths), n_features)
-    elif n_features is not None:
-        raise ValueError("n_features= is for svmlight files; Parquet files name their columns.")
-    else:
-        documents = _read_parquet(paths, split)
-    if not len(documents):
-        raise ValueError(f"{', '.join(paths)} has no rows; expected at least one document.")
-    return documents
+    if _format_of(paths) == "parquet":
+        return _read_parquet(paths, split, n_features)
+    if split is not None:
+        raise ValueError(
+            f"split={split!r} selects files of a folder or rows of a Parquet file, not of an "
+            "svmlight file. Pass the folder, or the file of the split that you want."
+        )
+    lines = _scan(paths)
+    return _read_svmlight(paths, lines, _columns(lines, n_features))
 
 
 # --------------------------------------------------------------------------------------
@@ -142,23 +150,23 @@ def _read_files(paths, split, n_features):
 # --------------------------------------------------------------------------------------
 def _read_folder(folder, split, fold, n_features):
     files = letor_splits(folder, fold=fold)
-    wanted = list(files) if split is None else [split] if isinstance(split, str) else list(split)
+    wanted = list(files) if split is None else _names(split)
     if not wanted or set(wanted) - set(files):
         raise ValueError(
             f"split={split!r}, but {folder} holds the splits {list(files)}"
             f"{'' if fold is None else f' in fold {fold}'}. Pass one of them."
         )
     paths = [str(files[name]) for name in wanted]
-    if _format_of(paths) == "svmlight":
-        scanned = wanted if n_features else list(files)
-        lines = dict(zip(scanned, _scan([str(files[name]) for name in scanned]), strict=True))
-        n_features = n_features or _n_features(lines.values())
+    if _format_of([str(path) for path in files.values()]) == "parquet":
+        frames = [_read_parquet([path], None, n_features) for path in paths]
+        _check_same_columns(paths, frames)
+    else:
+        lines = dict(zip(files, _scan([str(path) for path in files.values()]), strict=True))
+        columns = _columns(lines.values(), n_features)
         frames = [
-            _read_svmlight([path], [lines[name]], n_features)
+            _read_svmlight([path], [lines[name]], columns)
             for name, path in zip(wanted, paths, strict=True)
         ]
-    else:
-        frames = [_read_files([path], None, n_features) for path in paths]
     _check_queries_apart(dict(zip(wanted, frames, strict=True)), folder)
     return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
 
@@ -207,16 +215,40 @@ def _one_format(path):
 # Formats
 # --------------------------------------------------------------------------------------
 def _scan(paths):
-    return [scan_svmlight(path) for path in progress(paths, "scanned file")]
+    return [_scan_one(path) for path in progress(paths, "scanned file")]
 
 
-def _n_features(lines):
-    """Number of columns that the feature ids of several files ask for together."""
+def _scan_one(path):
+    try:
+        lines = scan_svmlight(path)
+    except (EOFError, OSError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system's, such as a missing file
+        raise ValueError(
+            f"Could not unpack {path}: {error}. Is it whole, and compressed as its suffix says?"
+        ) from error
+    if lines.last_feature > _MAX_FEATURE:
+        raise ValueError(
+            f"{path} has the feature id {lines.last_feature}; expected dense features with ids "
+            f"up to {_MAX_FEATURE}."
+        )
+    return lines
+
+
+def _columns(lines, n_features):
+    """The ids of the features of files that are read together, of which none may show all."""
     lines = list(lines)
-    return max(each.last_feature for each in lines) + any(each.from_zero for each in lines)
+    first = 0 if any(each.from_zero for each in lines) else 1
+    shown = max(each.last_feature for each in lines) + 1 - first
+    if n_features is not None and n_features < shown:
+        raise ValueError(
+            f"n_features={n_features}, but the files have {shown} features. Pass at least as "
+            "many, or None."
+        )
+    return range(first, first + (n_features or shown))
 
 
-def _read_svmlight(paths, lines, n_features):
+def _read_svmlight(paths, lines, columns):
     parts = _parse_svmlight(paths)
     features, labels, queries = parts[0::3], parts[1::3], parts[2::3]
     for path, label, query in zip(paths, labels, queries, strict=True):
@@ -225,21 +257,17 @@ def _read_svmlight(paths, lines, n_features):
                 f"{path} has {len(label)} rows, of which {len(query)} have a query id; expected "
                 "'label qid:7 1:0.5 ...' in each of them."
             )
-    first = 0 if any(each.from_zero for each in lines) else 1
-    found = max(features[0].shape[1] - first, 0)
-    if n_features is not None and n_features < found:
-        raise ValueError(
-            f"n_features={n_features}, but {', '.join(paths)} has {found} features. Pass at least "
-            "as many, or None."
-        )
-    values = np.zeros((sum(map(len, labels)), n_features or found), dtype=np.float32)
+    values = np.zeros((sum(map(len, labels)), len(columns)), dtype=np.float32)
+    _check_rows(paths, values)
     start = 0
     for part in features:
         # Sets mark missing features by the largest double, which would be infinite in float32.
         np.clip(part.data, -_LARGEST, _LARGEST, out=part.data, where=np.isfinite(part.data))
-        values[start : start + part.shape[0], :found] = part[:, first:].toarray()
+        for row in range(0, part.shape[0], _ROWS):
+            dense = part[row : row + _ROWS].toarray()[:, columns.start :]
+            values[start + row : start + row + len(dense), : dense.shape[1]] = dense
         start += part.shape[0]
-    names = [f"feature_{first + j:03d}" for j in range(values.shape[1])]
+    names = [f"feature_{number:03d}" for number in columns]
     roles = {"qid": np.concatenate(queries), **_doc_ids(paths, lines)}
     roles["relevance"] = np.concatenate(labels)
     return pd.concat([pd.DataFrame(roles), pd.DataFrame(values, columns=names)], axis=1)
@@ -261,11 +289,10 @@ def _doc_ids(paths, lines):
 
 def _parse_svmlight(paths):
     """Features, labels and query ids of the first file, then of the second, and so on."""
-    for path in paths:
-        with open(path, "rb"):
-            pass  # a missing file is a FileNotFoundError, not a malformed one
     try:
-        parts = load_svmlight_files(paths, dtype=np.float64, zero_based=True, query_id=True)
+        with ExitStack() as stack:
+            files = [stack.enter_context(open_svmlight(path)) for path in paths]
+            return load_svmlight_files(files, dtype=np.float64, zero_based=True, query_id=True)
     except Exception as error:  # the parser raises many kinds of exceptions
         raise ValueError(
             f"Could not read {', '.join(paths)} as svmlight: {error}. Expected lines such as "
@@ -276,23 +303,13 @@ def _parse_svmlight(paths):
                 else "."
             )
         ) from error
-    if parts[0].shape[1] > _MAX_FEATURE + 1:
-        raise ValueError(
-            f"{', '.join(paths)} has the feature id {parts[0].shape[1] - 1}; expected dense "
-            f"features with ids up to {_MAX_FEATURE}."
-        )
-    return parts
 
 
-def _read_parquet(paths, split):
+def _read_parquet(paths, split, n_features):
+    if n_features is not None:
+        raise ValueError("n_features= is for svmlight files; Parquet files name their columns.")
     frames = [pd.read_parquet(path) for path in paths]
-    for path, frame in zip(paths, frames, strict=True):
-        if set(frame.columns) != set(frames[0].columns):
-            differing = sorted(set(frame.columns) ^ set(frames[0].columns))
-            raise ValueError(
-                f"{path} and {paths[0]} differ in their columns {differing}; expected the same "
-                "columns in all files."
-            )
+    _check_same_columns(paths, frames)
     frame = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     frame = _select_split(frame.reset_index(drop=True), split)
     if "label" in frame and "relevance" in frame:
@@ -304,7 +321,27 @@ def _read_parquet(paths, split):
                 f"{', '.join(paths)} has no column {name!r}; expected 'qid', 'label' and one "
                 "column per feature. Rename the column that holds it."
             )
+    _check_rows(paths, frame)
     return frame
+
+
+def _check_rows(paths, rows):
+    if not len(rows):
+        raise ValueError(f"{', '.join(paths)} has no rows; expected at least one document.")
+
+
+def _check_same_columns(paths, frames):
+    for path, frame in zip(paths, frames, strict=True):
+        if set(frame.columns) != set(frames[0].columns):
+            differing = sorted(set(frame.columns) ^ set(frames[0].columns))
+            raise ValueError(
+                f"{path} and {paths[0]} differ in their columns {differing}; expected the same "
+                "columns in all files."
+            )
+
+
+def _names(split):
+    return [split] if isinstance(split, str) else list(dict.fromkeys(split))
 
 
 def _select_split(frame, split):
@@ -312,7 +349,7 @@ def _select_split(frame, split):
         return frame.drop(columns="split", errors="ignore")
     if "split" not in frame:
         raise ValueError(f"split={split!r}, but the file has no column 'split'.")
-    wanted = [split] if isinstance(split, str) else list(split)
+    wanted = _names(split)
     known = frame["split"].unique().tolist()
     unknown = [name for name in wanted if name not in known]
     if unknown:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import bz2
 import gzip
 import re
-from collections.abc import Iterator
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from .._sklearn import Interval, validate_params
 
-__all__ = ["PARQUET", "SVMLIGHT", "SvmlightLines", "letor_splits", "scan_svmlight"]
+__all__ = [
+    "PARQUET",
+    "SVMLIGHT",
+    "SvmlightLines",
+    "is_documents",
+    "is_parquet",
+    "letor_splits",
+    "open_svmlight",
+    "scan_svmlight",
+]
 
 SVMLIGHT = (".txt", ".svm", ".svmlight", ".libsvm", ".dat")
 PARQUET = (".parquet", ".pq")
@@ -22,7 +30,9 @@ PARQUET = (".parquet", ".pq")
 _SPLITS = {"train": "train", "validation": "vali|val|dev", "test": "test"}
 #: How a file or its folder tells a fold: Fold3/train.txt, msn1.fold3.train.txt; Yahoo!'s sets.
 _FOLD = re.compile(r"(?<![a-z])(?:fold|set)[ _-]?(\d+)(?!\d)")
-_DOC_ID = re.compile(rb"docid\s*=\s*(\S+)", re.IGNORECASE)
+_DOC_ID = re.compile(rb"(?<![a-z])docid\s*=\s*(\S+)", re.IGNORECASE)
+#: A feature of id 0.
+_ZERO = re.compile(rb"[ \t]0:")
 
 
 @validate_params(
@@ -42,7 +52,8 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
     folder : str or path-like
         A folder as the set unpacks, searched with its subfolders. Files count by their names:
         ``train``, ``valid``, ``vali``, ``dev`` and ``test``, at the start of a word (so that
-        ``trainingset.txt``, ``set1.valid.txt`` and ``train.txt.gz`` count).
+        ``trainingset.txt``, ``set1.valid.txt`` and ``train.txt.gz`` count). A folder
+        ``train.parquet``, as Spark writes it, counts as a file, and hidden files do not count.
     fold : int, default=None
         Which fold (``Fold1/train.txt``), or which set of Yahoo! (``set1.train.txt``). May be left
         out where there is only one.
@@ -79,7 +90,7 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; expected the folder that a set unpacks to.")
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and is_documents(path))
+    files = sorted(path for path in folder.rglob("*") if _counts(path))
     named = [(fold_of(path), split_of(path), path) for path in files]
     named = [each for each in named if each[1] is not None]
     if not named:
@@ -97,7 +108,19 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
 def is_documents(path: Path) -> bool:
     """Whether the suffix is one of svmlight, also compressed, or of Parquet."""
     name = path.name.lower()
-    return name.endswith(PARQUET) or _uncompressed(name).endswith(SVMLIGHT)
+    return is_parquet(path) or name.removesuffix(".gz").removesuffix(".bz2").endswith(SVMLIGHT)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the suffix is one of Parquet: of a file, or of a folder that Spark writes."""
+    return path.name.lower().endswith(PARQUET)
+
+
+def _counts(path):
+    """Whether it is a file of documents; Parquet's may be a folder, whose parts do not count."""
+    if path.name.startswith(".") or is_parquet(path.parent) or not is_documents(path):
+        return False
+    return path.is_file() or is_parquet(path)
 
 
 def split_of(path: Path) -> str | None:
@@ -141,15 +164,16 @@ class SvmlightLines(NamedTuple):
 def scan_svmlight(path: str) -> SvmlightLines:
     """Ids of documents in comments, and the range of feature ids, which rise along a row."""
     doc, n_rows, last_feature, from_zero = [], 0, 0, False
-    for line in _lines(path):
-        row, _, comment = line.partition(b"#")
-        if not row.strip():
-            continue
-        n_rows += 1
-        last_feature = max(last_feature, _last_feature(row))
-        from_zero = from_zero or b" 0:" in row
-        if match := _DOC_ID.search(comment):
-            doc.append(match[1].decode(errors="replace"))
+    with open_svmlight(path) as file:
+        for line in file:
+            row, _, comment = line.partition(b"#")
+            if not row.strip():
+                continue
+            n_rows += 1
+            last_feature = max(last_feature, _last_feature(row))
+            from_zero = from_zero or _ZERO.search(row) is not None
+            if match := _DOC_ID.search(comment):
+                doc.append(match[1].decode(errors="backslashreplace"))
     return SvmlightLines(doc, n_rows, last_feature, from_zero)
 
 
@@ -159,14 +183,10 @@ def _last_feature(row):
     return int(feature) if feature.isdigit() and len(feature) < 10 else 0
 
 
-def _lines(path: str) -> Iterator[bytes]:
+def open_svmlight(path: str) -> IO[bytes]:
+    """The lines of a file, which may be compressed."""
     opener = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix.lower(), open)
-    with opener(path, "rb") as file:
-        yield from file
-
-
-def _uncompressed(name):
-    return name.removesuffix(".gz").removesuffix(".bz2")
+    return opener(path, "rb")
 
 
 def _only_fold(folder, found, fold):

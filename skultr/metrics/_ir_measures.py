@@ -85,7 +85,7 @@ def to_ir_measures(
     """
     given = {"qid": qid, "doc": doc, "relevance": relevance}
     documents = AnnotatedDocuments(X, given, caller="to_ir_measures")
-    score = documents.scores(scores, "scores")
+    score = documents.scores(scores, "the ranking")
     grade = documents.relevance
     if (grade % 1 != 0).any():
         raise ValueError(
@@ -139,7 +139,8 @@ def to_trec(
         Lines ``qid 0 doc relevance``.
     run : str
         Lines ``qid Q0 doc rank score name``, best first. Equal scores are in the order of the
-        rows; trec_eval does not read the rank and puts them in falling order of ``doc``.
+        rows; trec_eval does not read the rank, reads scores in single precision, and puts those
+        that are then equal in falling order of ``doc``.
 
     Raises
     ------

@@ -67,12 +67,19 @@ def method_colors(names: Iterable[str]) -> dict[str, str]:
     colors : dict of str to str
         Name to hexadecimal colour, in the order of ``names``.
 
+    Raises
+    ------
+    TypeError
+        If ``names`` is one string.
+
     Examples
     --------
     >>> from skultr.plotting import method_colors
     >>> method_colors(["naive", "DLARanker"])
     {'naive': '#d1495b', 'DLARanker': '#1b998b'}
     """
+    if isinstance(names, str):
+        raise TypeError(f"names is the string {names!r}; expected a list of names.")
     others = cycle(_OF_OTHERS)
     return {name: _OF_METHODS.get(_method(name)) or next(others) for name in names}
 

@@ -29,6 +29,17 @@ def test_each_parameter_has_an_entry_with_its_default(estimator):
             assert entries.pop(name).strip('"') == str(parameter.default), name
 
 
+@pytest.mark.parametrize("estimator", NEURAL, ids=lambda each: type(each).__name__)
+def test_every_parameter_has_one_entry_and_nothing_else_has(estimator):
+    parts = re.split(r"^(.+)\n-{3,}\n", inspect.getdoc(type(estimator)), flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    text = sections.get("Parameters", "") + sections["Other Parameters"]
+    heads = re.findall(r"^(\w.*)$", text, re.MULTILINE)
+    names = [name for head in heads for name in head.split(" : ")[0].split(", ")]
+    assert sorted(names) == sorted(inspect.signature(type(estimator)).parameters)
+    assert all(" : " in head for head in heads)
+
+
 def test_what_is_special_to_a_class_stands_with_the_first_of_its_group():
     class Special(NaiveRanker):
         """One line.
@@ -56,6 +67,24 @@ def test_what_is_special_to_a_class_stands_with_the_first_of_its_group():
     ]
     assert 'device : str or torch.device, default="cpu"' in lines
     assert lines[-3:] == ["Attributes", "----------", "net_ : skorch.NeuralNet"]
+
+
+def test_parameters_of_a_class_of_the_user_stay():
+    class Mine(NaiveRanker):
+        """One line.
+
+        Other Parameters
+        ----------------
+        mine, device
+            Both.
+        verbose
+
+        Attributes
+        ----------
+        net_ : skorch.NeuralNet
+        """
+
+    assert "mine, device\n    Both.\nverbose : int, default=0\n" in inspect.getdoc(Mine)
 
 
 def test_other_docstrings_stay():

@@ -58,6 +58,38 @@ def test_compressed_svmlight(tmp_path, suffix, module):
     pd.testing.assert_frame_equal(load_letor(str(path)), load_letor(write(tmp_path, LINES)))
 
 
+def test_the_suffix_of_a_compressed_file_may_be_in_capitals(tmp_path):
+    path = tmp_path / "TRAIN.TXT.GZ"
+    path.write_bytes(gzip.compress(LINES.encode()))
+    assert load_letor(path).equals(load_letor(write(tmp_path, LINES)))
+
+
+@pytest.mark.parametrize("module", [gzip, bz2])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_files_that_cannot_be_unpacked(tmp_path, module, is_whole):
+    path = tmp_path / ("train.txt.gz" if module is gzip else "train.txt.bz2")
+    path.write_bytes(LINES.encode() if is_whole else module.compress(LINES.encode())[:25])
+    with pytest.raises(ValueError, match=r"Could not unpack .*train\.txt.*Is it whole"):
+        load_letor(path)
+
+
+def test_windows_and_blank_lines(tmp_path):
+    lines = LINES.replace("\n", "\r\n")
+    assert load_letor(write(tmp_path, f"\r\n{lines}  \r\n\r\n")).equals(
+        load_letor(write(tmp_path, LINES))
+    )
+
+
+def test_rows_are_made_dense_by_and_by(tmp_path, monkeypatch):
+    monkeypatch.setattr("skultr.datasets._letor._ROWS", 2)
+    paths = [write(tmp_path, LINES), write(tmp_path, LINES.replace("3:3", "4:4"), "more.txt")]
+    values = load_letor(paths).filter(like="feature").to_numpy().tolist()
+    assert values == [
+        [0.5, 0, 1000, 0], [0, -1, 0, 0], [1, 2, 3, 0],
+        [0.5, 0, 1000, 0], [0, -1, 0, 0], [1, 2, 0, 4],
+    ]  # fmt: skip
+
+
 def test_several_files_are_one_set(tmp_path):
     first, *rest = LINES.splitlines(keepends=True)
     paths = [write(tmp_path, first, "a.txt"), write(tmp_path, "".join(rest), "b.svm")]
@@ -77,7 +109,7 @@ def test_n_features_gives_files_the_same_columns(tmp_path):
     full = load_letor(write(tmp_path, LINES))
     assert list(short.columns) == list(full.columns)
     assert load_letor(write(tmp_path, "1 qid:1\n0 qid:1\n"), n_features=2).shape == (2, 5)
-    with pytest.raises(ValueError, match="has 3 features"):
+    with pytest.raises(ValueError, match="have 3 features"):
         load_letor(write(tmp_path, LINES), n_features=2)
 
 
@@ -158,6 +190,16 @@ def test_docids_link_the_documents_to_a_click_log(tmp_path):
     impressions = log[["session", "qid", "doc", "position"]].assign(click=clicks)
     X, _ = aggregate_clicks(impressions, documents)
     assert (X["feature_001"] == X["doc"].str[1:].astype(int) + 0.5).all()
+
+
+def test_docids_of_other_code_pages_stay_apart(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_bytes("1 qid:1 1:1 #docid = ü\n1 qid:1 1:2 #docid = ö\n".encode("latin-1"))
+    assert load_letor(path)["doc"].tolist() == [r"\xfc", r"\xf6"]
+
+
+def test_only_docid_is_the_document(tmp_path):
+    assert load_letor(write(tmp_path, "1 qid:1 1:1 #olddocid = x\n"))["doc"].tolist() == [0]
 
 
 def test_marks_of_missing_features_stay_finite(tmp_path):
@@ -279,6 +321,62 @@ def test_folders_without_a_split(tmp_path):
         letor_splits(tmp_path / "train.txt")
 
 
+def test_feature_ids_from_zero_in_one_split_count_in_all(tmp_path):
+    write(tmp_path, "1 qid:1 1:5 2:6\n", "train.txt")
+    write(tmp_path, "1 qid:2 0:7\n", "test.txt")
+    columns = ["feature_000", "feature_001", "feature_002"]
+    for keywords in ({}, {"n_features": 3}):
+        train = load_letor(tmp_path, split="train", **keywords)
+        test = load_letor(tmp_path, split="test", **keywords)
+        assert train.columns.tolist()[3:] == test.columns.tolist()[3:] == columns
+        assert train[columns].to_numpy().tolist() == [[0, 5, 6]]
+        assert test[columns].to_numpy().tolist() == [[7, 0, 0]]
+
+
+def test_a_split_named_twice_is_read_once(tmp_path):
+    unpack(tmp_path, "Istella")
+    assert load_letor(tmp_path, split=["test", "test"])["qid"].tolist() == [110, 110, 111]
+
+
+def test_an_empty_split_is_an_error(tmp_path):
+    write(tmp_path, LINES, "train.txt")
+    write(tmp_path, "\n# nothing\n", "test.txt")
+    with pytest.raises(ValueError, match=r"test\.txt has no rows"):
+        load_letor(tmp_path, split="test")
+    assert len(load_letor(tmp_path, split="train")) == 3
+
+
+def test_folders_that_mix_formats(tmp_path):
+    write(tmp_path, LINES, "train.txt")
+    parquet(tmp_path, "test.parquet")
+    for split in ("train", "test", None):
+        with pytest.raises(ValueError, match="mixes svmlight and Parquet"):
+            load_letor(tmp_path, split=split)
+
+
+def test_hidden_files_do_not_count(tmp_path):
+    write(tmp_path, LINES, "train.txt")
+    (tmp_path / "__MACOSX").mkdir()
+    (tmp_path / "__MACOSX" / "._train.txt").write_bytes(b"\0\5\26\7")
+    assert letor_splits(tmp_path) == {"train": tmp_path / "train.txt"}
+
+
+def test_folders_of_parquet_parts_count_as_files(tmp_path):
+    for number, split in enumerate(("train", "test")):
+        (tmp_path / f"{split}.parquet").mkdir()
+        parquet(tmp_path / f"{split}.parquet", "part-00000.parquet", qid=[number] * 3)
+        (tmp_path / f"{split}.parquet" / "_SUCCESS").touch()
+    assert load_letor(tmp_path)["qid"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert load_letor(tmp_path / "test.parquet")["qid"].tolist() == [1, 1, 1]
+
+
+def test_parquet_splits_with_other_columns_are_an_error(tmp_path):
+    parquet(tmp_path, "train.parquet")
+    parquet(tmp_path, "test.parquet", qid=[8, 8, 9], f9=1.0)
+    with pytest.raises(ValueError, match=r"differ in their columns \['f9'\]"):
+        load_letor(tmp_path)
+
+
 # --------------------------------------------------------------------------------------
 # Parquet
 # --------------------------------------------------------------------------------------
@@ -375,6 +473,8 @@ def test_bad_paths(tmp_path):
         load_letor(["a.txt", "b.parquet"])
     with pytest.raises(ValueError, match="empty list"):
         load_letor([])
+    with pytest.raises(ValueError, match=r"n_features.* range \[1, 65535\]"):
+        load_letor(write(tmp_path, LINES), n_features=10**9)
     with pytest.raises(ValueError, match="n_features= is for svmlight"):
         load_letor(parquet(tmp_path), n_features=3)
     for name in ("absent.txt", "absent.parquet"):

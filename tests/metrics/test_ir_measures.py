@@ -139,7 +139,7 @@ def test_files_that_ir_measures_reads(X, scores, tmp_path):
 def test_bad_input(X, scores):
     with pytest.raises(ValueError, match=r"relevance is 0.5 in row 4; judgments hold whole"):
         to_ir_measures(X.assign(relevance=np.where(X.index == 4, 0.5, X["relevance"])), scores)
-    with pytest.raises(ValueError, match="NaN for 1 of 80"):
+    with pytest.raises(ValueError, match="scores of the ranking are NaN for 1 of 80"):
         to_ir_measures(X, np.where(X.index == 3, np.nan, scores))
     with pytest.raises(ValueError, match="'relevance'"):
         to_ir_measures(X.drop(columns="relevance"), scores)

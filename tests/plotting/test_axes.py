@@ -35,4 +35,6 @@ def test_methods_keep_their_colors():
     assert len(set(colors.values())) == 5
     many = _axes.method_colors([f"model {i}" for i in range(30)])
     assert colors["DLA"] not in many.values()
+    with pytest.raises(TypeError, match="expected a list of names"):
+        _axes.method_colors("DLA")
     assert len(_axes.palette(100)) == 100

@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 SITE = Path(os.environ.get("SKULTR_SITE", Path(__file__).parents[2] / "docs" / "_build" / "html"))
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 
 #: One page of each kind, and a class with a long name.
 PAGES = [
