@@ -60,7 +60,8 @@ class RankerComparison:
     def summary(self) -> str:
         """Which ranker is better, and what these queries cannot tell, in plain words."""
         head = f"{self.metric} by query. Queries: {len(self.per_query)}"
-        head += f" (and {self.n_undefined} where it is undefined, left out)"
+        if self.n_undefined:
+            head += f" (and {self.n_undefined} where it is undefined, left out)"
         return "\n".join([head, *map(_in_words, self.table.itertuples())])
 
 
@@ -108,8 +109,8 @@ def compare_rankers(
         Human annotation, never clicks: at least 0 or missing; or its column, by default
         ``relevance``.
     metric : {"ndcg", "dcg", "err", "ap", "rr", "precision"} or callable, default="ndcg"
-        See :mod:`skultr.metrics`; or a function ``metric(relevance, scores)`` of the documents of
-        one query whose value is greater for better rankers, and NaN where it is undefined.
+        Or a function ``metric(relevance, scores)`` of the documents of one query whose value is
+        greater for better rankers, and NaN where it is undefined.
     k : int, default=10
         Ranks that count, None for all. Not used by a callable.
     baseline : str, default=None
@@ -138,17 +139,14 @@ def compare_rankers(
     Notes
     -----
     *The p-value* [1]_ is the share of random signs of the differences of queries that give a mean
-    at least as far from 0; all signs count if there are at most ``n_resamples``. It is exact for
-    any number of queries if chance decides who wins a query. Below six queries that differ, no
-    p-value is below .05.
+    at least as far from 0. Below six queries that differ, none is below .05.
 
     *The interval* is a bootstrap-t [2]_ over queries, which follows skewed differences, with ends
-    at least as far as Student's. The variance of the sample counts as one further query in that
-    of each resample, so that intervals stay finite where rankers differ in few queries.
+    at least as far as Student's.
 
-    *The verdict* needs a small ``p_adjusted`` and an interval without 0. The test alone also finds
-    rankers that are equal on average but not alike: of 20 to 200 queries with skewed differences,
-    it found such in 5 to 19 of 100 samples, and the verdict in 3 to 7.
+    *The verdict* needs a small ``p_adjusted`` and an interval without 0. Between rankers that are
+    equal on average but not alike (20 to 200 queries, skewed differences) the test alone found a
+    difference in 5 to 19 of 100 samples, and the verdict in 3 to 7.
 
     References
     ----------

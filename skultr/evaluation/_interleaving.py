@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from .._log._roles import read_column, read_role
 from .._log._segments import as_array, encode, offsets_from_sorted, pad, rank_in_segment
+from .._log._teams import team_texts
 from .._typing import ArrayLike, Column, Frame, RandomState
 from ..exceptions import python_value
 from ..metrics._rows import as_numbers
@@ -52,19 +53,17 @@ class Interleaver:
     -----
     *What to log.* Every document has a ``team``, a text with all that the outcome needs: the
     ranking that placed it (``"new"``), its rank in each (``"old#3 new#1"``, balanced), or the
-    probability that each placed it, given the list (``"old=0.2 new=0.8"``, probabilistic). The
-    column ``team`` has a role: no estimator takes it for a feature.
+    probability that each placed it, given the list (``"old=0.2 new=0.8"``, probabilistic).
 
-    *Examination.* Lists do not depend on who reads them: ``InterventionHarvesting`` takes the log
-    as it is. Of the rows with one ``arm`` (not if probabilistic) all orders were equally likely:
-    ``RandomizedPropensity(arm="arm")`` compares these positions, and knows nothing of others. The
-    column is text, which rankers refuse as a feature; drop it for them.
+    *Examination.* ``InterventionHarvesting`` takes the log as it is. All orders of the rows with
+    one ``arm`` were equally likely (not if probabilistic), so that
+    ``RandomizedPropensity(arm="arm")`` compares these positions, and no others. Drop the column
+    before a ranker is fitted.
 
-    *Limits.* Balanced interleaving is biased where one ranking is the other but for a document
-    that it puts last: of the rankings a b c and b c a, users who click at random prefer the second
-    in 2 of 3 clicks. Team-draft does not see some differences: if only c is relevant, both win
-    equally often. Probabilistic interleaving has neither fault, but shows documents from deep in
-    the rankings. Ties of scores keep the order of the rows in all rankings, and favour none.
+    *Limits.* Of the rankings a b c and b c a, balanced interleaving prefers the second in 2 of 3
+    clicks at random; team-draft prefers none if only c is relevant. Probabilistic interleaving has
+    neither fault, but shows documents from deep in the rankings. Ties of scores keep the order of
+    the rows in all rankings, and favour none.
 
     Examples
     --------
@@ -82,7 +81,8 @@ class Interleaver:
 
     def __post_init__(self) -> None:
         whole = isinstance(self.n_positions, Integral) and self.n_positions >= 1
-        if self.method not in _METHODS or not whole or not 0 < self.exponent < np.inf:
+        power = isinstance(self.exponent, Real) and 0 < self.exponent < np.inf
+        if self.method not in _METHODS or not whole or not power:
             raise ValueError(
                 f"Got {self}; expected a method of {_METHODS}, a whole number of positions from 1 "
                 "and an exponent above 0."
@@ -96,21 +96,13 @@ class Interleaver:
         Parameters
         ----------
         rankings : mapping of str to sequence
-            Name of each ranking, and its documents from the best; lengths may differ.
+            Name of each ranking, and its documents from the best: at least one, none twice.
 
         Returns
         -------
         docs, teams : list of at most n_positions ids, list of str
-
-        Raises
-        ------
-        ValueError
-            If a ranking is empty or holds a document twice, or there are too few rankings.
-        TypeError
-            If ``rankings`` is no mapping, or one of its values is a text.
         """
-        lists = isinstance(rankings, Mapping)
-        if not lists or any(isinstance(docs, str) for docs in rankings.values()):
+        if not isinstance(rankings, Mapping) or not all(map(_is_list, rankings.values())):
             raise TypeError(
                 f"Got the rankings {rankings!r}; expected the documents of each by its name, such "
                 "as {'old': ['a', 'b'], 'new': ['b', 'c']}."
@@ -171,12 +163,7 @@ class Interleaver:
         place = pad(offsets_from_sorted(query[order]))
         rows = order[place]
         table = np.where(place >= 0, ranks[:, rows], np.inf).swapaxes(0, 1)
-        if isinstance(sessions, Integral):
-            asked = self._rng.integers(len(ids), size=max(int(sessions), 0))
-        else:
-            asked = pd.Index(ids).get_indexer(as_array(sessions))
-        if not len(asked) or (asked < 0).any():
-            raise ValueError("sessions holds no qid, or one that X does not; expected those of X.")
+        asked = self._queries(sessions, ids)
         step = max(1, _BATCH // table[0].size)
         drawn = [self._draw(table[asked[i : i + step]]) for i in range(0, len(asked), step)]
         shown, teams, arms = (np.concatenate(part) for part in zip(*drawn, strict=True))
@@ -189,6 +176,20 @@ class Interleaver:
             spans = [f"{i + 1}-{i + len(names)}" for i in range(shown.shape[1])]
             log["arm"] = pd.Categorical.from_codes(arms[session, column], spans)
         return pd.DataFrame(log, copy=False)
+
+    def _queries(self, sessions, ids):
+        """Number of the query of each session."""
+        if isinstance(sessions, Integral):
+            if sessions < 1:
+                raise ValueError(f"sessions is {sessions}; expected at least one.")
+            return self._rng.integers(len(ids), size=int(sessions))
+        asked = pd.Index(ids).get_indexer(as_array(sessions))
+        if np.ndim(sessions) != 1 or not len(asked) or (asked < 0).any():
+            raise ValueError(
+                "sessions holds no qid, or one that X does not; expected a whole number of "
+                "sessions, or the qid of each."
+            )
+        return asked
 
     def _draw(self, ranks):
         """Documents, teams and arms of lists, of shape (n_lists, n_positions[, n_rankings]).
@@ -248,15 +249,7 @@ class Interleaver:
         """Distinct texts of teams, and the number of the text of each row."""
         if self.method == "team-draft":
             return names, teams[:, 0].astype(int)
-        sign, which = "=#"[self.method == "balanced"], np.zeros(len(teams), dtype=int)
-        teams = np.round(teams, 4)
-        for values in teams.T:
-            code, distinct = pd.factorize(values)
-            which = pd.factorize(which * len(distinct) + code)[0]
-        rows = teams[np.unique(which, return_index=True)[1]].tolist()
-        parts = [zip(names, row, strict=True) for row in rows]
-        texts = [" ".join(f"{n}{sign}{v:g}" for n, v in of if 0 < v < np.inf) for of in parts]
-        return texts, which
+        return team_texts(teams, names, "#" if self.method == "balanced" else "=")
 
     def _names(self, rankings):
         names = [rankings] if isinstance(rankings, str) else list(rankings)
@@ -267,6 +260,11 @@ class Interleaver:
                 "different names, which hold no space, '#' or '='."
             )
         return names
+
+
+def _is_list(docs):
+    """Whether documents stand in an order: no text, set or iterator."""
+    return hasattr(docs, "__len__") and hasattr(docs, "__getitem__") and not isinstance(docs, str)
 
 
 def _read_documents(X):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import combinations
 from numbers import Real
 from typing import NamedTuple
@@ -13,17 +12,19 @@ from scipy.stats import norm
 
 from .._log._reader import take_clicks
 from .._log._roles import read_column, read_role
+from .._log._segments import TINY
+from .._log._teams import read_teams
 from .._sklearn import Interval, validate_params
 from .._typing import Column, Frame
+from ..metrics._cluster_ratios import (
+    least_squared_size,
+    p_value_of_lead,
+    quantile_of_lead,
+    ratio_interval,
+)
 from ..metrics._query_means import holm_adjusted
 
 __all__ = ["InterleavingOutcome", "interleaving_outcome"]
-
-#: Effective number of clusters with a winner, up to which there is no p-value.
-_LEAST = 10
-#: Sum of squared leads of clusters (sessions won, if they are independent) at which sequential
-#: intervals are narrowest, divided by what makes it so at the level 5 %.
-_MIXTURE = 1000 / 8.8
 
 
 class InterleavingOutcome(NamedTuple):
@@ -83,10 +84,10 @@ def interleaving_outcome(
     y : array-like of shape (n_rows,) or str
         Click (0 or 1), or the name of the column of X that holds it.
     cluster : str, default="qid"
-        Column of what was drawn independently. By query, the result holds for other queries, too.
-        ``"session"`` asks about the queries of this log alone: between rankers that are equal over
-        all queries it found a winner in 4 to 28 % of our simulations, and in 12 to 55 % with
-        traffic 1 / rank (60 queries), and ``"qid"`` in 1 to 6 %.
+        Column of what was drawn independently. By query, the result holds for other queries, too:
+        between rankers that are equal over all queries it found a winner in 1 to 6 % of our
+        simulations. ``"session"`` asks about the queries of this log alone, and found one in 4 to
+        28 %, with traffic 1 / rank (60 queries) in 12 to 55 %.
     effect : float in (0, 0.5), default=None
         Distance of ``preference`` from 0.5 that would matter, for ``sessions_needed``; by default
         the one found, which is uncertain.
@@ -95,9 +96,8 @@ def interleaving_outcome(
     power : float in (0, 1), default=0.8
         Probability of finding a true winner, for ``sessions_needed``.
     sequential : bool, default=False
-        Whether intervals and p-values hold at all looks together, however often the outcome is
-        computed on a log that grows, so that one may stop at the first winner. They are then
-        wider: about 1.5 times at 1,000 sessions with a winner.
+        Whether intervals and p-values hold at all looks at a log that grows, so that one may stop
+        at the first winner. Intervals are wider: 1.5 times at 1,000 sessions with a winner.
 
     Returns
     -------
@@ -106,9 +106,9 @@ def interleaving_outcome(
     Raises
     ------
     ValueError
-        If a role is missing, ``team`` is no text of one method of :class:`Interleaver`, a row
-        stands for several impressions, a session and query have two rows at one position or two
-        clusters, or a click is neither 0 nor 1.
+        If a role is missing, ``team`` is no text of one :class:`Interleaver`, a row stands for
+        several impressions, a list has two rows at one position or two clusters, or a click is
+        neither 0 nor 1.
 
     Notes
     -----
@@ -123,11 +123,10 @@ def interleaving_outcome(
 
     That of ``clicks`` does so with clicks in place of wins, and sessions in place of winners.
     Up to 10 effective clusters, :math:`(\sum m_g)^2 / \sum m_g^2`, the p-value is 1, and
-    ``sessions_needed`` are at least those that give more clusters. More sessions mean more
-    queries, too, where ``cluster="qid"``.
+    ``sessions_needed`` are at least those that give more. With ``cluster="qid"``, more sessions
+    mean more queries, too.
 
-    The p-value holds for one look at the log, unless ``sequential``. Then
-    :math:`z^2 = (1 + \rho / V) \log \frac{V + \rho}{\rho \alpha^2}` with
+    If ``sequential``, :math:`z^2 = (1 + \rho / V) \log \frac{V + \rho}{\rho \alpha^2}` with
     :math:`V = \sum_g S_g^2`, the boundary that a Brownian motion leaves with probability
     :math:`\alpha` at any time (Robbins), and the p-value is the least such :math:`\alpha`.
 
@@ -152,27 +151,33 @@ def interleaving_outcome(
     """
     X, y, _ = take_clicks(X, y, "interleaving_outcome")
     session, group = _read(X, y, cluster)
-    names, table, code, by_rank = _read_teams(X)
-    rows = np.flatnonzero(y)
-    rows = rows[np.lexsort((read_role(X, "position")[rows], session[rows]))]
-    active, first, clicked = np.unique(session[rows], return_index=True, return_inverse=True)
-    credit = table[code[rows]]
-    if by_rank:  # what both are credited with counts for none
+    teams = read_teams(read_role(X, "team"))
+    row = np.flatnonzero(y)
+    row = row[np.lexsort((read_role(X, "position")[row], session[row]))]
+    active, first, clicked = np.unique(session[row], return_index=True, return_inverse=True)
+    credit = teams.values[row]
+    if teams.are_ranks:  # what both are credited with counts for none
         best = np.append(credit[first[1:] - 1], credit[-1:], axis=0).min(axis=1)
         credit = (credit <= best[clicked, None]) * 1.0
         credit -= credit.min(axis=1, keepdims=True)
     n_sessions = np.bincount(group[np.unique(session, return_index=True)[1]])
-    of_active, pairs = group[rows[first]], []
-    couples = [*combinations(range(len(names)), 2)]
-    level = 1 - confidence_level
-    levels, ask = (level, level / len(couples)), (effect, norm.ppf(power), sequential)
+    cluster_of, level, pairs = group[row[first]], 1 - confidence_level, []
+    couples = [*combinations(range(len(teams.names)), 2)]
     for a, b in couples:
-        won = _winners(clicked, credit[:, a], credit[:, b], len(active))
-        more = np.bincount(clicked, credit[:, b] - credit[:, a], len(active))
-        sums = [np.bincount(of_active, of, len(n_sessions)) for of in (*won, more)]
-        row = _compare(*sums, n_sessions, levels, *ask)
-        pairs.append({"a": names[a], "b": names[b]} | row)
-    return _judge(pd.DataFrame(pairs), level, effect)
+        won_a, won_b = _winners(clicked, credit[:, a], credit[:, b], len(active))
+        clicks = np.bincount(clicked, credit[:, b] - credit[:, a], len(active))
+        sums = (won_b - won_a, won_b + won_a, clicks)
+        sums = [np.bincount(cluster_of, of, len(n_sessions)) for of in sums]
+        found = _compare(*sums, n_sessions, level, sequential)
+        found["sessions_needed"] = _needed(
+            *sums[:2], n_sessions, level / len(couples), effect, power, sequential
+        )
+        pairs.append({"a": teams.names[a], "b": teams.names[b]} | found)
+    pairs = pd.DataFrame(pairs)
+    pairs["p_value"] = holm_adjusted(pairs["p_value"].to_numpy())
+    pairs.loc[pairs["p_value"] <= level, "sessions_needed"] = 0.0
+    pairs["verdict"] = [_verdict(row, level, effect) for row in pairs.itertuples()]
+    return InterleavingOutcome(pairs, "\n".join(pairs["verdict"]))
 
 
 def _read(X, y, cluster):
@@ -207,31 +212,6 @@ def _read(X, y, cluster):
     return session, group
 
 
-def _read_teams(X):
-    """Names of rankings, ranks or shares of each text of ``team``, codes of texts, and which."""
-    code, texts = pd.factorize(read_role(X, "team"))
-    parts = [
-        re.findall(r"([^#= ]+)(?:([#=])(\d*\.?\d+(?:e-\d+)?))?(?: |$)", str(t)) for t in texts
-    ]
-    whole = all(
-        str(t) == " ".join(map("".join, of)) != "" for t, of in zip(texts, parts, strict=True)
-    )
-    kinds = {kind for of in parts for _, kind, _ in of}
-    names = sorted({name for of in parts for name, *_ in of})
-    by_rank = kinds == {"#"}
-    table = np.full((len(texts), len(names)), np.inf if by_rank else 0.0)
-    for row, of in zip(table, parts, strict=True):
-        row[[names.index(name) for name, *_ in of]] = [float(value or 1) for *_, value in of]
-    total = table.sum(axis=1, keepdims=True)
-    fit = len(names) == 2 if by_rank else len(names) > 1 and (np.abs(total - 1) < 0.01).all()
-    if not whole or len(kinds) != 1 or not fit:
-        raise ValueError(
-            f"team holds {list(texts[:3])}, ...; expected texts of one Interleaver, which name "
-            "two or more rankings."
-        )
-    return names, table if by_rank else table / total, code, by_rank  # shares are rounded
-
-
 def _winners(session, credit_a, credit_b, n):
     """P(a wins) and P(b wins) of each session: who placed what is independent by document."""
     place = np.arange(len(session)) - np.searchsorted(session, session)
@@ -248,72 +228,37 @@ def _winners(session, credit_a, credit_b, n):
     return lead[:, :most].sum(axis=1), lead[:, most + 1 :].sum(axis=1)
 
 
-def _compare(won_a, won_b, clicks, n_sessions, levels, effect, power, sequential):
-    """The row of a pair, from sums over each cluster."""
-    lead, winners, n = won_b - won_a, won_b + won_a, n_sessions.sum()
-    total, spread = winners.sum(), np.sqrt((lead**2).sum())
-    z, z_pairs = (_quantile(lead, level, sequential) for level in levels)
-    theta, p_value = lead.sum() / max(total, 1e-300), 1.0
-    least = max(_LEAST, z**2) * (winners**2).sum()
-    if total**2 > least:
-        p_value = _p_value(lead, sequential)
-    low, high = np.clip(_interval(lead, winners, z, np.inf), -1, 1)
-    z_clicks = _quantile(clicks, levels[0], sequential)
-    clicks_lower, clicks_upper = _interval(clicks, n_sessions * (total > 0), z_clicks, np.nan)
-    aim, needed = (2 * effect if effect else abs(theta)) * total, np.inf
-    if aim > 0:
-        needed = np.ceil(n * ((z_pairs + power) * spread / aim) ** 2 - n)
-        needed = max(0.0, needed, np.floor(n * least / total**2 - n) + 1)
+def _compare(lead, winners, clicks, n_sessions, level, sequential):
+    """The row of a pair, from sums over each cluster: sessions that b won more, and all won."""
+    total, n = winners.sum(), n_sessions.sum()
+    z, z_clicks = (quantile_of_lead(of, level, sequential) for of in (lead, clicks))
+    low, high = np.clip(ratio_interval(lead, winners, z, np.inf), -1, 1)
+    ends = ratio_interval(clicks, n_sessions * (total > 0), z_clicks, np.nan)
+    enough = total**2 > least_squared_size(winners, z)
     return {
-        "wins_a": won_a.sum(),
-        "wins_b": won_b.sum(),
+        "wins_a": (total - lead.sum()) / 2,
+        "wins_b": (total + lead.sum()) / 2,
         "ties": n - total,
-        "preference": (1 + theta) / 2,
+        "preference": (1 + lead.sum() / max(total, TINY)) / 2,
         "lower": (1 + low) / 2,
         "upper": (1 + high) / 2,
-        "p_value": p_value,
+        "p_value": p_value_of_lead(lead, sequential) if enough else 1.0,
         "clicks": clicks.sum() / n,
-        "clicks_lower": clicks_lower,
-        "clicks_upper": clicks_upper,
-        "sessions_needed": needed,
+        "clicks_lower": ends[0],
+        "clicks_upper": ends[1],
     }
 
 
-def _quantile(lead, level, sequential):
-    """Standard errors that the sum of leads exceeds with this probability; at any look."""
-    squares = max((lead**2).sum(), 1e-300)
-    if not sequential:
-        return norm.isf(level / 2)
-    ratio = 1 + squares / _MIXTURE
-    return np.sqrt(ratio / (ratio - 1) * np.log(ratio / level**2)) if squares > 1e-3 else np.inf
-
-
-def _p_value(lead, sequential):
-    squares = max((lead**2).sum(), 1e-300)
-    if not sequential:
-        return 2 * norm.sf(abs(lead.sum()) / np.sqrt(squares))
-    ratio = 1 + squares / _MIXTURE
-    return min(1.0, np.sqrt(ratio) * np.exp(-(lead.sum() ** 2) / (2 * _MIXTURE * ratio)))
-
-
-def _interval(lead, size, z, unknown):
-    """Ends of the ratio of two sums over clusters; ``unknown`` from 0 where these are too few."""
-    total, squares = size.sum(), (size**2).sum()
-    if total**2 <= max(_LEAST, z**2) * squares:
-        return -unknown, unknown
-    a = total**2 - z**2 * squares
-    b = lead.sum() * total - z**2 * (lead * size).sum()
-    c = lead.sum() ** 2 - z**2 * (lead**2).sum()
-    half = np.sqrt(max(b**2 - a * c, 0.0))
-    return (b - half) / a, (b + half) / a
-
-
-def _judge(pairs, level, effect):
-    """The outcome: p-values corrected (Holm), and the verdict on each pair in words."""
-    pairs["p_value"] = holm_adjusted(pairs["p_value"].to_numpy())
-    pairs.loc[pairs["p_value"] <= level, "sessions_needed"] = 0.0
-    pairs["verdict"] = [_verdict(row, level, effect) for row in pairs.itertuples()]
-    return InterleavingOutcome(pairs, "\n".join(pairs["verdict"]))
+def _needed(lead, winners, n_sessions, level, effect, power, sequential):
+    """Sessions in addition, for a winner and for enough clusters."""
+    total, n = winners.sum(), n_sessions.sum()
+    aim = 2 * effect * total if effect else abs(lead.sum())
+    if aim == 0:
+        return np.inf
+    z = quantile_of_lead(lead, level, sequential)
+    errors = (z + norm.ppf(power)) * np.sqrt((lead**2).sum())
+    clusters = least_squared_size(winners, z) / total**2
+    return max(0.0, np.ceil(n * (errors / aim) ** 2 - n), np.floor(n * clusters - n) + 1)
 
 
 def _verdict(row, level, effect):

@@ -12,12 +12,12 @@ import pandas as pd
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import ArrayLike, Column, Estimator, Predictor, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT
-from ..simulation import DeterministicPolicy, Policy
+from ..propensity._swap_plans import cheapest_shares, layouts, moves_of, sessions_for
+from ..simulation import DeterministicPolicy, MixturePolicy, Policy
+from ..simulation._experiments import SHUFFLE, Layout, LayoutPolicy
 from ._log_model import read_model
 from ._logged_pages import read_pages
-from ._planned_policies import RankingsPolicy, SwapsPolicy
-from ._ranking_design import RankingTest, by_ranking, interleaved, served_rows
-from ._swap_design import SHUFFLE, cheapest_shares, half_widths, layouts, moves_of, sessions_for
+from ._ranking_design import RankingTest, interleaved
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
@@ -26,13 +26,19 @@ __all__ = ["ExperimentPlan", "plan_experiment"]
 
 #: Layouts with a smaller share of the pages are left out.
 _LEAST_SHARE = 1e-6
-#: Sessions that are as good as infinitely many.
-_MANY = 1e9
 _UNIFORM = "uniform swaps with the first position"
+#: Formats of columns in a summary.
+_FORMATS = {
+    "queries": ",.0f",
+    "sessions": ",.0f",
+    "clicks_lost": "z,.1f",
+    "share": ".1%",
+    "clicks_lost_share": "z.2%",
+}
 _ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ExperimentPlan:
     """What :func:`plan_experiment` returns.
 
@@ -68,18 +74,27 @@ class ExperimentPlan:
     precision: pd.DataFrame
     alternatives: pd.DataFrame
     assumption: str
-    _serves: Any = field(repr=False)
+    _layouts: list[Layout] | None = field(repr=False)  # of each action; None for rankings
+
+    def __repr__(self) -> str:
+        return (
+            f"ExperimentPlan(sessions={self.sessions:.0f}, clicks_lost={self.clicks_lost:z.1f}, "
+            f"actions={self.actions.index.tolist()})"
+        )
 
     def summary(self) -> str:
         """The plan in words and tables."""
-        lost = f"lose {self.clicks_lost:,.0f}" if self.clicks_lost > 0 else "lose no"
-        words = f"{self.sessions:,.0f} sessions, which {lost} clicks "
-        tables = (self.actions, self.precision, self.alternatives)
-        texts = (table.to_string(float_format="{:,.4g}".format) for table in tables)
-        return "\n\n".join([f"{words}({self.clicks_lost_share:.2%}). {self.assumption}", *texts])
+        change = "gain" if self.clicks_lost < 0 else "lose"
+        words = (
+            f"{self.sessions:,.0f} sessions, which {change} {abs(self.clicks_lost):,.0f} clicks "
+            f"({abs(self.clicks_lost_share):.2%}). {self.assumption}"
+        )
+        return "\n\n".join([words, *map(_text, (self.actions, self.precision, self.alternatives))])
 
     def policy(self, qid: Column, production: Policy | None = None) -> Policy:
         """The experiment as a policy of :func:`~skultr.simulation.simulate_clicks`.
+
+        A plan for a difference takes three columns of scores: production, a and b.
 
         Parameters
         ----------
@@ -87,18 +102,33 @@ class ExperimentPlan:
             Query ids of the simulated documents. Queries that the log does not have get no
             action.
         production : Policy, default=None
-            Ranks the pages that swaps start from; by default ``DeterministicPolicy()``. A plan
-            for a difference takes three columns of scores: production, a and b.
+            Ranks the pages that swaps start from; by default ``DeterministicPolicy()``.
 
         Returns
         -------
         policy : Policy
+
+        Raises
+        ------
+        TypeError
+            If ``production`` is no policy, or given although the plan is for a difference.
         """
-        ids = pd.Index(np.unique(np.asarray(qid)))
-        shares = self.shares.reindex(ids).fillna(0.0).to_numpy()
-        if self._serves is None:
-            return RankingsPolicy(shares)
-        return SwapsPolicy(shares, *self._serves, production or DeterministicPolicy())
+        rankings = self._layouts is None
+        if production is not None and (rankings or not isinstance(production, Policy)):
+            expected = "None, because scores rank production" if rankings else "a Policy"
+            raise TypeError(f"production is a {type(production).__name__}; expected {expected}.")
+        shares = self.shares.reindex(np.unique(np.asarray(qid))).fillna(0.0).to_numpy()
+        if rankings:
+            rest = np.clip(1 - shares.sum(axis=1, keepdims=True), 0, 1)
+            return MixturePolicy(np.hstack([rest, shares]))
+        depth = len(self.precision)
+        return LayoutPolicy(shares, self._layouts, depth, production or DeterministicPolicy())
+
+
+def _text(table):
+    """A table in which counts are whole, and shares are percentages."""
+    formats = {name: f"{{:{_FORMATS.get(name, 'z.3f')}}}".format for name in table}
+    return table.to_string(formatters=formats)
 
 
 @validate_params(
@@ -135,7 +165,7 @@ def plan_experiment(
     Parameters
     ----------
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns), or ClickDataset
-        The log, raw or counted (``impressions``), with the roles ``qid``, ``doc``, ``position``.
+        The log, raw or counted (``impressions``).
     y : array-like of shape (n_rows,) or str
         Clicks or click rates, or the name of the column of X that holds them.
     half_width : float
@@ -144,12 +174,11 @@ def plan_experiment(
     target : {"examination", "difference"}, default="examination"
         What is to be known:
 
-        - ``"examination"``, as ``InterventionHarvesting(n_bootstrap=0)`` reads it from the log
-          and the experiment together. The plan mixes swaps of positions, which move documents
-          1, 2, 3, 5, 8, ... places, and a shuffle.
+        - ``"examination"``, as ``InterventionHarvesting(n_bootstrap=0)`` reads it. The plan mixes
+          swaps of positions, which move documents 1, 2, 3, 5, 8, ... places, and a shuffle.
         - ``"difference"``: clicks per page of ``scores_a`` minus ``scores_b``, as
-          ``policy_difference(method="item-position")`` reads it from both. The plan serves the
-          two rankings where they differ, the more often the noisier their clicks.
+          ``policy_difference(method="item-position")`` reads it. The plan serves the two rankings,
+          the more often the noisier their clicks and the fewer they cost.
     scores_a, scores_b : fitted ranker, or array-like of shape (n_rows,), default=None
         Of the two rankings, as for :func:`policy_difference`.
     k : int, default=None
@@ -164,8 +193,8 @@ def plan_experiment(
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     **roles : array-like of shape (n_rows,)
-        ``qid``, ``session``, ``doc``, ``position``, ``impressions`` or ``doc_scope`` as keywords,
-        which take precedence over columns.
+        ``qid``, ``session``, ``doc``, ``position``, ``impressions``, ``doc_scope`` in place of
+        columns.
 
     Returns
     -------
@@ -180,19 +209,19 @@ def plan_experiment(
 
     Notes
     -----
-    Clicks are taken to be position-based. Examination combines what documents at several
-    positions tell (``InterventionHarvesting``) with a prior, which is all that a log without them
-    has: of the fall of click rates (in logarithms), between a third and all is examination (two
-    standard errors around 2/3). Where the prior decides, the promise is cautious; plan again from
-    the first days of the experiment. Relevance is the posterior mean given examination.
+    The log and the experiment are read together, so that relevance should not change between the
+    two. Clicks are taken to be position-based, and documents that the log never showed as relevant
+    as those at the last position.
 
-    The variance of log examination is predicted from the expected clicks of each document at each
-    position. Shares :math:`x_l` of the pages with layout l minimise :math:`\sum_l x_l
-    \text{cost}_l` subject to the half-width at each position. Promised half-widths add 2.5
-    standard deviations of the reported one, so that all positions reach them.
+    *Examination* combines what documents at several positions tell with a prior, which is all that
+    a log without them has: of the fall of click rates (in logarithms), between a third and all is
+    examination (two standard errors around 2/3). Where the prior decides, the promise is cautious;
+    plan again from the first days of the experiment.
 
-    What the log and the experiment tell is read together, so that relevance should not change
-    between the two.
+    *Shares* :math:`x_l` of the pages with layout l minimise :math:`\sum_l x_l \text{cost}_l`
+    subject to the half-width at each position, which is predicted from the expected clicks of
+    each document. Promised half-widths add 2.5 standard deviations of the reported one (4 for a
+    difference).
 
     Examples
     --------
@@ -212,126 +241,119 @@ def plan_experiment(
     unknown = sorted({*roles} - {*_ROLES})
     if unknown:
         raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {_ROLES}.")
-    if (target == "difference") != (scores_a is not None) or (scores_a is None) != (
-        scores_b is None
-    ):
+    given, expected = [scores_a is not None, scores_b is not None], target == "difference"
+    if given != [expected] * 2:
         raise ValueError(
-            f"target={target!r} with scores_a={'given' if scores_a is not None else None}, "
-            f"scores_b={'given' if scores_b is not None else None}; expected both for "
-            "target='difference', and none for 'examination'."
+            f"With target={target!r} expected {'both' if expected else 'none'} of scores_a and "
+            f"scores_b; got {sum(given)} of them."
         )
     log = read_pages(X, y, sample_weight, dict.fromkeys(_ROLES) | roles)
-    model, assumption = read_model(log, k, propensity)
-    if target == "difference":
-        a, b = (log.rank_by(s, k, n) for s, n in ((scores_a, "scores_a"), (scores_b, "scores_b")))
-        return _plan_rankings(log, model, assumption, a, b, half_width, sessions)
-    return _plan_swaps(log, model, assumption, half_width, sessions)
+    model = read_model(log, k, propensity)
+    if target == "examination":
+        return _plan_swaps(log, model, half_width, sessions)
+    a, b = (log.rank_by(s, k, n) for s, n in ((scores_a, "scores_a"), (scores_b, "scores_b")))
+    return _plan_rankings(log, model, a, b, half_width, sessions)
 
 
-def _plan_swaps(log, model, assumption, half_width, sessions):
+def _plan_swaps(log, model, half_width, sessions):
     K = len(model.examination)
-    _refuse_if_known(half_widths(model, model.shown).promised.max(), half_width)
+    unmoved, layout = np.eye(K), layouts(K)
+    _refuse_if_known(model.precision(unmoved, 0).promised.max(), half_width)
+    whole = model.clicks(unmoved)
+
+    def needed_and_lost(shares, served):
+        moves = moves_of(shares, served, K)
+        return sessions_for(model, moves, half_width), whole - model.clicks(moves)
+
     others = {
         _UNIFORM: [[(0, j)] for j in range(1, K)],
         "uniform swaps of neighbours": [[(j - 1, j)] for j in range(1, K)],
         f"shuffle of {K} positions": [SHUFFLE],
     }
-    whole, designs = model.clicks(np.eye(K)) / model.sessions, {}
-    for name, of in others.items():
-        moves = moves_of(np.full(len(of), 1 / len(of)), of, K)
-        lost = whole - model.clicks(moves) / model.sessions
-        designs[name] = (sessions_for(model, moves, half_width), lost)
-    even, layout = designs[_UNIFORM][0], layouts(K)
+    designs = {
+        name: needed_and_lost(np.full(len(of), 1 / len(of)), of) for name, of in others.items()
+    }
+    even, _ = designs[_UNIFORM]
     for limit in [sessions] if sessions else [even / 2, even]:
         shares = cheapest_shares(model, layout, half_width, limit)
         if shares is not None:
             break
     else:
-        least = min(needed for needed, _ in designs.values())
-        _refuse(half_width, limit, f"it takes about {least:,.0f}")
-    moves = moves_of(shares, layout, K)
-    needed = sessions_for(model, moves, half_width)
-    designs["this plan"] = needed, whole - model.clicks(moves) / model.sessions
-    reached = half_widths(model, model.shown + model.shown @ moves * (needed / model.sessions))
+        needed, design = min((needed, name) for name, (needed, _) in designs.items())
+        _refuse(half_width, limit, design, needed)
+    needed, _ = designs["this plan"] = needed_and_lost(shares, layout)
     kept = np.flatnonzero(shares > _LEAST_SHARE)
     served = [layout[of] for of in kept]
-    alone = [moves_of(shares[[of]], [layout[of]], K) for of in kept]
+    alone = np.array([model.clicks(moves_of([1.0], [of], K)) for of in served])
+    reached = model.precision(moves_of(shares, layout, K), needed)
     return _plan(
+        log,
+        model,
         designs,
         whole,
         names=[_name(of, K) for of in served],
         pages=needed * shares[kept] * (model.pages / model.sessions)[:, None],
-        lost=[needed * (whole - model.clicks(of) / model.sessions) for of in alone],
-        model=model,
-        queries=log.rows.query_ids,
+        lost=needed * shares[kept] * (whole - alone),
         precision=pd.DataFrame(
             {"estimate": model.examination, **reached._asdict()},
             index=pd.RangeIndex(1, K + 1, name="position"),
         ),
-        assumption=assumption,
-        _serves=(served, K),
+        _layouts=served,
     )
 
 
-def _plan_rankings(log, model, assumption, a, b, half_width, sessions):
-    rows = served_rows(log, model, a, b)
-    whole = model.clicks(np.eye(len(model.examination))) / model.sessions
-    test, of_ranking = RankingTest.of(model, rows), by_ranking(model, rows, rows.clicks)
-    _refuse_if_known(test.half_widths(test.logged)[1], half_width)
+def _plan_rankings(log, model, a, b, half_width, sessions):
+    test = RankingTest.of(log, model, a, b)
+    _refuse_if_known(test.half_widths(np.zeros_like(test.noise))[1], half_width)
     even = test.even_sessions(half_width)
-    default = [even / 2, even] if np.isfinite(even) else [_MANY]
-    for limit in [sessions] if sessions else default:
-        pages = test.fewest(limit, half_width)
-        expected, promised = test.half_widths(test.logged + pages)
+    for limit in [sessions] if sessions else [even / 2, even]:
+        pages = test.cheapest_pages(limit, half_width)
+        expected, promised = test.half_widths(pages, limit)
         if promised <= half_width:
             break
     else:
-        _refuse(half_width, limit, f"they reach {promised:.3g} (inf: rare queries get no page)")
-    of_log = np.bincount(
-        model.query, model.relevance * (model.shown @ model.examination), minlength=len(pages)
-    ) / np.maximum(model.pages, 1)
-    lost = (pages * (of_log[:, None] - of_ranking)).sum(axis=0)
+        _refuse(half_width, limit, "an A/B test", even)
+    lost, whole = (pages * test.lost).sum(axis=0), model.clicks(np.eye(len(model.examination)))
     designs = {
         "this plan": (limit, lost.sum() / limit),
-        "A/B test, half of the pages each": (even, whole - (test.share @ of_ranking).mean()),
+        "A/B test, half of the pages each": (even, (test.share @ test.lost).mean()),
     }
     certainty = abs(test.difference) / (half_width / 1.96)
     if found := interleaved(log, model, a, b, certainty):
         designs["interleaving, the winner as sure"] = found[0], whole - found[1]
     precision = {"estimate": test.difference, "expected": expected, "promised": promised}
     return _plan(
+        log,
+        model,
         designs,
         whole,
         names=["ranking a", "ranking b"],
         pages=pages,
         lost=lost,
-        model=model,
-        queries=log.rows.query_ids,
         precision=pd.DataFrame(precision, index=["a minus b"]),
-        assumption=assumption,
-        _serves=None,
+        _layouts=None,
     )
 
 
-def _plan(designs, whole, *, names, pages, lost, model, queries, **rest):
+def _plan(log, model, designs, whole, *, names, pages, lost, **rest):
     """The plan from (sessions, clicks lost per page) of designs, and its pages by query."""
     table = pd.DataFrame(designs, index=["sessions", "clicks_lost"]).T
     table["clicks_lost_share"] = table["clicks_lost"] / whole
     table["clicks_lost"] *= table["sessions"]
-    plan = table.loc["this plan"]
+    plan, sessions = table.loc["this plan"], pages.sum(axis=0)
+    of_query = model.pages[:, None] * plan["sessions"] / model.sessions
     actions = pd.DataFrame(
         {
             "queries": (pages > 0).sum(axis=0),
-            "sessions": pages.sum(axis=0),
-            "share": pages.sum(axis=0) / plan["sessions"],
+            "sessions": sessions,
+            "share": sessions / plan["sessions"],
             "clicks_lost": lost,
         },
         index=pd.Index(names, name="action"),
     )
-    of_query = model.pages[:, None] * plan["sessions"] / model.sessions
     shares = pd.DataFrame(
         np.divide(pages, of_query, out=np.zeros_like(pages), where=of_query > 0),
-        index=pd.Index(queries, name="qid"),
+        index=pd.Index(log.rows.query_ids, name="qid"),
         columns=actions.index,
     )
     return ExperimentPlan(
@@ -339,6 +361,7 @@ def _plan(designs, whole, *, names, pages, lost, model, queries, **rest):
         actions,
         shares,
         alternatives=table.rename_axis("design").sort_values("clicks_lost"),
+        assumption=model.source,
         **rest,
     )
 
@@ -357,8 +380,8 @@ def _refuse_if_known(reached, half_width):
         )
 
 
-def _refuse(half_width, sessions, why):
+def _refuse(half_width, sessions, design, needed):
     raise ValueError(
-        f"No plan of {sessions:,.0f} sessions reaches half_width={half_width:g}: {why}. Pass a "
-        "larger half_width, or more sessions=."
+        f"No plan of {sessions:,.0f} sessions reaches half_width={half_width:g}: {design} takes "
+        f"about {needed:,.0f}. Pass a larger half_width, or more sessions=."
     )

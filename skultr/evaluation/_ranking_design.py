@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,58 +13,23 @@ from .._typing import Floats
 from ._interleaving import Interleaver
 from ._interleaving_outcome import interleaving_outcome
 
-__all__ = ["RankingTest", "by_ranking", "interleaved", "served_rows"]
+__all__ = ["RankingTest", "interleaved"]
 
 #: Standard deviations of the reported half-width that a plan adds to the expected one. Their
 #: formula leaves out errors of the log about how much queries differ: 2.3 reached it in 85 %.
 _ASSURANCE = 4.0
+#: Least effective number of queries from which ``policy_difference`` tells an error.
+_LEAST_QUERIES = 10
 #: Least pages of a query whose rankings the log does not have.
-_LEAST_PAGES = 8
+_LEAST_PAGES = 4
 #: Expected share of clicks of pages that are not seen; policy_difference cannot tell above 0.05.
 _MOST_UNSEEN = 0.02
 #: In place of 0 in a denominator.
 _NO_PAGE = 1e-6
+#: Least cost of a page, as a share of the mean clicks of a page: the log's costs are uncertain.
+_LEAST_COST = 0.1
 #: Interleaved sessions that are simulated.
 _SIMULATED = 20_000
-
-
-class _Served(NamedTuple):
-    """What two rankings show: one row per document on a page of each."""
-
-    query: Floats
-    ranking: Floats
-    clicks: Floats  # P(click)
-    pair: Floats
-    sign: Floats  # 1 for a, -1 for b; 0 where both have the same document
-    examination: Floats
-    logged: Floats  # impressions of the document at this position in the log
-
-
-def served_rows(log, model, a, b):
-    """Rows of both rankings."""
-    both = a.and_of(b)
-    place = log.slot_position[both.slot].astype(int) - 1
-    changed = np.concatenate([~np.isin(a.key, b.key), ~np.isin(b.key, a.key)])
-    if not changed.any():
-        raise ValueError(
-            "scores_a and scores_b rank all documents in the same order: there is no difference "
-            "to plan for. Pass two different rankings."
-        )
-    return _Served(
-        query=log.slot_query[both.slot],
-        ranking=both.ranking,
-        clicks=np.minimum(model.relevance[both.pair] * model.examination[place], 1),
-        pair=both.pair,
-        sign=(1.0 - 2 * both.ranking) * changed,
-        examination=model.examination[place],
-        logged=model.shown[both.pair, place],
-    )
-
-
-def by_ranking(model, rows, values):
-    """Sums by query and ranking."""
-    key = rows.query * 2 + rows.ranking
-    return np.bincount(key, values, minlength=2 * len(model.pages)).reshape(-1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +41,10 @@ class RankingTest:
     much as n of the experiment.
     """
 
-    share: Floats  # of each query
+    share: Floats  # of each query in the traffic
+    n_logged: Floats  # pages of each query in the log
+    clicks: Floats  # per page, by query and ranking
+    lost: Floats  # clicks of a page of the log minus those
     noise: Floats  # sum of c (1 - c), by query and ranking
     logged: Floats  # E
     difference: float
@@ -85,29 +52,57 @@ class RankingTest:
     quantile: float
 
     @classmethod
-    def of(cls, model, rows):
-        share = model.pages / model.sessions
-        noise = rows.clicks * (1 - rows.clicks) * (rows.sign != 0)
-        total = by_ranking(model, rows, noise)
-        alone = by_ranking(model, rows, noise / np.maximum(rows.logged, TINY))
-        weight = np.bincount(rows.pair, rows.sign * rows.examination, minlength=len(model.query))
-        by_query = np.bincount(model.query, weight * model.relevance, minlength=len(share))
-        difference = share @ by_query
-        spread = (by_query - difference) ** 2
-        spread += np.bincount(model.query, weight**2 * model.doubt, minlength=len(share))
-        changes = share * by_ranking(model, rows, np.abs(rows.sign)).sum(axis=1)
-        n_queries = max(changes.sum() ** 2 / (changes**2).sum(), 2.0)
+    def of(cls, log, model, a, b):
+        both, n = a.and_of(b), len(model.pages)
+        changed = np.concatenate([~np.isin(a.key, b.key), ~np.isin(b.key, a.key)])
+        if not changed.any():
+            raise ValueError(
+                "scores_a and scores_b rank all documents in the same order: there is no "
+                "difference to plan for. Pass two different rankings."
+            )
+
+        def by_ranking(values):
+            key = log.slot_query[both.slot] * 2 + both.ranking
+            return np.bincount(key, values, minlength=2 * n).reshape(n, 2)
+
+        place = log.slot_position[both.slot].astype(int) - 1
+        clicks = np.minimum(model.relevance[both.pair] * model.examination[place], 1)
+        noise = clicks * (1 - clicks) * changed
+        alone = by_ranking(noise / np.maximum(model.shown[both.pair, place], TINY))
+        weight = (1 - 2 * both.ranking) * changed * model.examination[place]
+        weight = np.bincount(both.pair, weight, minlength=len(model.query))
+        share, changes = model.pages / model.sessions, by_ranking(changed).sum(axis=1)
+        by_query = np.bincount(model.query, weight * model.relevance, minlength=n)
+        spread = (by_query - share @ by_query) ** 2
+        spread += np.bincount(model.query, weight**2 * model.doubt, minlength=n)
+        of_log = model.relevance * (model.shown @ model.examination)
+        of_log = np.bincount(model.query, of_log, minlength=n)
+        n_queries = (share @ changes) ** 2 / ((share * changes) ** 2).sum()
+        if n_queries < _LEAST_QUERIES:
+            raise ValueError(
+                f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, "
+                f"and policy_difference needs {_LEAST_QUERIES}. Pass a log with more queries."
+            )
         return cls(
             share=share,
-            noise=total,
-            logged=total / np.maximum(alone, TINY),
-            difference=float(difference),
-            spread=spread * len(share) / max(len(share) - 1, 1),
+            n_logged=np.maximum(model.pages, TINY),
+            clicks=by_ranking(clicks),
+            lost=(of_log / np.maximum(model.pages, TINY))[:, None] - by_ranking(clicks),
+            noise=by_ranking(noise),
+            logged=by_ranking(noise) / np.maximum(alone, TINY),
+            difference=float(share @ by_query),
+            spread=spread * n / (n - 1),
             quantile=student.ppf(0.975, n_queries - 1),
         )
 
-    def half_widths(self, pages):
-        """Expected half-width, and the one that 95 % of experiments reach."""
+    def half_widths(self, pages: Floats, sessions: float = 0.0) -> tuple[float, float]:
+        """Expected, and the one that 95 % of experiments reach, after the log and the experiment.
+
+        ``pages`` are those with each ranking; in the rest of so many ``sessions`` the pages are as
+        in the log.
+        """
+        rest = np.maximum(sessions * self.share - pages.sum(axis=1), 0)
+        pages = pages + self.logged * (1 + rest / self.n_logged)[:, None]
         chance = (self.noise / np.maximum(pages, _NO_PAGE)).sum(axis=1)
         variance = (self.share**2 * (self.spread + chance)).sum()
         of_variance = (self.share**4 * (4 * self.spread * chance + 2 * chance**2)).sum()
@@ -117,34 +112,35 @@ class RankingTest:
             return half, np.inf
         return half, half * (1 + _ASSURANCE * np.sqrt(of_variance) / variance / 2)
 
-    def pages(self, sessions, price):
-        """Pages with each ranking: the best for their number, which rises with ``price``."""
+    def cheapest_pages(self, sessions: float, half_width: float) -> Floats:
+        """Pages with each ranking that tell the difference for the fewest clicks, or tell most."""
         most = sessions * self.share[:, None] * (self.noise > 0)
         least = np.minimum(most, _LEAST_PAGES) * (self.logged < _LEAST_PAGES)
-        best = price * self.share[:, None] * np.sqrt(self.noise) - self.logged
-        pages = np.clip(best, least, most)
-        return (
-            pages * np.minimum(1, most.max(axis=1) / np.maximum(pages.sum(axis=1), TINY))[:, None]
-        )
-
-    def fewest(self, sessions, half_width):
-        """Fewest pages with each ranking that tell the difference, or those that tell most."""
-        high = (sessions * self.share[:, None] + self.logged)[self.noise > 0]
-        high = (high / (self.share[:, None] * np.sqrt(self.noise))[self.noise > 0]).max()
-        tried = [self.pages(sessions, price) for price in np.geomspace(high / 1e5, high, 300)]
-        reached = np.array([self.half_widths(self.logged + pages)[1] for pages in tried])
+        cost = np.maximum(self.lost, _LEAST_COST * self.clicks.mean())
+        usual = self.share[:, None] * np.sqrt(self.noise / cost)  # the best are in proportion
+        high = ((most + self.logged) / np.maximum(usual, TINY))[self.noise > 0].max()
+        tried = []
+        for price in np.geomspace(high / 1e5, high, 300):
+            pages = np.clip(price * usual - self.logged, least, most)
+            fits = most.max(axis=1) / np.maximum(pages.sum(axis=1), TINY)
+            tried.append(pages * np.minimum(1, fits)[:, None])
+        reached = np.array([self.half_widths(pages, sessions)[1] for pages in tried])
         enough = reached <= half_width
         return tried[enough.argmax() if enough.any() else reached.argmin()]
 
-    def even_sessions(self, half_width):
-        """Sessions of an A/B test; infinite if the queries alone differ too much."""
-        low, high = 1.0, 1e12
-        if self.half_widths(high * np.ones_like(self.noise))[1] > half_width:
-            return np.inf
+    def even_sessions(self, half_width: float) -> float:
+        """Sessions of an A/B test, read together with the log."""
+        each, (low, high) = self.share[:, None] / [2, 2], (1.0, 1e12)
+        if (least := self.half_widths(high * each)[1]) > half_width:
+            raise ValueError(
+                f"No experiment reaches half_width={half_width:g}, because queries differ too "
+                f"much: the least is {least:.3g}. Pass a larger half_width, or a log with more "
+                "queries."
+            )
         for _ in range(60):
             middle = np.sqrt(low * high)
-            reached = self.half_widths(middle / 2 * self.share[:, None] * np.ones(2))[1]
-            low, high = (low, middle) if reached <= half_width else (middle, high)
+            enough = self.half_widths(middle * each)[1] <= half_width
+            low, high = (low, middle) if enough else (middle, high)
         return high
 
 
@@ -153,16 +149,14 @@ def interleaved(log, model, a, b, certainty):
 
     ``certainty`` is the difference in standard errors. None if 20,000 simulated sessions see none.
     """
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"qid": log.pair_query, "doc": np.arange(len(log.pair_query))})
-    scores = {}
-    for name, pages in (("a", a), ("b", b)):
-        scores[name] = np.full(len(X), np.nan)
-        scores[name][pages.pair] = -log.slot_position[pages.slot]
-    held = np.isin(X["qid"], a.log.slot_query[a.slot])
+    rng, n_pairs = np.random.default_rng(0), len(model.query)
+    X = pd.DataFrame({"qid": model.query, "doc": np.arange(n_pairs)})
+    scores = {"a": np.full(n_pairs, np.nan), "b": np.full(n_pairs, np.nan)}
+    for of, pages in zip(scores.values(), (a, b), strict=True):
+        of[pages.pair] = -log.slot_position[pages.slot]
+    held = model.pages[model.query] > 0
     asked = rng.choice(len(model.pages), _SIMULATED, p=model.pages / model.sessions)
-    depth = len(model.examination)
-    lists = Interleaver(n_positions=depth, random_state=0).interleave(
+    lists = Interleaver(n_positions=len(model.examination), random_state=0).interleave(
         X[held], {name: of[held] for name, of in scores.items()}, asked
     )
     chance = model.relevance[lists["doc"]] * model.examination[lists["position"] - 1]

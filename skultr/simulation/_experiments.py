@@ -14,7 +14,12 @@ from ._given import as_floats
 from ._policies import DeterministicPolicy
 from ._protocols import Policy
 
-__all__ = ["MixturePolicy", "ShufflePolicy", "SwapPolicy"]
+__all__ = ["SHUFFLE", "Layout", "LayoutPolicy", "MixturePolicy", "ShufflePolicy", "SwapPolicy"]
+
+#: Disjoint pairs of positions (from 0), each of which is swapped with probability 1/2.
+Layout = list[tuple[int, int]]
+#: All positions in random order.
+SHUFFLE: Layout = []
 
 #: Lists shuffled at a time, so that memory does not grow with the number of sessions.
 _CHUNK = 65_536
@@ -204,8 +209,9 @@ class MixturePolicy(Policy):
 
     Parameters
     ----------
-    weights : array-like of shape (n_rankers,), default=None
-        Shares of the traffic, in any unit. By default all rankers have the same.
+    weights : array-like of shape (n_rankers,) or (n_queries, n_rankers), default=None
+        Shares of the traffic, or of that of each query (by rising id), in any unit. By default
+        all rankers have the same.
 
     References
     ----------
@@ -241,10 +247,12 @@ class MixturePolicy(Policy):
         if self.weights is None:
             return
         found = as_floats(self.weights)
-        if found.ndim != 1 or not (np.isfinite(found) & (found >= 0)).all() or not found.any():
+        valid = found.ndim in (1, 2) and (np.isfinite(found) & (found >= 0)).all()
+        if not valid or not found.any(axis=-1).all():
             raise ValueError(
-                "weights must be the shares of the rankers in the traffic, one finite number of "
-                f"at least 0 per ranker and not all 0; got {self.weights!r}."
+                "weights must be the shares of the rankers in the traffic (or in that of each "
+                "query), one finite number of at least 0 per ranker and not all 0; got "
+                f"{self.weights!r}."
             )
 
     def rank(
@@ -256,20 +264,90 @@ class MixturePolicy(Policy):
         rng: np.random.Generator,
     ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
-        n_rankers = scores.shape[1]
+        n_rankers, n_queries = scores.shape[1], len(offsets) - 1
         shares = np.ones(n_rankers) if self.weights is None else as_floats(self.weights)
-        if len(shares) != n_rankers:
+        if shares.shape[-1] != n_rankers:
             raise ValueError(
-                f"MixturePolicy has {len(shares)} weights, but scores has {n_rankers} columns; "
-                "expected one weight per ranker."
+                f"MixturePolicy has {shares.shape[-1]} weights, but scores has {n_rankers} "
+                "columns; expected one weight per ranker."
             )
-        ranker = rng.choice(n_rankers, size=len(query), p=shares / shares.sum())
-        queries = np.arange(len(offsets) - 1)
+        if shares.ndim == 2 and len(shares) != n_queries:
+            raise ValueError(
+                f"MixturePolicy has weights of {len(shares)} queries, but there are {n_queries}; "
+                "expected one row per query."
+            )
+        ranker = _draw_action(shares / shares.sum(axis=-1, keepdims=True), query, rng)
+        queries = np.arange(n_queries)
         lists = [
             DeterministicPolicy().rank(column, offsets, queries, n_positions, rng)
             for column in scores.T
         ]
-        return np.stack(lists)[ranker, query]
+        return np.stack(lists)[np.minimum(ranker, n_rankers - 1), query]  # up to rounding
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutPolicy(Policy):
+    """Swaps and shuffles in shares of the pages of each query; others are as of production.
+
+    The column ``arm`` numbers the pairs of positions of swaps; it is 0 on shuffled rows.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n_queries, n_layouts)
+    layouts : list of list of tuple of int
+        Disjoint pairs of positions, from 0; or ``SHUFFLE``.
+    depth : int
+        Positions that a shuffle reorders.
+    production : Policy
+    """
+
+    shares: Floats
+    layouts: list[Layout]
+    depth: int
+    production: Policy
+
+    def rank(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> Ints:
+        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
+        return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
+
+    def rank_with_arms(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        """Rows shown, and the number of the pair; see :meth:`Policy.rank_with_arms`."""
+        rows = self.production.rank(scores, offsets, query, n_positions, rng).copy()
+        arm = np.full(rows.shape, np.nan, dtype=np.float32)
+        drawn = _draw_action(self.shares, query, rng)
+        for number, pairs in enumerate(self.layouts):
+            chosen = np.flatnonzero(drawn == number)
+            if pairs == SHUFFLE:
+                page = rows[chosen, : self.depth]
+                order = np.where(page >= 0, rng.random(page.shape), np.inf).argsort(axis=1)
+                rows[chosen, : self.depth] = np.take_along_axis(page, order, axis=1)
+                arm[chosen, : self.depth] = np.where(page >= 0, 0, np.nan)
+            for i, j in (pair for pair in pairs if pair[1] < n_positions):
+                of = chosen[rows[chosen, j] >= 0]
+                arm[of, i] = arm[of, j] = i * self.depth + j
+                of = of[rng.random(len(of)) < 0.5]
+                rows[of, i], rows[of, j] = rows[of, j], rows[of, i]
+        return rows, arm
+
+
+def _draw_action(shares: Floats, query: Ints, rng: np.random.Generator) -> Ints:
+    """Number of the action of each session, from shares (by query); behind the last for none."""
+    ends = shares.cumsum(axis=-1)
+    return (rng.random((len(query), 1)) >= (ends[query] if ends.ndim == 2 else ends)).sum(axis=1)
 
 
 def _check_share(share: float) -> None:

@@ -11,7 +11,7 @@ sessions. ``difference``: production against another ranker.
 Columns: share of runs whose largest reported half-width is at most the promised one
 (``reached``), whose errors are within it at all positions (``right``); largest reported
 half-width over the promised one; sessions and clicks lost over those of uniform swaps with the
-first position (of an A/B test).
+first position (of an A/B test, also read together with the log).
 
 ``--looks`` prints how often equal rankers have a winner within 20 daily looks at an interleaved
 log of 100 sessions a day, with the p-value of one look and with ``sequential=True``.

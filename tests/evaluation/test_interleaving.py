@@ -12,8 +12,8 @@ from scipy.stats import norm
 
 from skultr import ClickDataset
 from skultr.evaluation import Interleaver, interleaving_outcome
-from skultr.evaluation._interleaving_outcome import _p_value
 from skultr.exceptions import NotIdentifiableWarning
+from skultr.metrics._cluster_ratios import p_value_of_lead
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
 from skultr.rankers import NaiveRanker
 from skultr.simulation import (
@@ -377,8 +377,10 @@ GOOD = pd.DataFrame({"qid": [1, 1, 2], "doc": ["a", "b", "c"], "s": [1.0, 2, 3],
         (GOOD, "st", 5, r"rankings \['st'\]; expected two"),
         (GOOD, {"s 1": GOOD["s"], "t": GOOD["t"]}, 5, "no space"),
         (GOOD, ["s", "t"], [1, 7], "no qid"),
-        (GOOD, ["s", "t"], 0, "no qid"),
-        (GOOD, ["s", "t"], -1, "no qid"),
+        (GOOD, ["s", "t"], 0, "expected at least one"),
+        (GOOD, ["s", "t"], -1, "expected at least one"),
+        (GOOD, ["s", "t"], 1.0, "expected a whole number"),
+        (GOOD, ["s", "t"], [], "no qid"),
         (GOOD.assign(s="x"), ["s", "t"], 5, "'s' must hold numbers"),
         (GOOD.drop(columns="doc"), ["s", "t"], 5, "'qid' and 'doc'"),
         (GOOD.assign(doc=["a", None, "c"]), ["s", "t"], 5, "an id in each"),
@@ -408,7 +410,10 @@ def test_bad_requests(rankings, match):
         Interleaver().interleave_one(rankings)
 
 
-@pytest.mark.parametrize("rankings", [["ab", "cd"], "ab", {"a": "xy", "b": ["x"]}])
+@pytest.mark.parametrize(
+    "rankings",
+    [["ab", "cd"], "ab", {"a": "xy", "b": ["x"]}, {"a": {"x"}, "b": ["x"]}, {"a": None}],
+)
 def test_a_request_is_a_mapping(rankings):
     with pytest.raises(TypeError, match="expected the documents of each by its name"):
         Interleaver().interleave_one(rankings)
@@ -427,7 +432,7 @@ def test_reprs():
 def test_balanced_takes_two_and_parameters_are_checked():
     with pytest.raises(ValueError, match="unless balanced"):
         Interleaver("balanced").interleave_one({"a": [1], "b": [1], "c": [1]})
-    for wrong in ({"method": "x"}, {"n_positions": 2.5}, {"exponent": 0}):
+    for wrong in ({"method": "x"}, {"n_positions": 2.5}, {"exponent": 0}, {"exponent": "3"}):
         with pytest.raises(ValueError, match="expected a method"):
             Interleaver(**wrong)
 
@@ -490,7 +495,7 @@ def test_sequential_p_values_hold_at_every_look():
     for _ in range(300):
         leads = rng.choice([-1.0, 1.0], 2000)
         days = range(100, len(leads) + 1, 100)
-        p = [[_p_value(leads[:end], of) for end in days] for of in (False, True)]
+        p = [[p_value_of_lead(leads[:end], of) for end in days] for of in (False, True)]
         found.append((np.array(p) <= 0.05).any(axis=1))
     once, always = np.mean(found, axis=0)
     assert once > 0.15

@@ -106,6 +106,8 @@ def test_a_deterministic_log_says_what_is_assumed():
     assert given.precision["estimate"].to_numpy() == pytest.approx(curve)
     assert given.sessions < plan.sessions
     assert "given" in given.assumption
+    column = plan_experiment(log.assign(propensity=1 / log["position"]), clicks, half_width=0.1)
+    assert column.sessions == given.sessions
 
 
 def test_randomized_propensity_reads_the_swaps_alone():
@@ -140,7 +142,7 @@ def test_any_log(kind, tmp_path):
 # A difference --------------------------------------------------------------------------
 def test_rankings_are_served_until_their_difference_is_known():
     scores = pd.DataFrame(SCORES, index=DOCUMENTS["doc"])
-    reached = []
+    halves = []
     for seed in range(5):
         log, clicks = _log(seed, policy=None, scores=SCORES[:, 0], candidates=True)
         a, b = (scores[i].loc[log["doc"]].to_numpy() for i in (0, 1))
@@ -151,10 +153,32 @@ def test_rankings_are_served_until_their_difference_is_known():
         X, y = _served(plan, log, clicks, seed, columns, candidates=True)
         a, b = (scores[i].loc[X["doc"]].to_numpy() for i in (0, 1))
         found = policy_difference(X, y, a, b, method="item-position")
-        reached.append((found.interval[1] - found.interval[0]) / 2 <= 0.05)
-    assert np.sum(reached) >= 4
-    assert plan.actions.loc["ranking b", "sessions"] > plan.actions.loc["ranking a", "sessions"]
-    assert plan.alternatives.index.str.startswith("A/B test").any()
+        halves.append((found.interval[1] - found.interval[0]) / 2)
+    assert np.sum(np.array(halves) <= 0.05) >= 4
+    # Production is ranking a: it is served anyway.
+    assert plan.actions["sessions"].tolist() == [0, pytest.approx(800, abs=200)]
+    test = plan.alternatives.loc["A/B test, half of the pages each"]
+    assert plan.sessions <= test["sessions"]
+    assert plan.clicks_lost < 0.9 * test["clicks_lost"]
+    longer = plan_experiment(
+        log,
+        clicks,
+        target="difference",
+        scores_a=a[: len(log)],
+        scores_b=b[: len(log)],
+        half_width=0.05,
+        sessions=10 * plan.sessions,
+    )
+    assert longer.clicks_lost <= plan.clicks_lost
+    with pytest.raises(ValueError, match="No experiment reaches half_width"):
+        plan_experiment(
+            log,
+            clicks,
+            target="difference",
+            scores_a=a[: len(log)],
+            scores_b=b[: len(log)],
+            half_width=0.001,
+        )
 
 
 # Bad input -----------------------------------------------------------------------------
@@ -162,7 +186,7 @@ def test_errors():
     log, clicks = _log()
     with pytest.raises(ValueError, match="half_width"):
         plan_experiment(log, clicks, half_width=0)
-    with pytest.raises(ValueError, match=r"No plan of 10 sessions .* it takes about"):
+    with pytest.raises(ValueError, match=r"No plan of 10 sessions .* takes about"):
         plan_experiment(log, clicks, half_width=0.01, sessions=10)
     with pytest.raises(ValueError, match="no experiment is needed"):
         plan_experiment(log, clicks, half_width=0.9)
@@ -177,8 +201,29 @@ def test_errors():
         plan_experiment(log, clicks * (log["position"] > 1), half_width=0.1)
     with pytest.raises(ValueError, match="expected both"):
         plan_experiment(log, clicks, half_width=0.1, target="difference")
-    with pytest.raises(ValueError, match="expected both"):
+    with pytest.raises(ValueError, match="expected none of scores_a and scores_b; got 2"):
         plan_experiment(log, clicks, half_width=0.1, scores_a=log["doc"], scores_b=log["doc"])
     rank = {"scores_a": log["doc"], "scores_b": 2 * log["doc"]}
     with pytest.raises(ValueError, match="same order"):
         plan_experiment(log, clicks, half_width=0.1, target="difference", **rank)
+    few = log["qid"].isin(log["qid"].unique()[:5]).to_numpy()
+    rank = {"scores_a": log["doc"][few], "scores_b": -log["doc"][few]}
+    with pytest.raises(ValueError, match="and policy_difference needs 10"):
+        plan_experiment(log[few], clicks[few], half_width=0.5, target="difference", **rank)
+
+
+def test_policies_and_texts():
+    log, clicks = _log()
+    plan = plan_experiment(log, clicks, half_width=0.01)
+    assert repr(plan).startswith(f"ExperimentPlan(sessions={plan.sessions:.0f}, clicks_lost=")
+    assert len(repr(plan)) < 300
+    assert f"{plan.sessions:,.0f} sessions" in plan.summary()
+    assert "e+" not in plan.summary()
+    with pytest.raises(TypeError, match="production is a ndarray; expected a Policy"):
+        plan.policy(DOCUMENTS["qid"], SCORES[:, 0])
+    rank = {"scores_a": log["doc"], "scores_b": -log["doc"]}
+    plan = plan_experiment(log, clicks, half_width=0.3, target="difference", **rank)
+    with pytest.raises(TypeError, match="expected None"):
+        plan.policy(DOCUMENTS["qid"], MixturePolicy())
+    with pytest.raises(ValueError, match="3 weights, but scores has 2 columns"):
+        _served(plan, log, clicks, 0, SCORES)

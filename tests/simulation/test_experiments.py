@@ -207,6 +207,20 @@ def test_each_session_is_ranked_by_one_ranker():
     assert np.abs(error).max() < 4.5
 
 
+def test_shares_of_rankers_by_query():
+    scores, query = np.column_stack([SCORES, -SCORES]), np.repeat([1, 2], 1_000)
+    shares = np.zeros((4, 2))
+    shares[:, 0] = 1
+    shares[2] = 1, 3
+    rows = MixturePolicy(shares).rank(scores, OFFSETS, query, 4, rng())
+    first = DeterministicPolicy().rank(SCORES, OFFSETS, query, 4)
+    of_first = (rows == first).all(axis=1)
+    assert of_first[query == 1].all()
+    assert abs(of_first[query == 2].mean() - 0.25) < 4.5 * np.sqrt(0.25 * 0.75 / 1_000)
+    with pytest.raises(ValueError, match="weights of 3 queries, but there are 4"):
+        MixturePolicy(shares[:3]).rank(scores, OFFSETS, query, 4, rng())
+
+
 def test_even_traffic_by_default_and_one_ranker_is_deterministic(documents):
     scores = rng().normal(size=(len(documents), 2))
     X, _, truth = simulate_clicks(
@@ -255,7 +269,9 @@ def test_bad_scores_of_several_rankers(documents, scores, message):
         simulate_clicks(documents, scores=scores, policy=MixturePolicy([1, 2]), n_sessions=9)
 
 
-@pytest.mark.parametrize("weights", [[], [0, 0], [1, -1], [1, np.nan], [[1, 1]], 3])
+@pytest.mark.parametrize(
+    "weights", [[], [0, 0], [1, -1], [1, np.nan], [[1, 1], [0, 0]], [[[1]]], 3]
+)
 def test_bad_weights(weights):
     with pytest.raises(ValueError, match="weights must be the shares"):
         MixturePolicy(weights)
