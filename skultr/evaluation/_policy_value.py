@@ -34,6 +34,9 @@ _LEAST_MOVED = 0.01
 _LEAST_WRONG = 2.6
 #: With a larger error, that test would not see that the order of documents does not matter at all.
 _BLIND = 0.5
+#: Half-width of an interval, relative to the clicks, beyond which errors of the curve are not small
+#: and the interval does not hold.
+_WIDEST = 0.25
 _LEVEL = 0.05
 _ROUNDING = 1e-6
 _NOTHING = (np.nan, np.nan, (np.nan, np.nan), np.nan)
@@ -337,9 +340,7 @@ def _judge(pages, changed, gains, names, method, given):
     of_log, _ = log.mean_per_page(logged)
     counts = (of_log, effective, support)
     doubt = _doubt(pages, due, method, support, effective, n_queries)
-    if not doubt and method in ("dr", "pbm"):
-        doubt = _wrong_pages(*table.excess(gains))
-    if doubt:
+    if doubt := doubt or _wrong_pages(table, gains, method):
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
     by_query, influence = pages.by_query(mass * clicks), table.influence(pages, mass)
     errors = (influence, table.variance(pages, mass)) if method == "dr" else ()
@@ -350,13 +351,16 @@ def _judge(pages, changed, gains, names, method, given):
         more = log.mean_per_page(np.where(same, 0.0, by_query - logged), *errors)
         gained, p_value = more[0], _p_value(*more, n_queries)
     wins = p_value < _LEVEL
-    if method != "dr":
+    half = student.ppf(1 - _LEVEL / 2, n_queries - 1) * error
+    if method == "dr":
+        doubt = _too_wide(half / of_log)
+    else:
         beyond = by_query - pages.by_query(mass * table.predict(pages))
         test = log.mean_per_page(beyond, -influence)
-        doubt = _contradiction(*test, gained if wins else None, n_queries)
-        if doubt and abs(test[0]) > _ROUNDING * of_log:
-            return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
-    half = student.ppf(1 - _LEVEL / 2, n_queries - 1) * error
+        seen = abs(test[0]) > _ROUNDING * of_log
+        doubt = seen and _contradiction(*test, gained if wins else None, n_queries)
+    if doubt:
+        return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
     interval = (float(value - half), float(value + half))
     winner, other = names if gained > 0 else names[::-1]
     verdict = (
@@ -505,8 +509,11 @@ def _doubt(pages, due, method, support, effective, n_queries):
     return ""
 
 
-def _wrong_pages(excess, error):
+def _wrong_pages(table, gains, method):
     """Why the formula cannot be believed, if whole pages get other clicks than it predicts."""
+    if method not in ("dr", "pbm"):
+        return ""
+    excess, error = table.excess(gains)
     if _BLIND < error < np.inf:  # infinite for counts without pages
         return (
             "the log is too small to test the formula on whole pages. Log more sessions, or more "
@@ -519,6 +526,12 @@ def _wrong_pages(excess, error):
         f"{max(1 + excess, 0):.0%} of what it predicts, as when users leave after one click. Use "
         "method='item-position', or an experiment (plan_experiment, Interleaver)"
     )
+
+
+def _too_wide(half):
+    if half <= _WIDEST:
+        return ""
+    return f"the interval is as wide as ±{half:.0%} of the clicks. Log more sessions"
 
 
 def _contradiction(beyond, error, claimed, n_queries):
