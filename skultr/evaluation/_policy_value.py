@@ -34,8 +34,8 @@ _LEAST_MOVED = 0.01
 _LEAST_WRONG = 2.6
 #: With a larger error, that test would not see that the order of documents does not matter at all.
 _BLIND = 0.5
-#: Half-width of an interval, relative to the clicks, beyond which errors of the curve are not small
-#: and the interval does not hold.
+#: Half-width of an interval, relative to the clicks, beyond which it does not hold, because the
+#: errors of the curve are not small.
 _WIDEST = 0.25
 _LEVEL = 0.05
 _ROUNDING = 1e-6
