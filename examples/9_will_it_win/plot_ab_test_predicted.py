@@ -8,10 +8,10 @@ simulated A/B tests find it. Where the prediction says who wins, the A/B test ha
 Each of the tests needs 40,000 sessions of its own, and shows half of them a ranking that may be
 worse; the log served all six predictions, and is already there.
 
-**Limit.** Users are position-based. Six predictions from one log err together. Users who stop at
-the first click give the same clicks to any order of these documents, and the method called a gain
-for all six rankings where they read the same log. The log varied its order: one that does not
-cannot tell (:ref:`next page <sphx_glr_auto_examples_9_will_it_win_plot_log_that_cannot_tell.py>`).
+**Limit.** Users are position-based. Six predictions from one log err together. Users who leave
+after the first click give the same clicks to any order of these documents; a log of theirs gets the
+verdict "cannot tell". The log varied its order: one that does not cannot tell either (:ref:`next
+page <sphx_glr_auto_examples_9_will_it_win_plot_log_that_cannot_tell.py>`).
 """
 
 # %%
