@@ -9,9 +9,9 @@ Each of the tests needs 40,000 sessions of its own, and shows half of them a ran
 worse; the log served all six predictions, and is already there.
 
 **Limit.** Users are position-based. Six predictions from one log err together. Users who leave
-after the first click give the same clicks to any order of these documents; a log of theirs gets the
-verdict "cannot tell". The log varied its order: one that does not cannot tell either (:ref:`next
-page <sphx_glr_auto_examples_9_will_it_win_plot_log_that_cannot_tell.py>`).
+after the first click give the same clicks to any order of these documents; a log of theirs gets
+the verdict "cannot tell". The log varied its order: one that does not cannot tell either
+(:ref:`next page <sphx_glr_auto_examples_9_will_it_win_plot_log_that_cannot_tell.py>`).
 """
 
 # %%
