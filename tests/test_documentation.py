@@ -1,5 +1,7 @@
 """The documentation names everything public, and nothing that is gone."""
 
+import ast
+import importlib
 import re
 import textwrap
 from pathlib import Path
@@ -26,6 +28,20 @@ def test_guide_or_gallery_uses_everything_public():
     text = "\n".join(page.read_text() for page in [*pages, *(ROOT / "examples").glob("*/*.py")])
     missing = [n for n in public_names() if not re.search(rf"\b{n.split('.')[-1]}\b", text)]
     assert not missing
+
+
+def test_code_that_the_pages_only_show_names_what_exists():
+    """Blocks that need a cluster, a service or a downloaded set; all other code is a doctest."""
+    blocks = []
+    for page in (ROOT / "docs").glob("**/*.rst"):
+        if not {"_build", "auto_examples", "generated"} & {*page.parts}:
+            found = re.findall(r"code-block:: python\n\n((?: +.*\n|\n)+)", page.read_text())
+            blocks += [textwrap.dedent(block) for block in found]
+    assert len(blocks) > 5
+    for node in ast.walk(ast.parse("\n".join(blocks))):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "skultr":
+            module = importlib.import_module(node.module)
+            assert all(hasattr(module, alias.name) for alias in node.names), node.module
 
 
 def test_gallery_checks_its_claims():
