@@ -16,6 +16,15 @@ from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import ArrayLike, Column, Estimator, Predictor, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT, row_propensities
 from ._click_table import ClickTable
+from ._doubts import (
+    LEVEL,
+    doubt_of,
+    doubt_of_formula,
+    doubt_of_method,
+    doubt_of_width,
+    p_value_of,
+    support_of,
+)
 from ._logged_pages import read_pages
 
 if TYPE_CHECKING:
@@ -23,21 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PolicyEstimate", "policy_difference", "policy_value"]
 
-#: Below this share of the changed places that the log speaks of, it cannot tell.
-_LEAST_SUPPORT = 0.9
-#: Below so many clicks of equal weight, or queries of equal traffic, intervals are no use.
-_LEAST_CLICKS = 50
-_LEAST_QUERIES = 10
-#: Share of impressions away from a document's usual position that a test of users needs.
-_LEAST_MOVED = 0.01
-#: Standard errors by which pages must differ less than by the formula to refute it.
-_LEAST_WRONG = 2.6
-#: With a larger error, that test would not see that the order of documents does not matter at all.
-_BLIND = 0.5
-#: Half-width of an interval, relative to the clicks, beyond which it does not hold, because the
-#: errors of the curve are not small.
-_WIDEST = 0.25
-_LEVEL = 0.05
 _ROUNDING = 1e-6
 _NOTHING = (np.nan, np.nan, (np.nan, np.nan), np.nan)
 
@@ -341,26 +335,26 @@ def _judge(pages, changed, gains, names, method, given):
     logged = _logged(log, gains)
     of_log, _ = log.mean_per_page(logged)
     counts = (of_log, effective, support)
-    doubt = _doubt(pages, due, method, support, effective, n_queries)
-    if doubt := doubt or _wrong_pages(table, gains, method):
+    doubt = doubt_of(pages, due, method, support, effective, n_queries)
+    if doubt := doubt or doubt_of_formula(table, gains, method):
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
     by_query, influence = pages.by_query(mass * clicks), table.influence(pages, mass)
     errors = (influence, table.variance(pages, mass)) if method == "dr" else ()
     value, error = log.mean_per_page(by_query, *errors)
-    gained, p_value = value, _p_value(value, error, n_queries)
+    gained, p_value = value, p_value_of(value, error, n_queries)
     if names[1] == "the log":
         same = np.isclose(by_query, logged, rtol=1e-9, atol=0)  # but for rounding
         more = log.mean_per_page(np.where(same, 0.0, by_query - logged), *errors)
-        gained, p_value = more[0], _p_value(*more, n_queries)
-    wins = p_value < _LEVEL
-    half = student.ppf(1 - _LEVEL / 2, n_queries - 1) * error
+        gained, p_value = more[0], p_value_of(*more, n_queries)
+    wins = p_value < LEVEL
+    half = student.ppf(1 - LEVEL / 2, n_queries - 1) * error
     if method == "dr":
-        doubt = _too_wide(half / of_log)
+        doubt = doubt_of_width(half / of_log)
     else:
         beyond = by_query - pages.by_query(mass * table.predict(pages))
         test = log.mean_per_page(beyond, -influence)
         seen = abs(test[0]) > _ROUNDING * of_log
-        doubt = seen and _contradiction(*test, gained if wins else None, n_queries)
+        doubt = seen and doubt_of_method(*test, gained if wins else None, n_queries)
     if doubt:
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
     interval = (float(value - half), float(value + half))
@@ -405,14 +399,11 @@ def _clicks(pages, due, table, method, given):
             there, slope[pages.slot] * (total / np.maximum(exposed, TINY))[unit], clicks
         )
     exposed, carried = shown * slope[log.slot], np.bincount(unit, due * there * slope[pages.slot])
-    return clicks, _support(pages, due, there), _effective(log, row_unit, shown, exposed, carried)
-
-
-def _support(pages, due, there):
-    """Share of the places, by their clicks, where the log is; of two rankings, the less."""
-    clicks = due * pages.log.by_position(pages.log.rate)[pages.slot]
-    covered, whole = (np.bincount(pages.ranking, of) for of in (clicks * there, clicks))
-    return float((covered / np.maximum(whole, TINY)).min())
+    return (
+        clicks,
+        support_of(pages, due, there),
+        _effective(log, row_unit, shown, exposed, carried),
+    )
 
 
 def _effective(log, row_unit, shown, exposed, carried):
@@ -478,78 +469,3 @@ def _positive(values, shown, name):
             "(0, 1] there."
         )
     return values[shown]
-
-
-# What the log can tell --------------------------------------------------------------------------
-def _doubt(pages, due, method, support, effective, n_queries):
-    """Why the log cannot tell; empty if it can."""
-    if not pages.log.rate.any():
-        return "the log has no click"
-    new_places = _support(pages, due, pages.cell()[1]) < _LEAST_SUPPORT
-    if new_places and (moved := pages.log.moved()) < _LEAST_MOVED:
-        return (
-            f"documents stand at their usual position in {1 - moved:.1%} of the impressions, so "
-            "that the log cannot test what another position changes, whatever propensities or "
-            "models say. Log some pages with random swaps"
-        )
-    if support < _LEAST_SUPPORT:
-        less = ", or use method='dr', which needs documents at any position"
-        return (
-            f"the log can speak of {support:.0%} of what the ranking shows, or changes, of "
-            f"{_LEAST_SUPPORT:.0%} that are needed. Log more random pages"
-            f"{less if method == 'item-position' else ''}"
-        )
-    for number, least, what in [
-        (effective, _LEAST_CLICKS, "clicks"),
-        (n_queries, _LEAST_QUERIES, "queries"),
-    ]:
-        if number < least:
-            return (
-                f"the {what} are worth {number:.1f} of equal weight, and {least} are needed. Log "
-                "more sessions"
-            )
-    return ""
-
-
-def _wrong_pages(table, gains, method):
-    """Why the formula cannot be believed, if whole pages get other clicks than it predicts."""
-    if method not in ("dr", "pbm"):
-        return ""
-    excess, error = table.excess(gains)
-    if _BLIND < error < np.inf:  # infinite for counts without pages
-        return (
-            "the log is too small to test the formula on whole pages. Log more sessions, or more "
-            "random pages"
-        )
-    if excess > -_LEAST_WRONG * error:  # a ranking that is worth more than predicted does no harm
-        return ""
-    return (
-        "the log contradicts the formula: between the pages of a query clicks differ by "
-        f"{max(1 + excess, 0):.0%} of what it predicts, as when users leave after one click. Use "
-        "method='item-position', or an experiment (plan_experiment, Interleaver)"
-    )
-
-
-def _too_wide(half):
-    if half <= _WIDEST:
-        return ""
-    return f"the interval is as wide as ±{half:.0%} of the clicks. Log more sessions"
-
-
-def _contradiction(beyond, error, claimed, n_queries):
-    """Why the test of a method against "dr" forbids to believe it; ``claimed`` if it would win."""
-    if (p_value := _p_value(beyond, error, n_queries)) < _LEVEL:
-        return (
-            f"the log contradicts what the method assumes (p = {p_value:.2g}): its estimate "
-            f"is {beyond:+.4g} per page off that of method='dr'. Use method='dr'"
-        )
-    if claimed is not None and _p_value(claimed, error, n_queries) >= _LEVEL:
-        return (
-            "the log is too small to test what the method assumes: an error as large as the "
-            "difference would not be seen. Log more random pages"
-        )
-    return ""
-
-
-def _p_value(value, error, n_queries):
-    return float(2 * student.sf(abs(value) / error, n_queries - 1)) if error else float(value == 0)

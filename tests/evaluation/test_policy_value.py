@@ -85,7 +85,7 @@ def options(method, relevance, factor=1.0):
 @pytest.fixture
 def untested(monkeypatch):
     """Estimates also where the log contradicts the method."""
-    monkeypatch.setattr(_policy_value, "_contradiction", lambda *_: "")
+    monkeypatch.setattr(_policy_value, "doubt_of_method", lambda *_: "")
 
 
 # Right where the assumption holds ---------------------------------------------------------------

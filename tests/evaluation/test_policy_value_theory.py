@@ -39,7 +39,7 @@ ASSUMED = {
 @pytest.fixture
 def without_test(monkeypatch):
     """Methods as estimators: their values also where the log happens to contradict them."""
-    monkeypatch.setattr(_policy_value, "_contradiction", lambda *about: "")
+    monkeypatch.setattr(_policy_value, "doubt_of_method", lambda *about: "")
 
 
 def draw_counts(rng, n_queries, n_pages):
