@@ -294,7 +294,7 @@ def least_squares(rows):
     wide = rows.pivot_table(
         index=[*CELL, "world", "pair"], columns="method", values="error", sort=False
     )
-    squares = wide[["dr", "direct", "item-position"]].dropna() ** 2
+    squares = wide.reindex(columns=["dr", "direct", "item-position"]).dropna() ** 2
     cells = squares.groupby(CELL, sort=False).agg(["mean", "size"])
     cells = cells[cells[("dr", "size")] >= 10].xs("mean", axis=1, level=1)
     least = cells["dr"] <= cells[["direct", "item-position"]].min(axis=1)
