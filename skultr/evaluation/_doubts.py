@@ -11,6 +11,7 @@ from ._click_table import ClickTable
 from ._logged_pages import Pages
 
 __all__ = [
+    "LEAST_QUERIES",
     "LEVEL",
     "doubt_of",
     "doubt_of_formula",
@@ -25,7 +26,7 @@ LEVEL = 0.05
 _LEAST_SUPPORT = 0.9
 #: Below so many clicks of equal weight, or queries of equal traffic, intervals are no use.
 _LEAST_CLICKS = 50
-_LEAST_QUERIES = 10
+LEAST_QUERIES = 10
 #: Share of impressions away from a document's usual position that a test of users needs.
 _LEAST_MOVED = 0.01
 #: Standard errors by which pages must differ less than by the formula to refute it.
@@ -59,7 +60,7 @@ def doubt_of(
         )
     for number, least, what in [
         (effective, _LEAST_CLICKS, "clicks"),
-        (n_queries, _LEAST_QUERIES, "queries"),
+        (n_queries, LEAST_QUERIES, "queries"),
     ]:
         if number < least:
             return (

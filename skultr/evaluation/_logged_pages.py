@@ -18,7 +18,10 @@ from .._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 
-__all__ = ["LoggedPages", "Pages", "read_pages"]
+__all__ = ["ROLES", "LoggedPages", "Pages", "read_pages"]
+
+#: What a log may pass as keywords.
+ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 
 #: Scores of one document may differ by this part, as those of float32 in batches do.
 _SAME = 1e-5
@@ -155,6 +158,10 @@ class Pages:
         query = self.log.slot_query[self.slot]
         return np.bincount(query, values, minlength=len(self.log.query_pages))
 
+    def changed(self, other: Pages) -> Bools:
+        """True at rows of these pages, and then of another ranking's, that the other lacks."""
+        return np.concatenate([~np.isin(self.key, other.key), ~np.isin(other.key, self.key)])
+
     def and_of(self, other: Pages) -> Pages:
         """These pages, and those of another ranking as number 1."""
         names = ("pair", "slot")
@@ -183,13 +190,21 @@ class Pages:
 
 
 def read_pages(
-    X: Table, y: Column | str | None, sample_weight: Column | None, roles: Mapping[str, Any]
+    X: Table,
+    y: Column | str | None,
+    sample_weight: Column | None,
+    roles: Mapping[str, Any],
+    caller: str,
 ) -> LoggedPages:
-    """The log by pairs and slots, after its checks."""
-    X, y, _ = take_clicks(X, y, "policy_value")
+    """The log by pairs and slots, after its checks; ``roles`` are those passed as keywords."""
+    unknown = sorted({*roles} - {*ROLES})
+    if unknown:
+        raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {ROLES}.")
+    roles = dict.fromkeys(ROLES) | dict(roles)
+    X, y, _ = take_clicks(X, y, caller)
     if read_role(X, "bias", None) is not None:
         raise ValueError(
-            "X has a column 'bias', and policy_value does not know which bias factors another "
+            f"X has a column 'bias', and {caller} does not know which bias factors another "
             "ranking would have; expected a log whose bias is its position. Drop the column."
         )
     reads = ["qid", "doc", "position", "impressions", "doc_scope"]
@@ -199,7 +214,7 @@ def read_pages(
         "qid": "to rank the documents of a query",
         "position": "to compare where rankings put them",
     }
-    rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller="policy_value")
+    rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
     document = rows.documents().code
     pair, pairs = encode(rows.query * (int(document.max()) + 1) + document)
     row = np.flatnonzero(rows.shown)

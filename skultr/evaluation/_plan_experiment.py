@@ -35,7 +35,6 @@ _FORMATS = {
     "share": ".1%",
     "clicks_lost_share": "z.2%",
 }
-_ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -238,16 +237,13 @@ def plan_experiment(
     >>> bool(plan.sessions < 0.55 * uniform["sessions"])
     True
     """
-    unknown = sorted({*roles} - {*_ROLES})
-    if unknown:
-        raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {_ROLES}.")
     given, expected = [scores_a is not None, scores_b is not None], target == "difference"
     if given != [expected] * 2:
         raise ValueError(
             f"With target={target!r} expected {'both' if expected else 'none'} of scores_a and "
             f"scores_b; got {sum(given)} of them."
         )
-    log = read_pages(X, y, sample_weight, dict.fromkeys(_ROLES) | roles)
+    log = read_pages(X, y, sample_weight, roles, caller="plan_experiment")
     model = read_model(log, k, propensity)
     if target == "examination":
         return _plan_swaps(log, model, half_width, sessions)

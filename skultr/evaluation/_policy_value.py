@@ -42,7 +42,6 @@ _METHODS = {
     "pbm": ("propensity", "a click needs examination, which depends on the position only"),
     "item-position": ("probability", "a click depends on the document and its position only"),
 }
-_ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 _CONSTRAINTS = {
     "X": "no_validation",
     "y": ["array-like", str, None],
@@ -285,7 +284,7 @@ def policy_difference(
     """
     log = _read(X, y, sample_weight, roles, k)
     a, b = log.rank_by(scores_a, k, "scores_a"), log.rank_by(scores_b, k, "scores_b")
-    changed = np.concatenate([~np.isin(a.key, b.key), ~np.isin(b.key, a.key)])
+    changed = a.changed(b)
     gains = _gains(log, gain, k)
     if not changed.any():
         of_log, _ = log.mean_per_page(_logged(log, gains))
@@ -296,10 +295,7 @@ def policy_difference(
 
 
 def _read(X, y, sample_weight, roles, k):
-    unknown = sorted({*roles} - {*_ROLES})
-    if unknown:
-        raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {_ROLES}.")
-    log = read_pages(X, y, sample_weight, dict.fromkeys(_ROLES) | roles)
+    log = read_pages(X, y, sample_weight, roles, caller="policy_value")
     first, deepest = int(log.slot_position.min()), int(log.slot_position.max())
     if k is not None and not first <= k <= deepest:
         raise ValueError(

@@ -11,7 +11,8 @@ from .._sklearn import validate_params
 from .._typing import Column, Predictor, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._scorers import request_roles
-from ._policy_value import _CONSTRAINTS, _ROLES, policy_value
+from ._logged_pages import ROLES
+from ._policy_value import _CONSTRAINTS, policy_value
 
 __all__ = ["PolicyValueScorer"]
 
@@ -61,7 +62,7 @@ class PolicyValueScorer:
 
     def get_metadata_routing(self) -> MetadataRequest:
         """Metadata request of the roles, for scikit-learn's routing."""
-        return request_roles(self, (*_ROLES, "sample_weight"))
+        return request_roles(self, (*ROLES, "sample_weight"))
 
     def __repr__(self) -> str:
         return f"PolicyValueScorer({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"

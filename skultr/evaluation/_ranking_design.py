@@ -10,6 +10,7 @@ from scipy.stats import t as student
 
 from .._log._segments import TINY
 from .._typing import Floats
+from ._doubts import LEAST_QUERIES
 from ._interleaving import Interleaver
 from ._interleaving_outcome import interleaving_outcome
 
@@ -18,11 +19,9 @@ __all__ = ["RankingTest", "interleaved"]
 #: Standard deviations of the reported half-width that a plan adds to the expected one. Their
 #: formula leaves out errors of the log about how much queries differ: 2.3 reached it in 85 %.
 _ASSURANCE = 4.0
-#: Least effective number of queries from which ``policy_difference`` tells an error.
-_LEAST_QUERIES = 10
 #: Least pages of a query whose rankings the log does not have.
 _LEAST_PAGES = 4
-#: Expected share of clicks of pages that are not seen; policy_difference cannot tell above 0.05.
+#: Expected share of clicks of pages that are not seen; policy_difference cannot tell above 0.1.
 _MOST_UNSEEN = 0.02
 #: In place of 0 in a denominator.
 _NO_PAGE = 1e-6
@@ -54,7 +53,7 @@ class RankingTest:
     @classmethod
     def of(cls, log, model, a, b):
         both, n = a.and_of(b), len(model.pages)
-        changed = np.concatenate([~np.isin(a.key, b.key), ~np.isin(b.key, a.key)])
+        changed = a.changed(b)
         if not changed.any():
             raise ValueError(
                 "scores_a and scores_b rank all documents in the same order: there is no "
@@ -78,10 +77,10 @@ class RankingTest:
         of_log = model.relevance * (model.shown @ model.examination)
         of_log = np.bincount(model.query, of_log, minlength=n)
         n_queries = (share @ changes) ** 2 / ((share * changes) ** 2).sum()
-        if n_queries < _LEAST_QUERIES:
+        if n_queries < LEAST_QUERIES:
             raise ValueError(
                 f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, "
-                f"and policy_difference needs {_LEAST_QUERIES}. Pass a log with more queries."
+                f"and policy_difference needs {LEAST_QUERIES}. Pass a log with more queries."
             )
         return cls(
             share=share,
