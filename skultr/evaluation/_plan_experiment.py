@@ -243,7 +243,7 @@ def plan_experiment(
             f"With target={target!r} expected {'both' if expected else 'none'} of scores_a and "
             f"scores_b; got {sum(given)} of them."
         )
-    log = read_pages(X, y, sample_weight, roles, caller="plan_experiment")
+    log = read_pages(X, y, sample_weight, roles, "plan_experiment")
     model = read_model(log, k, propensity)
     if target == "examination":
         return _plan_swaps(log, model, half_width, sessions)

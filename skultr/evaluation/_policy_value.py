@@ -295,7 +295,7 @@ def policy_difference(
 
 
 def _read(X, y, sample_weight, roles, k):
-    log = read_pages(X, y, sample_weight, roles, caller="policy_value")
+    log = read_pages(X, y, sample_weight, roles, "policy_value")
     first, deepest = int(log.slot_position.min()), int(log.slot_position.max())
     if k is not None and not first <= k <= deepest:
         raise ValueError(
