@@ -195,7 +195,7 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
     -------
     counts : ChainCounts
     """
-    n_docs = len(log.features)
+    n_docs = log.n_docs
     n_keys = n_docs if n_keys is None else n_keys
     counts = {
         "clicks": np.zeros(n_docs),
