@@ -14,8 +14,6 @@ from ._cells import Cells, distinct
 from ._deferred import lookup
 from ._stored_log import StoredLog
 
-__all__ = ["cells_of", "places_of", "rows_of"]
-
 
 def rows_of(
     log: StoredLog, roles: Iterable[str], names: Sequence[str]

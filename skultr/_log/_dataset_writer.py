@@ -31,7 +31,6 @@ from ._segments import offsets_from_counts, offsets_from_sorted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMAT", "write_log"]
 
 #: Version of the files; a folder of another version is refused.
 FORMAT = 1

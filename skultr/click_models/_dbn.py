@@ -16,8 +16,6 @@ from ._em import WEAK
 from ._gradient import SHARED_LEARNING_RATE, GradientClickModel
 from ._tails import count_chain
 
-__all__ = ["ChainLoss", "ChainModule", "DBNModel"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DBNModel(ChainMixin, GradientClickModel):

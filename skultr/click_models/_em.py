@@ -10,8 +10,6 @@ from scipy.special import expit, logit
 from .._progress import Steps
 from ._priors import empirical_beta_of_hidden, posterior_mean
 
-__all__ = ["WEAK", "EMFit", "fit_em", "fit_em_twice", "weak_priors"]
-
 #: Pseudo-counts of parameters that all documents share: half a success, half a failure.
 WEAK = (0.5, 0.5)
 #: Smallest distance of a probability from 0 and 1: logarithms stay finite.

@@ -16,8 +16,6 @@ from ._em import fit_em_twice, weak_priors
 from ._model import TableClickModel
 from ._priors import PRIOR_CONSTRAINT, given_prior
 
-__all__ = ["EMClickModel"]
-
 #: Pseudo-impressions of maximum likelihood: they decide only where there is no event at all.
 _NO_PRIOR = 1e-6
 

@@ -11,8 +11,6 @@ from .._log._faults import count_of
 from .._models._sharded_relevance import ShownAt
 from ..exceptions import AssumptionWarning, python_value, warn_user
 
-__all__ = ["KnownFactors", "known_codes", "warn_about_unknown"]
-
 
 @dataclass(frozen=True, eq=False)
 class KnownFactors:

@@ -19,8 +19,6 @@ from ..metrics._perplexity import perplexity_score
 from ..rankers._ranker import BaseRanker
 from ._patterns import click_patterns
 
-__all__ = ["BaseClickModel", "TableClickModel"]
-
 
 class BaseClickModel(BaseRanker):
     """Models of P(click) at every row of a list.

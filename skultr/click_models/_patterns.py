@@ -9,9 +9,6 @@ import numpy as np
 from .._log._segments import offsets_from_counts, rectangles
 from ..exceptions import ClickDataWarning, warn_user
 
-__all__ = ["click_patterns", "last_clicks"]
-
-
 #: Largest number of cells of a rectangle when lists are split: each yields one pattern per row.
 _MAX_CELLS = 1 << 16
 

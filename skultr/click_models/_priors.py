@@ -9,14 +9,6 @@ from scipy.special import betainc, betaln, digamma, expit, logit
 from .._log._segments import TINY
 from .._sklearn import StrOptions
 
-__all__ = [
-    "PRIOR_CONSTRAINT",
-    "empirical_beta",
-    "empirical_beta_of_hidden",
-    "given_prior",
-    "posterior_mean",
-]
-
 #: Valid values of a parameter ``prior``, for scikit-learn's check.
 PRIOR_CONSTRAINT = [StrOptions({"empirical"}), "array-like"]
 #: Range of a + b: below, a prior has no effect; above, all documents have the same probability.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["expected_counts", "factor_groups", "start_tables"]
-
 
 def factor_groups(weight, least):
     """Group of each factor: neighbours are joined until a group has ``least`` impressions.

@@ -9,8 +9,6 @@ from torch.nn import functional as F
 from .._log._faults import count_of
 from .._torch._stream import GRU, Linear
 
-__all__ = ["DocumentTable", "ExaminationReader", "ListReader", "SequenceModule"]
-
 
 class DocumentTable(nn.Embedding):
     """One vector per document, used in place of a network of features.

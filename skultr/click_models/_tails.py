@@ -16,8 +16,6 @@ from .._log._hashing import hash_columns, mix
 from .._log._segments import offsets_from_counts, rectangles
 from ._patterns import last_clicks
 
-__all__ = ["ChainCounts", "Visit", "count_chain"]
-
 
 @dataclass(frozen=True, eq=False)
 class Visit:

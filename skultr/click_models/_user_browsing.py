@@ -22,8 +22,6 @@ from ._patterns import last_clicks
 from ._product_model import GROUP_IMPRESSIONS, PRIOR_WEIGHT, ProductModel, unknown_curve
 from ._products import factor_groups, start_tables
 
-__all__ = ["UBMModel"]
-
 #: Deepest rank of the user browsing model, which has one parameter per pair of ranks.
 _MAX_RANK = 2_000
 #: Standard deviation of the effect of the distance from the last click on log examination.

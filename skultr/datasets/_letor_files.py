@@ -12,17 +12,6 @@ from typing import IO, NamedTuple
 
 from .._sklearn import Interval, validate_params
 
-__all__ = [
-    "PARQUET",
-    "SVMLIGHT",
-    "SvmlightLines",
-    "is_documents",
-    "is_parquet",
-    "letor_splits",
-    "open_svmlight",
-    "scan_svmlight",
-]
-
 SVMLIGHT = (".txt", ".svm", ".svmlight", ".libsvm", ".dat")
 PARQUET = (".parquet", ".pq")
 

@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["USED", "Fates", "counted", "n_of"]
-
 #: Fates of records that are in the log; all others were left out.
 USED = {
     "impression": "shown",

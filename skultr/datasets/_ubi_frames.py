@@ -10,8 +10,6 @@ from joblib import Parallel, delayed
 
 from ._ubi_records import Fields, Part, coded_part, is_missing, value_at
 
-__all__ = ["frame_parts", "parquet_parts"]
-
 #: Rows coded at a time, and the number of rows from which worker processes pay for their start.
 _BLOCK, _LARGE = 100_000, 500_000
 _NO_FIELD = (

@@ -17,8 +17,6 @@ from joblib import Parallel, delayed
 
 from ._ubi_records import Fields, Part, coded_part, parsed, value_at
 
-__all__ = ["line_parts"]
-
 #: Bytes of a piece, and the size from which worker processes pay for their start.
 _PIECE = 1 << 24
 _LARGE = 1 << 27

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ._ubi_queries import Pages
 
-__all__ = ["category", "normal_texts", "query_table"]
-
 #: The user of pages that name none, where others do.
 _UNKNOWN = "unknown"
 

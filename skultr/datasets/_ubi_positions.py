@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_SHARE", "Shown", "bases_of", "indices_of", "lookup", "new", "separated"]
-
 #: An application counts from 0 if such a share of its pages does: a stray 0 decides nothing.
 LEAST_SHARE = 0.05
 _PLACED = "clicks and outcomes stand at their place in the hit list"

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from ._ubi_fates import USED, Fates
 from ._ubi_positions import LEAST_SHARE, lookup, new
 
-__all__ = ["Hits", "Pages", "close_queries", "pages_of"]
-
 
 @dataclass
 class Pages:

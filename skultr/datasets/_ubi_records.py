@@ -22,17 +22,6 @@ from numpy.typing import NDArray
 
 from .._progress import progress
 
-__all__ = [
-    "NO_ORDINAL",
-    "Fields",
-    "Part",
-    "Records",
-    "coded_part",
-    "is_missing",
-    "parsed",
-    "value_at",
-]
-
 #: Larger ordinals are taken for mistakes: tables by position would fill memory.
 _MAX_ORDINAL = 1_000_000
 #: Null, and the code of an ordinal that is none.

@@ -17,16 +17,6 @@ from .._log._roles import is_frame
 from .._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 
-__all__ = [
-    "FactorVectors",
-    "column_values",
-    "count_pairs_of",
-    "factor_codes",
-    "factor_label",
-    "factor_labels",
-    "plain",
-]
-
 #: Most distinct values in all columns that do not hold numbers; each value takes a dimension.
 _MAX_CATEGORIES = 256
 #: Whole numbers with more different values than this are taken for ids, unless they are positions.

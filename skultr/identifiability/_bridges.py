@@ -11,8 +11,6 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from .._log._hashing import mix
 from .._typing import Bools, Ints
 
-__all__ = ["articulation_documents", "documents_with_other_factors", "n_clique_edges"]
-
 #: Products per block of the clique graph; this bounds the memory and does not change the result.
 _BLOCK = 1 << 24
 

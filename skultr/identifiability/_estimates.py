@@ -12,8 +12,6 @@ from .._typing import Floats, Ints
 from ._bias_features import factor_label
 from ._plans import neighbour_inside
 
-__all__ = ["merge_errors", "swap_estimates"]
-
 #: Estimates of relevance and examination are at least this.
 _SMALLEST = 1e-3
 #: Settings of fits: costs and errors of repairs are approximate, so that a rough fit is enough.

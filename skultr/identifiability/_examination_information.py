@@ -22,7 +22,6 @@ from .._typing import Floats, Ints, RandomState
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["ExaminationInformation", "examination_information", "information_of_log"]
 
 #: Most rows that are compared, taken list by list at random: some hundredths of a second.
 _MAX_ROWS = 5_000

@@ -17,9 +17,6 @@ from .._typing import ArrayLike, Column, Frame, RandomState
 from ._low_rank import fit_low_rank, solve_each
 from ._rank_tables import read_table
 
-__all__ = ["FactorRank", "factor_rank"]
-
-
 #: Reference effects: ratios of the second singular value to the first that a log must be able to
 #: detect before "rank 1" counts as an answer. Web search has 0.11 between grades (TianGong-ST);
 #: between groups of documents, which mix grades, the same clicks have 0.03.

@@ -20,15 +20,6 @@ from scipy.special import xlog1py, xlogy
 from .._log._segments import TINY, offsets_from_sorted
 from .._typing import Floats
 
-__all__ = [
-    "LowRankFit",
-    "RateTable",
-    "WithinDocuments",
-    "fit_low_rank",
-    "solve_each",
-    "with_center",
-]
-
 #: Clicks that the prior adds to each cell: they keep rates above 0 and set those of empty cells.
 _PRIOR = 0.5
 #: Probabilities stay below 1 by at least this much.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._typing import Ints
 
-__all__ = ["warn_unless_identifiable"]
-
 
 def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
     """Warn if the documents of a log do not connect its bias factors.

@@ -22,15 +22,6 @@ from scipy.spatial.distance import cdist
 from .._log._components import weighted_graph
 from .._typing import Floats, Ints
 
-__all__ = [
-    "intervention_plan",
-    "merge_plan",
-    "merged_codes",
-    "neighbour_inside",
-    "random_plan",
-    "tree_diameter",
-]
-
 #: Merge plans that take longer, in hours by :func:`_estimated_hours`, are refused.
 MAX_HOURS = 2.0
 #: Added to the cost of an intervention that no list can carry out; above all other costs.

@@ -8,8 +8,6 @@ import numpy as np
 
 from .._typing import Floats
 
-__all__ = ["random_graph_connected"]
-
 #: Up to this number of nodes the recursion loses at most 1e-9 to rounding.
 _MAX_EXACT = 30
 

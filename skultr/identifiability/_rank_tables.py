@@ -18,8 +18,6 @@ from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, NotIdentifiableError, python_value, warn_user
 from ._low_rank import RateTable, WithinDocuments, with_center
 
-__all__ = ["RowsByFactors", "bias_factors", "read_table"]
-
 #: Rows are counted in all lists together.
 _READS = tuple(role for role in READS if role != "session")
 #: Least number of queries from which the variance between queries is estimated.

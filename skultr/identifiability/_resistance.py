@@ -15,8 +15,6 @@ from .._threads import few_threads
 from .._typing import Floats, Ints
 from ..exceptions import warn_user
 
-__all__ = ["MAX_EXACT", "effective_resistance", "weak_links"]
-
 #: Resistances are exact in components of up to so many factors (a dense matrix of 32 MB).
 MAX_EXACT = 2000
 #: Random projections of larger components: the relative error of a standard error is

@@ -18,8 +18,6 @@ from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ._bias_features import column_values, factor_codes, plain
 from ._verdict import MAX_NAMED
 
-__all__ = ["ServedLists", "read_lists", "warn_about_impossible", "warn_until_served"]
-
 #: Columns that must be unique together among shown rows.
 _LIST = ("qid", "session", "position")
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from .._log._dataset import ClickDataset
 
-__all__ = ["CMIPScorer", "PerplexityScorer"]
 
 _ESTIMATORS = ("classifier", "knn", "published")
 

@@ -11,8 +11,6 @@ from scipy import stats
 from .._progress import progress
 from .._typing import Bools, Floats
 
-__all__ = ["bootstrap", "detectable", "holm_adjusted", "sign_flips"]
-
 #: Cells (resamples times queries) computed at a time.
 _CELLS = 2**21
 #: Columns whose standard error is a smaller share of their largest value are constant.

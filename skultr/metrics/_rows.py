@@ -15,18 +15,6 @@ from .._log._segments import as_array, encode, rectangles
 from .._typing import Column, Floats, Ints
 from ..exceptions import warn_user
 
-__all__ = [
-    "Cutoffs",
-    "Gain",
-    "NoRelevant",
-    "Score",
-    "Ties",
-    "as_numbers",
-    "check_rows",
-    "mean_of_defined",
-    "values_per_query",
-]
-
 Cutoffs: TypeAlias = int | Sequence[int] | None
 Gain: TypeAlias = Literal["exponential", "linear"]
 Ties: TypeAlias = Literal["average", "stable"]

@@ -30,17 +30,6 @@ from ._rows import as_numbers
 if TYPE_CHECKING:
     from .._log._reader import Rows
 
-__all__ = [
-    "RANKING_METRICS",
-    "AnnotatedDocuments",
-    "RankingScorer",
-    "annotated_rows",
-    "documents_within_queries",
-    "first_of_documents",
-    "metric_by_query",
-    "predict_within",
-    "request_roles",
-]
 
 #: Name of a ranking metric to its function.
 RANKING_METRICS = {

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
-__all__ = ["draw_interval", "draw_user_curves", "is_of_users", "read_truth_of_users"]
 
 #: Up to this number of users, curves have names and intervals.
 _MAX_NAMED = 20

@@ -14,8 +14,6 @@ from ._given import as_floats
 from ._policies import DeterministicPolicy
 from ._protocols import Policy
 
-__all__ = ["SHUFFLE", "Layout", "LayoutPolicy", "MixturePolicy", "ShufflePolicy", "SwapPolicy"]
-
 #: Disjoint pairs of positions (from 0), each of which is swapped with probability 1/2.
 Layout = list[tuple[int, int]]
 #: All positions in random order.

@@ -6,8 +6,6 @@ import numpy as np
 
 from .._typing import Ints
 
-__all__ = ["linked_pages"]
-
 #: Rounds at most in which documents that meet themselves on a page are moved to other pages.
 _MAX_ROUNDS = 100
 

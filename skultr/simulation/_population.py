@@ -13,8 +13,6 @@ from .._typing import Bools, Floats, Ints
 from ._given import are_probabilities, as_floats, check_seed, cut
 from ._protocols import User, draw_clicks
 
-__all__ = ["UserPopulation", "draw_sessions"]
-
 #: Exponents of the power laws of Niu et al., sections 4.1 and 4.4, by number of users.
 _OF_THE_PAPER = {
     5: (2.5, 2, 1, 0.8, 0),
