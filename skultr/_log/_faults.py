@@ -22,7 +22,7 @@ IDS = ("qid", "session", "doc", "user")
 #: From here on floats cannot represent every whole number.
 _LARGEST_CODE = 2.0**53
 #: So many clicked impressions and no other may be chance.
-_HANDFUL = 20
+_HANDFUL = 100
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ ONE_USER_PER_SESSION = Fault(
     ("user",),
     ValueError,
     "Some sessions have rows of several users ({where}); expected one user per session. Add the "
-    "user to the session id, or rename the column if it is a feature.",
+    "user to the session id.",
     None,
 )
 ACTION_PROBABILITIES = Fault(

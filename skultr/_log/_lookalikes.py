@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,19 +28,24 @@ LOOKS_LIKE = {
     "rank": "position",
     "pos": "position",
     "user_id": "user",
+    "click": "y",
     "clicks": "y",
     "clicked": "y",
     "ctr": "y",
     "click_rate": "y",
 }
-#: Fewer rows, lists or documents say nothing.
+#: Fewer rows with, or without, a click say nothing of outcomes.
 _LEAST = 20
+#: Fewer rows, or lists, say nothing of roles.
+_MANY = 100
 #: Rows that are looked at of those with, and of those without a click.
 _SAMPLE = 20_000
 #: Largest probability, by chance, of the clicks on the rows where a column differs.
 _CHANCE = 1e-8
 #: Share of the variance of positions below which a column has nothing to do with them.
 _EXPLAINED = 0.3
+#: Propensities that are all smaller are taken for those of actions.
+_UNLIKELY = 0.2
 
 
 # Outcomes -------------------------------------------------------------------------------
@@ -119,25 +124,33 @@ def orders_lists(scores: Floats, rows: Rows) -> bool:
     return bool(len(steps) and np.mean(steps <= 0) > 0.6)
 
 
-def misnamed(rows: Rows, columns: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Roles of a log with what makes each of them look like a feature."""
-    if rows.n_rows < _LEAST:
-        return
+def misnamed(rows: Rows, columns: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Roles among columns of a log, with what makes each of them look like a feature."""
     shown = rows.shown
-    position = rows["position"]
+    if np.count_nonzero(shown) < _MANY:
+        return
     if "impressions" in columns and rows.click is not None:
         yield from _no_counts(rows["impressions"], rows.click)
-    if position is None or not shown.any():
+    list_, place = rows.list_[shown], rows.position[shown]
+    if "user" in columns and _varies_in_lists(rows.user[0][shown], list_):
+        yield "user", "varies within most result pages"
+    if rows["position"] is None:
         return
-    place = rows.position[shown].astype(float)
-    if "bias" in columns and _varies_in_lists(rows["bias"][shown], rows.list_[shown]):
-        codes, _ = encode(rows["bias"][shown])
-        if _explained(place, codes) < _EXPLAINED:
-            yield "bias", "has nothing to do with the position, and varies within result pages"
-    if "propensity" in columns and _varies_in_lists(rows["propensity"][shown], rows.list_[shown]):
-        codes, _ = encode(rows.position[shown])
-        if len(codes) and _explained(rows["propensity"][shown], codes) < _EXPLAINED / 10:
-            yield "propensity", "has nothing to do with the position, and varies within pages"
+    nothing = "has nothing to do with the position, and varies within most result pages"
+    if "bias" in columns:
+        bias, _ = encode(rows["bias"][shown])
+        if _explained(place, bias) < _EXPLAINED and _varies_in_lists(bias, list_):
+            yield "bias", nothing
+    if "propensity" in columns:
+        propensity = rows["propensity"][shown]
+        many = propensity.max() > _UNLIKELY and len(np.unique(propensity)) > 10
+        position, _ = encode(place)
+        if (
+            many
+            and _explained(propensity, position) < _EXPLAINED / 10
+            and _varies_in_lists(propensity, list_)
+        ):
+            yield "propensity", nothing
 
 
 def _no_counts(impressions, rate):
@@ -146,7 +159,7 @@ def _no_counts(impressions, rate):
     several = (impressions > 1) & (rate > 0)
     if (impressions % 1 != 0).any():
         yield "impressions", "holds fractions although y holds clicks of single impressions"
-    elif several.sum() >= _LEAST:
+    elif several.sum() >= _MANY:
         yield (
             "impressions",
             f"counts up to {impressions.max():g} impressions in a row, and yet every row was "
@@ -155,12 +168,12 @@ def _no_counts(impressions, rate):
 
 
 def _varies_in_lists(values, list_):
-    """True if most lists have several values."""
+    """True if most lists of several rows have several values."""
     order = np.lexsort((values, list_))
     same = np.diff(list_[order]) == 0
     varies = same & (np.diff(values[order]) != 0)
     several = np.unique(list_[order][1:][same])
-    return len(several) >= 5 and len(np.unique(list_[order][1:][varies])) > 0.5 * len(several)
+    return len(several) >= _MANY and len(np.unique(list_[order][1:][varies])) > 0.5 * len(several)
 
 
 def _explained(values, codes):

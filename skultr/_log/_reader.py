@@ -43,7 +43,7 @@ _LEAST_EXAMINATION = 0.2
 _UNRELATED = 0.1
 #: Lists in which positions of other lists are missing, and lists at all, below which nothing is
 #: said of it.
-_TORN, _LEAST_LISTS = 0.5, 20
+_TORN, _LEAST_LISTS = 0.5, 100
 
 
 def read(
@@ -217,8 +217,6 @@ class Rows:
             self._check_one_row_per_position()
             if "position" in self._values:
                 self._warn_about_torn_pages()
-            if "session" in self._values and "user" in self.from_columns:
-                self._check_one_user_per_list()
         if "propensity" in self._values:
             self._check_propensity()
         if self.click is not None:
@@ -258,15 +256,6 @@ class Rows:
                 "them.",
                 ClickDataWarning,
             )
-
-    def _check_one_user_per_list(self):
-        user, _ = self.user
-        first = np.empty(self.list_.max() + 1, dtype=np.intp)
-        first[self.list_] = np.arange(self.n_rows)
-        differs = user != user[first[self.list_]]
-        if differs.any():
-            row = int(np.argmax(differs))
-            _faults.ONE_USER_PER_SESSION.report(0, None, f"row {row}")
 
     def _check_names(self):
         """Report role columns that look like features."""
