@@ -50,11 +50,16 @@ class LogCounts:
 
     log: ClickLog
 
+    @classmethod
+    def of(cls, log: ClickLog) -> LogCounts:
+        """The counts of a log, whose features are freed if documents have ids."""
+        if log.doc_ids is None:
+            return cls(log)
+        return cls(log.with_features(np.empty((log.n_docs, 0), dtype=np.float32)))
+
     def rows(self) -> tuple[pd.DataFrame, Floats]:
         """The log as rows with click rates."""
         log = self.log.in_memory()
-        if log.doc_ids is not None:
-            log = replace(log, features=np.empty((len(log.features), 0), dtype=np.float32))
         X, rate = rows_of(log, ("bias", "user"), _names(log.features))
         return X.drop(columns="propensity", errors="ignore"), np.minimum(rate, 1.0)
 

@@ -152,9 +152,9 @@ class LearnsMore(AddsLogs):
                 "all days together."
             )
         if not is_first:
-            X, rate = self._joined(LogCounts(log))
+            X, rate = self._joined(LogCounts.of(log))
             forget(self, keep=_OF_READING)
             log = self._fold(self._before_folding(self._log_of_rows(X, rate)))
         self._fit(log, task)
         folded = log.fold(self._reads_users, patterns=self._reads_clicks)
-        self._kept = Kept(LogCounts(folded), is_pickled=True)
+        self._kept = Kept(LogCounts.of(folded), is_pickled=True)

@@ -159,7 +159,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
         if self._learns_more_by == "counts" and not isinstance(log, ShardedLog):
-            self._kept = Kept(LogCounts(log), is_pickled=False)
+            self._kept = Kept(LogCounts.of(log), is_pickled=False)
         vars(self).pop("_validation", None)
         self._check_against(log)
         context.call_on_fit_task_end(
@@ -496,7 +496,7 @@ def fit_to_log(ranker: Any, log: ClickLog) -> Any:
     """The ranker, fitted to a log that was read already; its ids are the codes of the log."""
     log = log.in_memory()
     return ranker.fit(
-        log.features[log.doc],
+        log.features[log.version],
         log.click_rate,
         qid=log.query,
         session=log.list_,
