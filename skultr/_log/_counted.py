@@ -52,6 +52,11 @@ def check_given(X: Any, y: Any, sample_weight: Any, roles: Mapping[str, Any], ca
             f"{type(y).__name__}; {caller} expects the name of the column of clicks, as in fit(X, "
             "'click'), or a frame in memory: reduce X first with skultr.aggregate_clicks(X)."
         )
+    if y.startswith(OUTCOME):
+        raise TypeError(
+            f"X is a lazy frame ({kind}), in which clicks are counted, and y={y!r} is another "
+            "outcome. Collect X, or pass the column of clicks."
+        )
     given = {"sample_weight": sample_weight, **roles}
     given = [k for k, value in given.items() if not isinstance(value, str | None)]
     if given:

@@ -15,7 +15,7 @@ from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._on_disk import refuse_arguments
-from .._log._reader import take_clicks
+from .._log._outcomes import clicks_of
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 from .._log._shards import CellShards
 from .._typing import AnyFrame, Column, Floats, Scope, Table
@@ -79,7 +79,8 @@ class BasePropensity(BaseEstimator):
             disk, others read the rows into memory.
         y : array-like of shape (n_rows,)
             Click (0 or 1), or click rate if a row stands for several impressions; or the name of
-            the column of X that holds them.
+            the column of X that holds them. Of another outcome, as rankers take it, the column
+            ``click`` is read.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \
@@ -196,7 +197,7 @@ class BasePropensity(BaseEstimator):
             names, self._click_column = list(nw.from_native(X).collect_schema()), y
             self._checked(pd.DataFrame(columns=names), reset=reset)
             return self._count(X, y, names)
-        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+        X, y, self._click_column = clicks_of(X, y, type(self).__name__)
         return self._checked(X, reset=reset), y
 
     def _count(self, X, click, names):

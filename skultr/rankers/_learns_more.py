@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from sklearn.callback import with_callbacks
@@ -49,7 +50,7 @@ class LearnsMore(AddsLogs):
     def partial_fit(
         self,
         X: Table | AnyFrame | ClickDataset,
-        y: Column | str | None = None,
+        y: Column | str | Mapping[str, float] | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -124,6 +125,7 @@ class LearnsMore(AddsLogs):
             if self._learns_factors:
                 log = with_bias_values(log, self.examination_.index.to_numpy())
             self._train_on_more(log, task)
+        vars(self).pop("_click_log", None)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
         )

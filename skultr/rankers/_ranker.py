@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,7 +22,8 @@ from .._log._estimator import FitTask, afresh
 from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import refuse_arguments
-from .._log._reader import read, take_clicks, warn_about_names
+from .._log._outcomes import take_target
+from .._log._reader import read, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
     count_rows,
@@ -65,6 +68,13 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     #: True if the score of the ranker that served is read.
     _reads_production = False
 
+    #: True if examination is learned beside relevance, from ``_click_log`` if there is one.
+    _learns_examination = False
+    #: Why ``y`` must be the clicks; None if it may be another outcome.
+    _refuses_outcomes: str | None = None
+    #: The rows of the log with clicks where ``y`` is another outcome, while ``fit`` runs.
+    _click_log = None
+
     #: Name of the column of X that holds the clicks, if ``y`` names one; it is not a feature.
     _click_column = None
 
@@ -79,7 +89,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     def fit(
         self,
         X: Table | AnyFrame | ClickDataset,
-        y: Column | str | None = None,
+        y: Column | str | Mapping[str, float] | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -108,10 +118,14 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             ``solver="gradient"``, also take a frame of an engine (lazy Polars, DuckDB, Dask,
             PySpark), with the name of its column of clicks as ``y``: the engine adds up clicks
             and impressions of documents and bias factors, and only these leave it.
-        y : array-like of shape (n_rows,) or str
+        y : array-like of shape (n_rows,), str or dict of str to float
             Click (0 or 1), or click rate if a row has several impressions. Values above 1 are
             read as graded relevance and divided by their maximum. A string names the column of X
-            that holds them, which is then not a feature.
+            that holds them, which is then not a feature. If X has other values in a column
+            ``click``, ``y`` is another outcome: numbers of at least 0, such as those of
+            ``outcome_purchase``, or a weighted sum: ``{"click": 1.0, "outcome_purchase": 20.0}``.
+            Relevance is then learned from ``y``, divided by its maximum, and examination from
+            ``click``.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions, production : \
@@ -160,7 +174,8 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         self._fit(log, FitTask(context, X, y))
         if self._learns_more_by == "counts" and not isinstance(log, ShardedLog):
             self._kept = Kept(LogCounts.of(log), is_pickled=False)
-        vars(self).pop("_validation", None)
+        for name in ("_validation", "_click_log"):
+            vars(self).pop(name, None)
         self._check_against(log)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
@@ -318,8 +333,15 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             if isinstance(X, ShardedLog):
                 return X, X, y
         else:
-            X, y, column = take_clicks(X, y, type(self).__name__)
+            X, y, column, clicks, _ = take_target(X, y, type(self).__name__)
             self._click_column = column or (None if reset else self._click_column)
+            if clicks is not None and self._refuses_outcomes:
+                raise ValueError(
+                    f"y is another outcome than the click, and {type(self).__name__} "
+                    f"{self._refuses_outcomes}. Pass y='click', or learn from the outcome with "
+                    "another ranker, such as IPSRanker, DLARanker or LambdaMARTRanker."
+                )
+            return self._read_log(X, y, sample_weight, roles, reset=reset, clicks=clicks), X, y
         return self._read_log(X, y, sample_weight, roles, reset=reset), X, y
 
     def _read_validation(self, validation, log):
@@ -338,7 +360,13 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
                 f"validation is of type {type(validation).__name__}; expected a pair (X, y) or a "
                 "ClickDataset."
             )
+        if self._click_log is not None:
+            raise TypeError(
+                f"y is another outcome than the click, for which {type(self).__name__} takes no "
+                "validation: it trains on clicks first, then on the outcome. Leave it out."
+            )
         found, _, _ = self._read(X, y, None, dict.fromkeys(_ROLES), reset=False)
+        vars(self).pop("_click_log", None)
         if not found.clicks.any():
             raise ValueError(
                 "validation has no clicks; expected a log whose clicks can be compared."
@@ -360,7 +388,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
 
         return log_or_shards(count, read_shard, self._kept_of_shard)
 
-    def _read_log(self, X, y, sample_weight, roles, *, reset=True):
+    def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""
         features = self._read_features(X, reset=reset)
         own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
@@ -375,13 +403,24 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             )
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         warn_about_names(X, names, roles)
+        of_clicks = y if clicks is None else clicks
         if reset:
-            roles = self._fit_propensity(X, y, sample_weight, roles)
+            roles = self._fit_propensity(X, of_clicks, sample_weight, roles)
         else:
             roles = self._known_propensity(X, roles)
-        rows = read(X, y, sample_weight, roles, reads=self._roles_read)
+        rows = read(X, of_clicks, sample_weight, roles, reads=self._roles_read)
         rows.warn_about_features(features, names)
-        log = sort_into_lists(rows, features, reuse=own)
+        if clicks is None:
+            return self._listed(rows, features, own)
+        of_clicks = self._listed(rows, features, False) if self._learns_examination else None
+        log = self._listed(rows.of_outcome(y), features, own)
+        if of_clicks is not None:
+            self._click_log = replace(of_clicks, features=log.features)
+        return log
+
+    def _listed(self, rows, features, reuse):
+        """The log of checked rows with equal lists merged."""
+        log = sort_into_lists(rows, features, reuse=reuse)
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
