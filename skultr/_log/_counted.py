@@ -29,7 +29,7 @@ from ._engine import (
 )
 from ._faults import NO_ROW_SHOWN, Fault
 from ._reader import pairs_of_codes
-from ._roles import ROLES
+from ._roles import OUTCOME, ROLES
 from ._segments import ROUNDING
 
 #: Roles whose faults are reported, whatever tells cells apart.

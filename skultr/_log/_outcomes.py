@@ -37,6 +37,8 @@ def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: st
     """X and what ``y`` names or weighs; any y is an outcome if X has other values as ``click``."""
     if isinstance(y, Mapping):
         column, values = None, _weighted_sum(X, y)
+        if [name for name, weight in y.items() if weight] == ["click"]:
+            return take_target(X, "click", caller)
     elif isinstance(y, str) and y.startswith(OUTCOME):
         column, values = None, _values_of(X, y)
     else:
@@ -86,8 +88,8 @@ def _weighted_sum(X, weights):
     }
     if wrong or not any(weights.values()):
         raise ValueError(
-            f"y weighs outcomes by {dict(weights)!r}; expected numbers of at least 0 and one above "
-            "0, by column, such as {'click': 1.0, 'outcome_purchase': 20.0}."
+            f"y weighs outcomes by {dict(weights)!r}; expected numbers of at least 0, and one "
+            "above 0, by column, such as {'click': 1.0, 'outcome_purchase': 20.0}."
         )
     other = [name for name in weights if not (name == "click" or str(name).startswith(OUTCOME))]
     if other:

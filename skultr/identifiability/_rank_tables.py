@@ -12,6 +12,7 @@ from .._log._cells import READS, read_cells
 from .._log._components import factor_components
 from .._log._faults import count_of
 from .._log._on_disk import LogOnDisk, refuse_arguments
+from .._log._outcomes import clicks_of
 from .._log._roles import is_frame, read_column, read_role
 from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, NotIdentifiableError, python_value, warn_user

@@ -21,6 +21,7 @@ from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
 from .._log._on_disk import refuse_arguments
+from .._log._outcomes import clicks_of
 from .._log._pairs import read_pairs
 from .._log._pickles import NotPickled, SlimPickles
 from .._log._roles import ROLES, column_names, is_frame, with_column
