@@ -12,9 +12,10 @@ from scipy import sparse
 from sklearn.utils.metaestimators import available_if
 
 from .._log._clicklog import ClickLog, make_click_log
-from .._log._counted import check_given, count_cells_of, is_in_engine
+from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
 from .._log._dataset_frames import cells_of
+from .._log._engine import is_in_engine
 from .._log._estimator import forget, unless_it_fails
 from .._log._joined_logs import join_logs
 from .._log._on_disk import refuse_arguments
