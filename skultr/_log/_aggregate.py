@@ -58,11 +58,13 @@ def aggregate_clicks(
         shown). Optional columns are ``session`` (the served list; without it each query of each
         user is one list), ``user`` (one per session), ``bias``, ``impressions`` (number of
         impressions of the row) and ``doc_scope``, which is copied to the result. Columns without
-        a role are ignored.
+        a role are the features of the row, if there are no ``documents``: lists are then equal
+        only if their features are, so drop columns that differ in every session, such as times.
     documents : eager frame, default=None
         Features of each ``doc``, and optionally ``production`` and ``relevance``, to join to the
         result. With a column ``qid`` the join is on both. Documents that are not in the log are
-        ignored.
+        ignored, and so are columns of ``impressions`` without a role: features that change from
+        session to session must stand in ``impressions``, all others take less here.
     click : str, default="click"
         Name of the column of clicks. Without a column ``impressions`` it holds values between 0
         and 1 (larger ones are graded relevance and divided by their maximum); else the *number*
@@ -72,10 +74,10 @@ def aggregate_clicks(
     -------
     X : eager frame
         One row per document of each distinct list: the role columns of the log, ``session`` (the
-        number of the list) and ``impressions``, then ``relevance`` and features; sorted by query,
-        list and position. An eager frame is returned as its own kind, a lazy Polars frame as
-        Polars, any other as what its engine collects to (pandas for Dask, PyArrow for DuckDB and
-        Spark).
+        number of the list) and ``impressions``, then ``relevance`` and the features; sorted by
+        query, list and position. An eager frame is returned as its own kind, a lazy Polars frame
+        as Polars, any other as what its engine collects to (pandas for Dask, PyArrow for DuckDB
+        and Spark).
     click_rate : ndarray of shape (n_rows,)
         Clicks over impressions, the ``y`` of ``fit(X, click_rate)``.
 
@@ -88,13 +90,13 @@ def aggregate_clicks(
 
     Notes
     -----
-    *Lists.* Sessions in which a query showed the same documents (under the same ``bias``, to the
-    same ``user``) at the same positions are one list. Losses that are linear in the clicks given
-    the list do not change. The result does not contain which clicks fell into the same session:
-    click models of sequences (cascade, DBN, UBM) need the raw log.
+    *Lists.* Sessions in which a query showed the same documents with the same features (under the
+    same ``bias``, to the same ``user``) at the same positions are one list. Losses that are
+    linear in the clicks given the list do not change. The result does not contain which clicks
+    fell into the same session: click models of sequences (cascade, DBN, UBM) need the raw log.
 
     *Never-shown rows* (no position) are kept once per query (and user), in its first list, with
-    their number of rows as ``impressions`` and click rate 0.
+    their features and number of rows as ``impressions`` and click rate 0.
 
     *Cost.* The engine sums two hashes of each row by session, and groups by these sums: the cost
     is that of two group-bys and a join, however long a list is. Two different lists of a query
@@ -406,20 +408,21 @@ def _with_features(X, documents, lists, row):
             f"documents has {int(twice.sum())} rows that share their {' and '.join(keys)} with "
             f"another (such as {example}); expected one row each."
         )
+    coded = {name: lists.coded[name] for name in keys}
     codes = {
-        name: pd.Index(lists.coded[name][1].to_numpy()).get_indexer(documents[name].to_numpy())
-        for name in keys
+        name: pd.Index(ids.to_numpy()).get_indexer(documents[name].to_numpy())
+        for name, (_, ids) in coded.items()
     }
     table = pd.DataFrame(codes).assign(row=np.arange(len(twice)))
-    wanted = pd.DataFrame({name: lists.coded[name][0][row] for name in keys})
+    wanted = pd.DataFrame({name: code[row] for name, (code, _) in coded.items()})
     place = wanted.merge(table, how="left")["row"].to_numpy()
     if np.isnan(place).any():
-        lost = np.unique(lists.coded["doc"][0][row[np.isnan(place)]])
-        example = python_value(lists.coded["doc"][1].to_numpy()[lost[0]])
+        ids = coded["doc"][1]
+        lost = np.unique(wanted["doc"][np.isnan(place)])
         raise ValueError(
-            f"documents is missing {len(lost)} of {count_of(len(lists.coded['doc'][1]), 'doc')} of the "
-            f"log (such as {example!r}); expected one row for each. Types of 'doc': "
-            f"{X.schema['doc']} in the log, {documents.schema['doc']} in documents."
+            f"documents is missing {len(lost)} of {count_of(len(ids), 'doc')} of the log (such as "
+            f"{python_value(ids.to_numpy()[lost[0]])!r}); expected one row for each. Types of "
+            f"'doc': {X.schema['doc']} in the log, {documents.schema['doc']} in documents."
         )
     names = [name for name in _OF_DOCUMENTS if name in columns]
     names += [name for name in columns if name not in ROLES]

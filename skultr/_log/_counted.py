@@ -7,6 +7,7 @@ codes in place of ids.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -202,8 +203,11 @@ def with_versions(rows: Any, features: list[str]) -> Any:
 
 def one_value(rows: Any, name: str) -> nw.Expr:
     """The value of a column that is constant within each key."""
-    column = nw.col(name)
-    return column.max() if rows.implementation.is_dask() else column.any_value()
+    if rows.implementation.is_dask():
+        return nw.col(name).max()
+    with warnings.catch_warnings():  # Narwhals may still rename it; max() has no lists
+        warnings.simplefilter("ignore", nw.exceptions.NarwhalsUnstableWarning)
+        return nw.col(name).any_value()
 
 
 # Cells --------------------------------------------------------------------------------

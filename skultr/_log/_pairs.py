@@ -33,31 +33,20 @@ _RATE, _SAMPLE_WEIGHT = "__skultr_rate", "__skultr_sample_weight"
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Distinct (document, bias factor) pairs of the shown rows of a log.
+    """Distinct (document, bias factor) pairs of the shown rows of a log, sorted by their codes.
 
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-        Codes of the document and the factor, without gaps; sorted by document, then factor.
-    impressions : ndarray of shape (n_pairs,), float
-    clicks : ndarray of shape (n_pairs,), float, or None
-        Number of clicks; None if the log has none.
-    names : dict of str to (ndarray of shape (n_documents,), Series or ndarray), or None
-        ``qid`` and ``doc`` of each document, or ``doc`` if ids are global: codes, and the sorted
-        ids that they stand for. None if documents are equal rows of features.
-    factors : pandas.DataFrame of shape (n_factors, n_columns)
-        Values that the codes of factors stand for, one column per bias column, sorted.
-    doc_rows : ndarray of shape (n_documents,), int, or None
-        First row of the log with the features of each document, if documents have no ids.
+    ``names`` are ``qid`` and ``doc`` of each document (or ``doc``, if ids are global) as codes and
+    the sorted ids that they stand for; without ids, ``doc_rows`` is the first row of the log with
+    the features of each document.
     """
 
-    doc: np.ndarray
-    factor: np.ndarray
-    impressions: np.ndarray
-    clicks: np.ndarray | None
+    doc: np.ndarray  # (n_pairs,)
+    factor: np.ndarray  # (n_pairs,)
+    impressions: np.ndarray  # (n_pairs,)
+    clicks: np.ndarray | None  # (n_pairs,); None if the log has none
     names: dict | None
-    factors: pd.DataFrame
-    doc_rows: np.ndarray | None = None
+    factors: pd.DataFrame  # (n_factors, n_columns), one column per bias column, sorted
+    doc_rows: np.ndarray | None = None  # (n_documents,)
 
     @property
     def n_pairs(self) -> int:
@@ -89,16 +78,7 @@ class Pairs:
         return pd.MultiIndex(list(levels.values()), codes, names=list(levels))
 
     def name_documents(self, documents: Ints) -> pd.DataFrame:
-        """Table of some documents: ``qid`` and ``doc``, or the first ``row`` with their features.
-
-        Parameters
-        ----------
-        documents : ndarray of shape (n_chosen,), int
-
-        Returns
-        -------
-        table : DataFrame of shape (n_chosen, n_columns)
-        """
+        """Table of some documents: ``qid`` and ``doc``, or the first row with their features."""
         if self.names is not None:
             return self.doc_ids[documents].to_frame(index=False)
         if self.doc_rows is not None:
@@ -179,10 +159,9 @@ def read_pairs(
     check_counts(weight, clicks, log.counts)
     coded = {name: codes_of(table, ids, name) for name in keys}
     del table
-    of_documents = {name: coded[name] for name in documents}
-    pairs = _combine(
-        *_documents(of_documents), {name: coded[name] for name in columns}, weight, clicks
-    )
+    doc, names = _documents({name: coded[name] for name in documents})
+    factors = {name: coded[name] for name in columns}
+    pairs = _combine(doc, names, factors, weight, clicks)
     if doc_rows is None:
         return pairs
     shown = pairs.names["doc"][1].to_numpy()
