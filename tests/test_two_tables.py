@@ -122,7 +122,7 @@ def test_faults(change, message, tables):
 
 
 def test_arrays_and_other_types(tables):
-    joined, clicks, log, documents = tables
+    _, clicks, log, documents = tables
     with pytest.raises(TypeError, match="X is an array"):
         clone(RANKERS[0]).fit(np.zeros((len(log), 1)), clicks, documents=documents)
     with pytest.raises(TypeError, match="documents is a dict"):
