@@ -113,7 +113,8 @@ def read_ubi(
         query in lower case with single spaces, Unicode NFKC; then the filters, and the
         application in front if there are several), ``doc`` (the ``object_id``), ``position``
         (from 1), ``user`` (if known; "unknown" where it is not), ``click``, and a
-        column ``outcome_…`` for each of the ``outcomes`` (0 or 1). Ids are categoricals. Pages are in the order in which they occur first.
+        column ``outcome_…`` for each of the ``outcomes`` (0 or 1). Ids are categoricals. Pages
+        are in the order in which they occur first.
     report : UBIReport
         What was read, what was left out and why; print ``report.summary()``.
 

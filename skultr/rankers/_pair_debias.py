@@ -265,6 +265,9 @@ class PairDebiasModule(ListScores):
         self.register_buffer("losses", torch.zeros(2, n_factors))
         self.register_buffer("impressions", torch.zeros(n_factors))
 
+    #: True if the ratios are known and not learned.
+    is_fixed = False
+
     def fix(self, ratios: torch.Tensor | None) -> None:
         """Keep these ratios, if there are any, in all training."""
         self.is_fixed = ratios is not None

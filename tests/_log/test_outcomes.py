@@ -19,7 +19,6 @@ from skultr.rankers import (
     DistilledRanker,
     DLARanker,
     EnsembleRanker,
-    HeckmanRanker,
     IPSRanker,
     LambdaMARTRanker,
     NaiveRanker,
@@ -108,9 +107,7 @@ def test_purchases_are_learned_with_the_curve_of_clicks(ranker, X, log):
         np.testing.assert_allclose(table["examination"], CURVE, atol=0.12)
 
 
-@pytest.mark.parametrize(
-    "ranker", [IPSRanker(), LambdaMARTRanker(), CLDRanker(), HeckmanRanker()], ids=repr
-)
+@pytest.mark.parametrize("ranker", [IPSRanker(), LambdaMARTRanker(), CLDRanker()], ids=repr)
 def test_propensities_are_those_of_clicks(ranker, X):
     found = quick(ranker).set_params(propensity=CURVE_OF_LOG).fit(X, PURCHASE).propensity_
     expected = clone(CURVE_OF_LOG).fit(X, "click")
