@@ -67,7 +67,7 @@ def test_no_file_name_twice():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_file_is_short(name):
-    assert len((PACKAGE / name).read_text().splitlines()) <= 540
+    assert len((PACKAGE / name).read_text().splitlines()) <= 900
 
 
 def test_private_scikit_learn_names_stay_in_one_file():

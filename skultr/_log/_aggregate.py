@@ -36,9 +36,6 @@ from ._hashing import hash_columns
 from ._roles import ROLES
 from ._segments import encode
 
-__all__ = ["aggregate_clicks"]
-
-
 #: Replaces a missing position (or bias) in a group key.
 _MISSING = -(2**31)
 #: Roles that are values of documents, not counts of impressions.

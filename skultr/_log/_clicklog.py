@@ -23,9 +23,6 @@ from ._hashing import hash_columns, mix
 from ._reader import Rows, read
 from ._segments import TINY, offsets_from_counts, offsets_from_sorted
 
-__all__ = ["ClickLog", "make_click_log", "sort_into_lists"]
-
-
 #: Values that are compared at a time.
 _CHUNK_VALUES = 1 << 20
 #: Features whose rows are moved at a time: a line of a processor's cache.

@@ -32,15 +32,6 @@ from ._reader import pairs_of_codes
 from ._roles import ROLES
 from ._segments import ROUNDING
 
-__all__ = [
-    "CellCount",
-    "EngineLog",
-    "check_given",
-    "count_cells_of",
-    "count_lists_of",
-    "is_in_engine",
-]
-
 #: Roles whose faults are reported, whatever tells cells apart.
 _CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
 

@@ -18,8 +18,6 @@ from ._roles import read_role
 if TYPE_CHECKING:
     from ._clicklog import ClickLog
 
-__all__ = ["KnownDocuments"]
-
 
 @dataclass(frozen=True, eq=False)
 class KnownDocuments:

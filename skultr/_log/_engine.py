@@ -26,22 +26,6 @@ from ._hashing import hash_columns
 from ._roles import read_scope
 from ._segments import encode, sorting_order
 
-__all__ = [
-    "check_counts",
-    "check_numbers",
-    "check_rows",
-    "code_ids",
-    "collect",
-    "encode_ids",
-    "fault_columns",
-    "in_engine_of",
-    "look_like_rates",
-    "scope_of",
-    "select_shown",
-    "warn_about_rates",
-    "with_hashes",
-]
-
 #: Bits of the hash of a row: sums over half a million rows fit into 64 bits in every engine.
 _HASH_BITS = 44
 #: Roles that hold whole numbers, whatever type a column with missing values has.

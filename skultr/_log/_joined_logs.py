@@ -16,8 +16,6 @@ from ._hashing import equal_rows
 from ._reader import first_rows, pairs_of_codes
 from ._segments import encode
 
-__all__ = ["join_logs", "with_bias_values"]
-
 
 def join_logs(first: ClickLog, second: ClickLog) -> ClickLog:
     """The log of the lists of both, in memory, as if it had been read from both at once.

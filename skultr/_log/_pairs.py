@@ -35,8 +35,6 @@ from ._reader import as_clicks, pairs_of_codes, warn_without_queries
 from ._roles import ROLES, is_frame, read_features, without_columns
 from ._segments import as_array, encode
 
-__all__ = ["Pairs", "pairs_from_arrays", "read_documents", "read_pairs"]
-
 
 @dataclass(frozen=True, eq=False)
 class Pairs:

@@ -36,18 +36,6 @@ from ._roles import (
 )
 from ._segments import as_array, encode, rank_in_segment, whole_if_close
 
-__all__ = [
-    "Documents",
-    "Rows",
-    "as_clicks",
-    "first_rows",
-    "pairs_of_codes",
-    "read",
-    "take_clicks",
-    "warn_about_names",
-    "warn_without_queries",
-]
-
 #: The examination of the best position is hardly ever smaller; action probabilities often are.
 _LEAST_EXAMINATION = 0.2
 #: Rank correlation of propensity and position below which they count as unrelated.

@@ -32,16 +32,6 @@ from ._faults import NO_CLICKS, NO_ROW_SHOWN
 from ._segments import encode
 from ._stored_log import StoredLog
 
-__all__ = [
-    "CellShards",
-    "ShardedLog",
-    "components_of",
-    "count_or_shard",
-    "log_or_shards",
-    "number_of_shards",
-    "whole_or_sharded",
-]
-
 #: Cells that are collected at once; about 3 GB while the engine hands them over.
 MAX_CELLS = 30_000_000
 

@@ -18,8 +18,6 @@ from ._dataset_documents import load_ids
 from ._deferred import DeferredArray, RowMap, lookup
 from ._segments import offsets_from_counts
 
-__all__ = ["StoredLog", "load_doc_ids", "open_log"]
-
 
 @dataclass(frozen=True, eq=False)
 class StoredLog(ClickLog):

@@ -17,15 +17,6 @@ from .._log._deferred import largest_by
 from .._log._segments import TINY, encode
 from .._typing import Floats, Ints
 
-__all__ = [
-    "DocumentPosterior",
-    "Exposures",
-    "LoggedPlaces",
-    "document_posterior",
-    "logged_places",
-    "posterior_of",
-]
-
 #: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
 _CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8
 #: Rounds of levels, spread and queries; from the fourth on nothing visible changes.

@@ -16,8 +16,6 @@ from ._sharded_table import fit_shards, prepared
 from ._table_curve import TableCurve, relative_errors
 from ._tabular import TabularFit
 
-__all__ = ["ShownAt", "curve_of_shards", "posterior_of_shards"]
-
 
 class ShownAt(NamedTuple):
     """Where the rows of a log were shown.

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
     from ._net import NeuralEstimator
 
-__all__ = ["ListTarget", "fit_affine", "fit_best_of", "fit_listwise"]
 
 #: Attributes that a training sets.
 _TRAINED = ("network_", "net_", "history_", "n_iter_")

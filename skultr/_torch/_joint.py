@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from ._lists import ListBatch, ListDataset
     from ._net import NeuralEstimator
 
-__all__ = [
-    "DualLoss",
-    "DualModule",
-    "ExaminationStep",
-    "TowersLoss",
-    "TowersModule",
-    "fit_dual",
-    "fit_towers",
-]
 
 #: Bound on log weights, so that no weight overflows.
 _MAX_LOG_WEIGHT = 30.0

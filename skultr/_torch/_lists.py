@@ -15,7 +15,6 @@ from .._typing import Floats, Ints
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["ListBatch", "ListDataset", "padded"]
 
 #: Numbers of the lists of a batch.
 Indices: TypeAlias = Sequence[int] | torch.Tensor

@@ -16,7 +16,6 @@ from ._lists import ListBatch, padded
 if TYPE_CHECKING:
     from .._log._stored_log import StoredLog
 
-__all__ = ["ScaledRows", "StoredLists"]
 
 #: Documents that a network is applied to at a time.
 _PART = 1 << 16

@@ -24,8 +24,6 @@ from ._patterns import last_clicks
 from ._priors import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 from ._tails import count_chain
 
-__all__ = ["CCMModel", "CascadeModel", "ChainMixin", "DCMModel", "start_attraction"]
-
 
 class ChainMixin:
     """P(click) of users who scan down, from three probabilities per row.

@@ -13,8 +13,6 @@ from ._known_factors import KnownFactors
 from ._model import TableClickModel
 from ._priors import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 
-__all__ = ["DCTRModel", "RDCTRModel"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _CountingModel(TableClickModel):

@@ -13,8 +13,6 @@ from .._torch._joint import fit_towers
 from .._torch._net import NeuralEstimator
 from ._em_model import EMClickModel
 
-__all__ = ["SHARED_LEARNING_RATE", "GradientClickModel"]
-
 #: Step size of parameters that all documents share.
 SHARED_LEARNING_RATE = 0.05
 

@@ -24,8 +24,6 @@ from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ._model import BaseClickModel, TableClickModel
 from ._sequences import DocumentTable, ExaminationReader, ListReader, SequenceModule
 
-__all__ = ["CACMModel", "NCMModel"]
-
 #: Number of lists (or samples of lists) that are predicted at a time.
 _CHUNK = 16_384
 _VECTOR = "vector_{}".format

@@ -46,7 +46,6 @@ from ._verdict import MAX_NAMED
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-__all__ = ["IdentifiabilityRepair"]
 
 BiasFeatures: TypeAlias = (
     str

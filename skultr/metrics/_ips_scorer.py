@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from .._log._dataset import ClickDataset
 
-__all__ = ["IPSEstimate", "IPSScorer"]
-
 
 _METRICS = ("arp", "dcg", "precision")
 

@@ -23,8 +23,6 @@ from .._log._roles import FIT_ROLES, count_rows, read_features, read_role
 from .._typing import AnyFrame, Column, Scope, Table
 from ._propensity import BasePropensity
 
-__all__ = ["AddsCounts"]
-
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = ("n_features_in_", "feature_names_in_", "_click_column", "_has_bias")
 

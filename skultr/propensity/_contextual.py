@@ -42,8 +42,6 @@ from ._curves import (
 )
 from ._propensity import LEAST, BasePropensity
 
-__all__ = ["CellLogits", "ContextualPropensity"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity):

@@ -23,18 +23,6 @@ from ._adding import AddsCounts
 from ._propensity import LEAST, QUANTILE
 from ._shrinkage import shrink
 
-__all__ = [
-    "CurvePropensity",
-    "Estimate",
-    "curve_table",
-    "estimates_of_resamples",
-    "places_of",
-    "resamples",
-    "warn_about_unclicked",
-    "warn_about_unknown",
-    "with_errors",
-]
-
 #: With fewer documents, the spread over resamples of them underestimates the error.
 _LEAST_DOCS = 100
 #: With fewer queries, documents are resampled instead.

@@ -32,8 +32,6 @@ from ._source import (
 )
 from ._weights import zero_propensity
 
-__all__ = ["debiased_table"]
-
 #: Roles that decide how likely a row was examined, if an estimator reads them.
 _PLACES = ("position", "bias")
 #: Sums over the impressions of a document that its label and weight are made of.

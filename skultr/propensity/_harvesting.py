@@ -20,9 +20,6 @@ from ._comparisons import Comparisons, solve
 from ._curves import CurvePropensity, Estimate, resamples
 from ._pooling import pooled_curves
 
-__all__ = ["InterventionHarvesting", "RandomizedPropensity"]
-
-
 #: A warning is due if the share of impressions at the same position exceeds chance by this much,
 #: and by so many standard errors.
 _MOST_IN_PLACE, _MOST_ERRORS = 0.01, 6

@@ -25,8 +25,6 @@ from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
 from ._curves import CurvePropensity, Estimate, with_errors
 
-__all__ = ["DualLearningPropensity", "RegressionEMPropensity"]
-
 #: Users with fewer clicks share one curve while relevance is learned.
 _FEW_CLICKS = 100
 

@@ -20,9 +20,6 @@ from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 from .._log._shards import CellShards
 from .._typing import AnyFrame, Column, Floats, Scope, Table
 
-__all__ = ["LEAST", "QUANTILE", "BasePropensity"]
-
-
 #: Smallest propensity that is predicted: rankers divide by propensities.
 LEAST = 1e-6
 

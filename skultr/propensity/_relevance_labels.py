@@ -36,8 +36,6 @@ from ._weights import (
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
 
-__all__ = ["relevance_labels"]
-
 
 @validate_params(
     {

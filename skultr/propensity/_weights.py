@@ -12,19 +12,6 @@ from .._log._faults import count_of
 from .._log._segments import encode
 from ..exceptions import UnstableWeightsWarning, python_value, warn_user
 
-__all__ = [
-    "DebiasedClicks",
-    "DocumentLabels",
-    "average_propensities",
-    "debias_clicks",
-    "document_labels",
-    "label_table",
-    "require_positive",
-    "warn_about_weights",
-    "zero_propensity",
-]
-
-
 #: A warning is due if so few clicks, as a number or a share of all, carry half of the weight.
 _FEW_CLICKS, _FEW_CLICKS_SHARE = 10, 0.001
 #: A warning is due if weights leave less than this share of the clicks as effective sample, and

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
     from .._torch._lists import ListBatch, ListDataset
 
-__all__ = ["AffineLoss", "AffineModule", "AffineRanker", "TrustStep", "fit_trust"]
-
 
 #: If relevance moves a smaller share of the clicks, trust alone explains them.
 _LEAST_EFFECT = 0.01

@@ -13,7 +13,6 @@ from .._typing import Bools, Floats, Ints
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["Candidates", "ClickChance", "find_candidates"]
 
 #: The share of the variance of the rarest clicks (Poisson's) that is left at any rate.
 _LEAST_SHARE = 0.05

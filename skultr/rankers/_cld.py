@@ -32,8 +32,6 @@ from ._selected_rows import SelectedRows
 from ._tobit import TobitModel, fit_tobit
 from ._tobit_gamma import GAMMA_BOUND, profile_gamma
 
-__all__ = ["CLDRanker"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CLDRanker(NeuralEstimator, PropensityRanker):

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["ClickRanker"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):

@@ -14,7 +14,6 @@ from .._typing import Floats
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["Implied", "implied_examination", "told_curve"]
 
 #: The curves differ if twice the gain of the log-likelihood per bias factor exceeds this; 1 is
 #: expected where the curve is right and the scores are, more as scores are estimated.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["DistilledRanker"]
-
 
 @dataclass(eq=False, repr=False)
 class DistilledRanker(BaseRanker):

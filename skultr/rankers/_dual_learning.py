@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["DLARanker"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DLARanker(ClickRanker):

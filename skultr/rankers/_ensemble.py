@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
     from .._log._estimator import FitTask
 
-__all__ = ["EnsembleRanker"]
 
 #: Name of the member that is the role.
 _PRODUCTION = "production"

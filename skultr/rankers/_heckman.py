@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
     from .._torch._lists import ListBatch
 
-__all__ = ["HeckmanRanker"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HeckmanRanker(NeuralEstimator, PropensityRanker):

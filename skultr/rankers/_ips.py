@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["IPSRanker", "NaiveRanker", "UserAwareIPSRanker"]
-
 
 #: Losses that compare the rows of a page.
 _PAIRWISE = ("pairwise", "lambda")

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
     from .._log._estimator import FitTask
 
-__all__ = ["LambdaMARTRanker"]
 
 #: LightGBM's labels are whole numbers: click rates are given in steps of 1 / 1000.
 _RATE_STEPS = 1000

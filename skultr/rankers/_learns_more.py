@@ -14,8 +14,6 @@ from .._log._roles import FIT_ROLES
 from .._log._shards import ShardedLog
 from .._typing import AnyFrame, ArrayLike, Column, Scope, Table
 
-__all__ = ["LearnsMore"]
-
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = ("n_features_in_", "feature_names_in_", "_offsets", "_click_column")
 

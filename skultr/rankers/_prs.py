@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["PRSRanker"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PRSRanker(PropensityRanker, LearnerRanker):

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from .._log._clicklog import ClickLog
 
-__all__ = ["BaseRanker", "fit_to_log"]
 
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")

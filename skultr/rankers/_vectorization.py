@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["VectorizationRanker"]
 
 #: Batches of the base model hold this number of documents for each list in a batch of the first
 #: network.

@@ -13,15 +13,6 @@ from ..exceptions import NotIdentifiableWarning, warn_user
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = [
-    "doubly_robust_labels",
-    "impressions_of_documents",
-    "most_likely_vectors",
-    "relevance_of",
-    "shown_candidates",
-    "spread_within",
-    "warn_about_rank",
-]
 
 #: Mean of modelled relevance. Its level is not identified; it sets the size of the correction.
 _MEAN_RELEVANCE = 0.2

@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._torch._lists import ListBatch
 
-__all__ = [
-    "BaseModel",
-    "FreezeObservation",
-    "PositiveVectorModule",
-    "VectorModule",
-    "binomial_loss",
-    "constant_base",
-    "merge_networks",
-]
 
 #: Click rates are kept above the first in logarithms; above the second the likelihood is a line.
 _LEAST_RATE, _LARGEST_RATE = 1e-6, 0.99
