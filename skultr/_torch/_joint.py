@@ -81,7 +81,7 @@ def fit_dual(
             validation=validation,
         )
     part = log.tempered(learner.traffic_exponent)[0].sample()
-    relevance = learner._outputs(learner.network_, part.features)[:, 0][part.doc]
+    relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
     choice, log_exposure = ClickChoice.of_log(part)
     return choice.likeliest_examination(

@@ -236,7 +236,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     def _remember_trust(self, log):
         """Refit the coefficients on all queries; those of the last epoch lack held-out queries."""
         rows = log.shown
-        relevance = self._relevance(log.features)[log.doc]
+        relevance = self._relevance(log.features)[log.version]
         low, high = fit_trust(
             relevance[rows],
             log.bias[rows],
@@ -267,7 +267,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
             )
 
     def _fit_ranking(self, log, task):
-        relevance = self._relevance(log.features)[log.doc]
+        relevance = self._relevance(log.features)[log.version]
         labels = np.where(log.shown, self._labels(log, relevance), 0.0)
         # The sum of debiased clicks may be 0 or negative; that of modelled clicks is positive.
         unit = np.where(log.shown, log.weight * relevance, 0.0)
