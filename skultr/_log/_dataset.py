@@ -38,8 +38,8 @@ class ClickDataset(LogOnDisk):
     """A click log on disk, which is read once and then trained from by every estimator.
 
     The log is checked and merged like a log in memory, and written as Arrow files (which Polars
-    and PyArrow read, too) that are mapped into memory where they are used. ``fit(dataset)`` then needs no ``y``: the dataset holds the clicks.
-    In a search, workers get the path and no copy.
+    and PyArrow read, too) that are mapped into memory where they are used. ``fit(dataset)`` then
+    needs no ``y``: the dataset holds the clicks. In a search, workers get the path and no copy.
 
     One item is one query, whose lists stay together: ``dataset[numbers]`` is the dataset of some
     queries, and every splitter of scikit-learn splits by query.

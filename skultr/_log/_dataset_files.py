@@ -65,9 +65,7 @@ class Manifest:
             if not (folder / name).exists():
                 raise _damaged(folder, f"{name} is missing")
             if (size := (folder / name).stat().st_size) != file["bytes"]:
-                raise _damaged(
-                    folder, f"{name} has {size:,} bytes in place of {file['bytes']:,}"
-                )
+                raise _damaged(folder, f"{name} has {size:,} bytes in place of {file['bytes']:,}")
         return cls(folder, found["facts"], found["files"])
 
     def write(self) -> None:
@@ -80,8 +78,9 @@ class Manifest:
         """Compare the sums of files of at most so many bytes."""
         for name, file in self.files.items():
             if file["bytes"] <= most_bytes and _sum_of_file(self.folder / name) != file["crc32"]:
-                raise _damaged(self.folder, f"the bytes of {name} have another sum than when it "
-                               "was written")
+                raise _damaged(
+                    self.folder, f"the bytes of {name} have another sum than when it was written"
+                )
 
     def verify_small(self) -> None:
         """Compare the sums of small files, which takes no time."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ..exceptions import python_value
 from ._clicklog import ClickLog
-from ._deferred import lookup
 from ._hashing import equal_rows
 from ._reader import first_rows, pairs_of_codes
 from ._segments import encode
@@ -87,7 +86,7 @@ def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:
             "leave out these rows."
         )
     # Rows that were not shown have the code -1, the last element.
-    return replace(log, bias=lookup(np.append(code, -1), log.bias), bias_values=known)
+    return replace(log, bias=np.append(code, -1)[log.bias], bias_values=known)
 
 
 def _join_documents(first, second):

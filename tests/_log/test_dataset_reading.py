@@ -23,7 +23,7 @@ from skultr._log._clicklog import make_click_log
 from skultr.exceptions import ClickDataWarning
 from skultr.rankers import NaiveRanker
 
-ROWS = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
+ROWS = ("doc", "version", "query", "user", "position", "bias", "clicks", "weight", "shown")
 FEATURES = ["bm25", "age"]
 
 
@@ -108,6 +108,10 @@ LOGS = {
         qid=log["qid"].astype(np.uint64) + np.uint64(2**63)
     ),
     "two users in a session": lambda log: log.assign(user=log["position"]),
+    "changing features": lambda log: log.assign(bm25=log["session"] // 5 * 1.0),
+    "changing features of global docs": lambda log: log.assign(
+        doc_scope="global", bm25=log["session"] // 5 * 1.0, age=log["doc"] * 1.0
+    ),
     "one feature": lambda log: log.drop(columns="age"),
 }
 
@@ -136,12 +140,12 @@ def assert_equal_logs(found, expected):
 
 
 def rows_of(log):
-    log = log.in_memory().fold(users=True, patterns=True)
+    log = log.fold(users=True, patterns=True)
     table = pd.DataFrame({name: getattr(log, name) for name in ROWS})
     table["list"] = log.list_
     table["propensity"] = 0.0 if log.propensity is None else log.propensity
     if log.doc_ids is None:
-        table = table.drop(columns="doc")
+        table = table.drop(columns=["doc", "version"])
     features = pd.DataFrame(log.features[log.version])
     return pd.concat([table, features], axis=1)
 
@@ -278,7 +282,6 @@ FAULTS = {
     "two scopes": lambda log: log.assign(
         doc_scope=np.where(log["position"] > 1, "query", "global")
     ),
-    "two vectors": lambda log: log.assign(bm25=np.arange(len(log)) * 1.0),
     "bias 0.5": wrong(bias=0.5),
 }
 
