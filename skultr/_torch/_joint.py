@@ -290,8 +290,8 @@ class ExaminationStep(Callback):
     ) -> None:
         data, module = dataset_train, net.module_
         module.eval()
-        doc, *rows = data.rows()
-        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()[doc]
+        version, *rows = data.rows()
+        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()[version]
         best = fit_factors(relevance, *rows, n_factors=len(module.examination))
         best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))
         best = torch.from_numpy(best - np.log(-np.expm1(best))).to(module.examination)

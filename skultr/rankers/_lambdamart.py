@@ -348,7 +348,7 @@ class LambdaMARTRanker(PropensityRanker):
         return {"objective": partial(_derivatives, loss), "metric": "None"}
 
     def _documents(self, log):
-        """One row per (query, shown version): the label of its document, examinations of its own."""
+        """One row per (query, shown version): the label of its document, its own examinations."""
         if self._uses_propensities:
             clicks, propensity = self._debiased_clicks(log), self._divisors(log)
         else:

@@ -387,7 +387,7 @@ def test_documented_roles_are_the_roles():
 def changing_log():
     """A log whose feature f1 changes between sessions for half of the documents."""
     log, clicks = small_log()
-    log = log.assign(f1=log["f1"] + np.where(log["doc"] % 2, log["session"] % 3, 0))
+    log = log.assign(f1=log["f1"] + np.where(log["doc"] % 2, log["session"] // 6, 0))
     return log, clicks
 
 
