@@ -92,12 +92,12 @@ def dataset_propensities(source, dataset, log, *, default, random_state=None):
     source, default, random_state
         See :func:`row_propensities`.
     dataset : ClickDataset
-    log : StoredLog
+    log : ClickLog
         Its log.
 
     Returns
     -------
-    propensity : ndarray or DeferredArray of shape (n_rows,)
+    propensity : ndarray of shape (n_rows,)
         1 where a row was not shown.
     estimator : estimator or None
     """

@@ -8,8 +8,8 @@ from sklearn.base import clone
 
 from skultr import ClickDataset
 from skultr._log import _shards
-from skultr._log._counted import CellCount, EngineLog
 from skultr._log._clicklog import ClickLog
+from skultr._log._counted import CellCount, EngineLog
 from skultr._models import _document_posterior, _sharded_relevance
 from skultr.click_models import PBMModel
 from skultr.propensity import RegressionEMPropensity
