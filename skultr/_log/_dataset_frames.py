@@ -13,6 +13,7 @@ from .._typing import Floats, Ints
 from ._cells import Cells, distinct
 from ._clicklog import ClickLog
 from ._dataset_files import Manifest
+from ._hashing import row_hashes
 from ._segments import offsets_from_counts
 
 
@@ -84,13 +85,16 @@ def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     """One row per cell of a log: a document under values of the columns ``by``.
 
     Estimates that read a log through its cells alone read such a frame as they read the log:
-    ``qid`` and ``doc`` are codes, and ``session`` the number of the row.
+    ``doc`` is a hash of the features where documents have no ids, and ``session`` the number of
+    the row: a cell is no result page.
     """
     log = log.without_never_shown()
     tables = {name: _codes(log, name) for name in by}
     factor, n_factors = _combined(tables)
     cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, n_factors)
-    columns = {"qid": _query_of_doc(log)[cells.doc], "doc": cells.doc, "doc_scope": "global"}
+    columns = {"qid": _query_of_doc(log)[cells.doc], "doc": _names_of_docs(log)[cells.doc]}
+    if not isinstance(log.doc_ids, pd.MultiIndex):
+        columns["doc_scope"] = "global"
     columns |= _split(tables, cells.factor)
     columns["impressions"] = cells.weight
     columns["session"] = np.arange(len(cells.doc))
@@ -142,10 +146,17 @@ def _codes(log: ClickLog, name: str) -> tuple[Any, NDArray[Any]]:
     return np.maximum(log.position, 0), np.arange(int(log.position.max(initial=0)) + 1.0)
 
 
-def _query_of_doc(log: ClickLog) -> Ints:
-    """A query of each document."""
+def _names_of_docs(log: ClickLog) -> NDArray[Any]:
+    """What names each document within its query; a hash of its features without ids."""
+    if log.doc_ids is not None:
+        return log.doc_ids.get_level_values(-1).to_numpy()
+    return row_hashes(log.features)[1].view(np.int64)
+
+
+def _query_of_doc(log: ClickLog) -> NDArray[Any]:
+    """Id of a query of each document."""
     if isinstance(log.doc_ids, pd.MultiIndex):
-        return np.asarray(log.doc_ids.codes[0], dtype=np.intp)
-    query = np.zeros(log.n_docs, dtype=np.intp)
+        return log.doc_ids.get_level_values(0).to_numpy()
+    query = np.zeros(log.n_docs, dtype=np.int32)
     query[log.doc[::-1]] = log.query[::-1]
-    return query
+    return log.query_ids[query]

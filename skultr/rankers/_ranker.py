@@ -17,10 +17,9 @@ from .._log._clicklog import sort_into_lists
 from .._log._counted import EngineLog, check_given, is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, afresh
-from .._log._joined_logs import with_bias_values
+from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import refuse_arguments
-from .._log._pickles import SlimPickles
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 
 
-class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
+class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
@@ -159,6 +158,8 @@ class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
+        if self._learns_more_by == "counts" and not isinstance(log, ShardedLog):
+            self._kept = Kept(LogCounts.of(log), is_pickled=False)
         vars(self).pop("_validation", None)
         self._check_against(log)
         context.call_on_fit_task_end(
@@ -378,14 +379,25 @@ class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
             roles = self._fit_propensity(X, y, sample_weight, roles)
         else:
             roles = self._known_propensity(X, roles)
-        reads = (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
-        rows = read(X, y, sample_weight, roles, reads=reads)
+        rows = read(X, y, sample_weight, roles, reads=self._roles_read)
         rows.warn_about_features(features, names)
         log = sort_into_lists(rows, features, reuse=own)
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
+
+    @property
+    def _roles_read(self):
+        """Roles that are read from a log."""
+        return (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
+
+    def _log_of_rows(self, X, rate):
+        """The log of rows without features other than those that tell documents apart."""
+        features = np.empty((len(X), 0), dtype=np.float32)
+        if "doc" not in X:
+            features, _ = read_values(X)
+        return sort_into_lists(read(X, rate, reads=self._roles_read), features)
 
     def _read_dataset(self, dataset, *, reset):
         """The log of a dataset, which was checked and merged when it was written."""
