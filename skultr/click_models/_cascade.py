@@ -131,7 +131,7 @@ class CascadeModel(ChainMixin, TableClickModel):
     _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
 
     def _fit(self, log, task):
-        clicks, shown = np.zeros((2, len(log.features)))
+        clicks, shown = np.zeros((2, log.n_docs))
         sums = []
         for part in log.chunks():
             examined = _down_to_first_click(part)
@@ -532,7 +532,7 @@ def _all_or_none(click, after_click):
 
 def count_chain(log, key=attrgetter("doc"), n_keys=None):
     """Counts of a log of :func:`click_patterns`; ``key`` maps it to one code per row."""
-    n_docs = len(log.features)
+    n_docs = log.n_docs
     n_keys = n_docs if n_keys is None else n_keys
     counts = {
         "clicks": np.zeros(n_docs),

@@ -20,11 +20,11 @@ from skultr.click_models import (
     UBMModel,
 )
 from skultr.click_models._em import (
-    click_patterns,
     empirical_beta,
     empirical_beta_of_hidden,
     fit_em,
 )
+from skultr.click_models._model import click_patterns
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, NotIdentifiableWarning
 
 
