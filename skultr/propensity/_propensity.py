@@ -10,8 +10,9 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._log._counted import check_given, count_cells_of, is_in_engine
+from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
+from .._log._engine import is_in_engine
 from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._on_disk import LogOnDisk, refuse_arguments

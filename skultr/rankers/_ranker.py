@@ -14,8 +14,9 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
-from .._log._counted import EngineLog, check_given, is_in_engine
+from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
+from .._log._engine import is_in_engine
 from .._log._estimator import FitTask, afresh
 from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
@@ -352,7 +353,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
         by, mean = ["position", "bias"], ["production"] * self._reads_production
-        count = EngineLog.of(X, y).count_of(by, mean=mean)
+        count = count_of(X, y, by, mean=mean)
         if not self._reads_shards:
             return count.cells(in_order=True)
 
