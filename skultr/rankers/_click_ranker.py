@@ -23,7 +23,7 @@ from .._torch._fixed_examination import fit_affine, fit_best_of, fit_listwise
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import python_value
-from ..identifiability._not_identifiable import warn_unless_identifiable
+from ..identifiability._graph import warn_unless_identifiable
 from ._corrections import NAIVE, corrections, that_differ
 from ._final_curve import final_curve
 from ._ranker import BaseRanker
