@@ -15,7 +15,7 @@ from .._log._dataset import ClickDataset
 from .._log._describe import ReadsLogs
 from .._log._estimator import afresh
 from .._log._factors import bias_values
-from .._log._on_disk import refuse_arguments
+from .._log._on_disk import LogOnDisk, refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 from .._log._shards import CellShards
@@ -188,7 +188,7 @@ class BasePropensity(ReadsLogs, BaseEstimator):
     # What comes in ------------------------------------------------------------------------
     def _read(self, X, y, sample_weight, roles, *, reset):
         """The log in memory and its clicks; cells with rates of a log on disk or in an engine."""
-        if isinstance(X, ClickDataset):
+        if isinstance(X, LogOnDisk):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             self._checked(pd.DataFrame(columns=X.feature_names), reset=reset)
             return self._read_dataset(X)

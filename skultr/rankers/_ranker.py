@@ -20,7 +20,8 @@ from .._log._describe import ReadsLogs
 from .._log._estimator import FitTask, afresh
 from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
-from .._log._on_disk import refuse_arguments
+from .._log._on_disk import LogOnDisk, refuse_arguments
+from .._log._read_log import ReadLog
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
@@ -311,7 +312,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
 
     def _read(self, X, y, sample_weight, roles, *, reset):
         """The log, and X and y without names; ``reset`` if it is the first that is read."""
-        if isinstance(X, ClickDataset):
+        if isinstance(X, LogOnDisk):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             return self._read_dataset(X, reset=reset), X, y
         if is_in_engine(X):
@@ -495,20 +496,11 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
 
 def fit_to_log(ranker: Any, log: ClickLog) -> Any:
     """The ranker, fitted to a log that was read already; its ids are the codes of the log."""
-    log = log.in_memory()
-    return ranker.fit(
-        log.features[log.version],
-        log.click_rate,
-        qid=log.query,
-        session=log.list_,
-        doc=log.doc,
-        position=np.where(log.shown, log.position, np.nan),
-        bias=np.where(log.shown, log.bias_values[log.bias], np.nan),
-        user=log.user,
-        propensity=log.propensity,
-        impressions=log.weight,
-        doc_scope="global",  # a code is one document
-    )
+    read_log = ReadLog(log)
+    if isinstance(ranker, BaseRanker):
+        return ranker.fit(read_log)
+    features, rate, roles = read_log.to_arrays()
+    return ranker.fit(features, rate, **roles)
 
 
 def _warn_about_clicks_as_relevance(X, y):
