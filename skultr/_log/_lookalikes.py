@@ -39,6 +39,8 @@ _MANY = 100
 _SAMPLE = 20_000
 #: Largest probability, by chance, of the clicks on the rows where a column differs.
 _CHANCE = 1e-8
+#: Impressions of one row of which clicks at all or none are suspicious.
+_SEVERAL = 5
 #: Share of the variance of positions below which a column has nothing to do with them.
 _EXPLAINED = 0.3
 #: Propensities that are all smaller are taken for those of actions.
@@ -156,7 +158,7 @@ def _no_counts(impressions, rate):
     several = (impressions > 1) & (rate > 0)
     if (impressions % 1 != 0).any():
         yield "impressions", "holds fractions although y holds clicks of single impressions"
-    elif several.sum() >= _MANY:
+    elif several.sum() >= _MANY and impressions.max() >= _SEVERAL:
         yield (
             "impressions",
             f"counts up to {impressions.max():g} impressions in a row, and yet every row was "

@@ -44,6 +44,8 @@ _UNRELATED = 0.1
 #: Lists in which positions of other lists are missing, and lists at all, below which nothing is
 #: said of it.
 _TORN, _LEAST_LISTS = 0.5, 100
+#: Share of lists of one length above which that length was chosen.
+_ONE_LENGTH = 0.9
 
 
 def read(
@@ -248,13 +250,15 @@ class Rows:
         whole = np.bincount(self.list_[rows], place) == n_rows * (n_rows - 1) // 2
         several = n_rows > 1  # a row alone may be all that was shown
         n_torn, n_lists = np.count_nonzero(several & ~whole), np.count_nonzero(several)
-        if n_lists >= _LEAST_LISTS and n_torn > _TORN * n_lists:
+        # A split leaves lists of many lengths; lists of one length were made so.
+        one_length = np.bincount(n_rows[several]).max(initial=0) > _ONE_LENGTH * n_lists
+        if n_lists >= _LEAST_LISTS and n_torn > _TORN * n_lists and not one_length:
             warn_user(
-                f"{n_torn:,} of {n_lists:,} lists of several rows have gaps: they lack positions that other lists "
-                "have. If rows were sampled or split one by one (train_test_split, KFold), pages "
-                "are torn apart, and what is learned from them is wrong: keep queries whole with "
-                "QueryKFold, train_test_queries or GroupKFold. If rows were filtered out, keep "
-                "them.",
+                f"{n_torn:,} of {n_lists:,} lists of several rows have gaps: they lack positions "
+                "that other lists have. If rows were sampled or split one by one "
+                "(train_test_split, KFold), pages are torn apart, and what is learned from them "
+                "is wrong: keep queries whole with QueryKFold, train_test_queries or GroupKFold. "
+                "If rows were filtered out, keep them.",
                 ClickDataWarning,
             )
 
