@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .._typing import ArrayLike, Bools, Column, Floats, Ints
 from ._cells import Cells
 from ._deferred import lookup
+from ._feature_table import FeatureTable
 from ._hashing import equal_rows, hash_columns, mix
 from ._reader import Rows, first_rows, read
 from ._segments import TINY, encode, offsets_from_counts, offsets_from_sorted
@@ -439,7 +440,13 @@ def make_click_log(
     return sort_into_lists(read(X, y, sample_weight, roles), features)
 
 
-def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) -> ClickLog:
+def sort_into_lists(
+    rows: Rows,
+    features: NDArray[Any],
+    *,
+    reuse: bool = False,
+    table: FeatureTable | None = None,
+) -> ClickLog:
     """The :class:`ClickLog` of rows that were checked.
 
     Parameters
@@ -454,8 +461,18 @@ def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) 
     -------
     log : ClickLog
     """
-    documents = rows.documents(features)
-    versions = _versions_of(documents, features)
+    production = rows["production"]
+    if table is None:
+        documents = rows.documents(features)
+        versions = _versions_of(documents, features)
+        first = versions.first
+    else:
+        documents = rows.documents(np.empty((rows.n_rows, 0), dtype=np.float32))
+        first = table.places(documents.ids)
+        versions = _Versions(documents.code, first, np.arange(len(first)))
+        reuse = False
+        if production is None and table.production is not None:
+            production = table.production[first][documents.code]
     shown, (bias, bias_values), (user, user_ids) = rows.shown, rows.bias, rows.user
     columns = {
         "version": versions.code,
@@ -469,8 +486,8 @@ def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) 
     }
     if rows["propensity"] is not None:
         columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
-    if rows["production"] is not None:
-        columns["production"] = rows["production"]
+    if production is not None:
+        columns["production"] = production
     order = _sorting_order(rows.place, versions.code, shown.all())
     offsets = offsets_from_sorted(rows.list_[order])
     for name in columns:  # one by one, so that the log is never held twice in memory
@@ -478,7 +495,7 @@ def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) 
     columns.setdefault("propensity", None)
     return ClickLog(
         **columns,
-        features=_select_rows(features, versions.first, reuse),
+        features=_select_rows(features, first, reuse),
         doc_of_version=versions.doc,
         offsets=offsets,
         query_ids=rows.query_ids,

@@ -27,7 +27,7 @@ from .._progress import progress
 from .._typing import Bools, Floats, Ints
 from ._cells import Cells, Factors, read_cells
 from ._clicklog import ClickLog
-from ._counted import CellCount, EngineLog
+from ._counted import CellCount, count_of
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
 from ._segments import encode
 from ._stored_log import StoredLog
@@ -198,7 +198,7 @@ def count_or_shard(X: Any, click: str, by: list[str]) -> tuple[Any, Any]:
     X : frame in memory, or CellShards if the log has more than ``MAX_CELLS`` cells
     click_rate : ndarray of shape (n_cells,) or None
     """
-    count = EngineLog.of(X, click).count_of(by)
+    count = count_of(X, click, by)
     n_shards = number_of_shards(count)
     if n_shards == 1:
         return count.cells()

@@ -15,9 +15,9 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._log._counted import is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._describe import ReadsLogs
+from .._log._engine import is_in_engine
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from .._log._dataset_frames import places_of, rows_of
 from .._log._deferred import lookup
+from .._log._feature_table import FeatureTable
 from .._log._reader import read as read_rows
 from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
@@ -72,6 +73,8 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
         # Any other estimator reads its roles as columns. A Pipeline has no argument
         # sample_weight, so that None must not be passed.
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        documents = given.pop("documents", None)
+        X = X if documents is None else FeatureTable(documents).joined(X)
         estimator.fit(_one_frame(X, given), y, **weight)
     return predicted_propensities(estimator, X, roles), estimator
 
