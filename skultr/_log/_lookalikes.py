@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,6 @@ from scipy.stats import binom
 
 from .._typing import Floats
 from ._segments import encode
-
-if TYPE_CHECKING:
-    from ._reader import Rows
 
 #: Names of columns that often hold a role or the clicks.
 LOOKS_LIKE = {
@@ -42,6 +39,8 @@ _MANY = 100
 _SAMPLE = 20_000
 #: Largest probability, by chance, of the clicks on the rows where a column differs.
 _CHANCE = 1e-8
+#: Impressions of one row of which clicks at all or none are suspicious.
+_SEVERAL = 5
 #: Share of the variance of positions below which a column has nothing to do with them.
 _EXPLAINED = 0.3
 #: Propensities that are all smaller are taken for those of actions.
@@ -49,7 +48,7 @@ _UNLIKELY = 0.2
 
 
 # Outcomes -------------------------------------------------------------------------------
-def outcomes_among(rows: Rows, features: NDArray[Any]) -> list[int]:
+def outcomes_among(rows: Any, features: NDArray[Any]) -> list[int]:
     """Numbers of the columns that the click decides: what follows a click is no feature."""
     clicked = rows.rate > 0
     no, yes = (_spread(np.flatnonzero(of)) for of in (~clicked, clicked))
@@ -101,7 +100,7 @@ def _differs(values, usual):
 
 
 # Features named as roles ------------------------------------------------------------------
-def unread(name: str, values: NDArray[Any], rows: Rows) -> bool:
+def unread(name: str, values: NDArray[Any], rows: Any) -> bool:
     """True if a role column that is not read has values that look like those of a feature."""
     known = values[~np.isnan(values)]
     if not len(known):
@@ -115,7 +114,7 @@ def unread(name: str, values: NDArray[Any], rows: Rows) -> bool:
     return False
 
 
-def orders_lists(scores: Floats, rows: Rows) -> bool:
+def orders_lists(scores: Floats, rows: Any) -> bool:
     """True if lists stand mostly in the order of the scores, as those that a ranker served."""
     order = np.argsort(rows.place, kind="stable")
     order = order[rows.shown[order]]
@@ -124,7 +123,7 @@ def orders_lists(scores: Floats, rows: Rows) -> bool:
     return bool(len(steps) and np.mean(steps <= 0) > 0.6)
 
 
-def misnamed(rows: Rows, columns: Collection[str]) -> Iterator[tuple[str, str]]:
+def misnamed(rows: Any, columns: Collection[str]) -> Iterator[tuple[str, str]]:
     """Roles among columns of a log, with what makes each of them look like a feature."""
     shown = rows.shown
     if np.count_nonzero(shown) < _MANY:
@@ -159,7 +158,7 @@ def _no_counts(impressions, rate):
     several = (impressions > 1) & (rate > 0)
     if (impressions % 1 != 0).any():
         yield "impressions", "holds fractions although y holds clicks of single impressions"
-    elif several.sum() >= _MANY:
+    elif several.sum() >= _MANY and impressions.max() >= _SEVERAL:
         yield (
             "impressions",
             f"counts up to {impressions.max():g} impressions in a row, and yet every row was "

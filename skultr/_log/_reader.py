@@ -46,6 +46,8 @@ _UNRELATED = 0.1
 #: Lists in which positions of other lists are missing, and lists at all, below which nothing is
 #: said of it.
 _TORN, _LEAST_LISTS = 0.5, 100
+#: Share of lists of one length above which that length was chosen.
+_ONE_LENGTH = 0.9
 
 
 def read(
@@ -228,13 +230,13 @@ class Rows:
         _faults.check(columns, set(columns) - {"shown", "served"}, {"click": "y"})
         if "session" in reads and self.has_places:
             self._check_one_row_per_position()
-            if "position" in self._values:
-                self._warn_about_torn_pages()
         if "propensity" in self._values:
             self._check_propensity()
         if self.click is not None:
             rate = self.rate[self.shown]  # warns where it has to be scaled
             _faults.check_clicked(np.ones(len(rate)), rate)
+        if "position" in self._values and "session" in reads:
+            self._warn_about_torn_pages()
         self._check_names()
 
     def _columns(self):
@@ -259,14 +261,17 @@ class Rows:
         place, _ = encode(self.position[rows])
         n_rows = np.bincount(self.list_[rows])
         whole = np.bincount(self.list_[rows], place) == n_rows * (n_rows - 1) // 2
-        n_torn, n_lists = np.count_nonzero(~whole), np.count_nonzero(n_rows)
-        if n_lists >= _LEAST_LISTS and n_torn > _TORN * n_lists:
+        several = n_rows > 1  # a row alone may be all that was shown
+        n_torn, n_lists = np.count_nonzero(several & ~whole), np.count_nonzero(several)
+        # A split leaves lists of many lengths; lists of one length were made so.
+        one_length = np.bincount(n_rows[several]).max(initial=0) > _ONE_LENGTH * n_lists
+        if n_lists >= _LEAST_LISTS and n_torn > _TORN * n_lists and not one_length:
             warn_user(
-                f"{n_torn:,} of {n_lists:,} lists have gaps: they lack positions that other lists "
-                "have. If rows were sampled or split one by one (train_test_split, KFold), pages "
-                "are torn apart, and what is learned from them is wrong: keep queries whole with "
-                "QueryKFold, train_test_queries or GroupKFold. If rows were filtered out, keep "
-                "them.",
+                f"{n_torn:,} of {n_lists:,} lists of several rows have gaps: they lack positions "
+                "that other lists have. If rows were sampled or split one by one "
+                "(train_test_split, KFold), pages are torn apart, and what is learned from them "
+                "is wrong: keep queries whole with QueryKFold, train_test_queries or GroupKFold. "
+                "If rows were filtered out, keep them.",
                 ClickDataWarning,
             )
 
