@@ -20,7 +20,7 @@ from .test_counted import ENGINES, make_log, quietly
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("variant", ["default", "published"])
-@pytest.mark.parametrize("n_sessions", [600, 20_000])
+@pytest.mark.parametrize("n_sessions", [600, 5_000])
 @pytest.mark.parametrize("kind", ["connected", "in parts", "without clicks", "one way"])
 def test_cells_beyond_memory_give_the_same_curve(kind, n_sessions, variant, engine, monkeypatch):
     log = make_log(n_sessions)[["qid", "session", "doc", "position", "click"]]
