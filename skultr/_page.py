@@ -8,8 +8,6 @@ from html import escape
 import numpy as np
 import pandas as pd
 
-__all__ = ["Findings", "page"]
-
 _COLOURS = {"yes": "#1b6e3c", "barely": "#8a5a00", "level": "#8a5a00", "no": "#b3261e"}
 _STYLE = """
 :root{--ink:#1c2430;--soft:#5b6675;--line:#dde2e8;--back:#f5f7f9;--bar:#2b6cb0}

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-__all__ = ["Steps", "progress", "show_progress", "working"]
-
 T = TypeVar("T")
 
 #: Worker processes that start later read it, and so do jobs that cannot be edited.

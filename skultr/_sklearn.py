@@ -1,4 +1,5 @@
 """scikit-learn's private names, imported here only, and seeded clones."""
+# ruff: noqa: F401 (names for the rest of the package)
 
 from __future__ import annotations
 
@@ -24,18 +25,6 @@ if TYPE_CHECKING:
         ...
 else:
     from sklearn.utils._param_validation import validate_params
-
-__all__ = [
-    "BaseComposition",
-    "HasMethods",
-    "Interval",
-    "Options",
-    "StrOptions",
-    "check_sample_weight",
-    "safe_indexing",
-    "seeded_clone",
-    "validate_params",
-]
 
 
 def seeded_clone(estimator: Any, random_state: RandomState) -> Any:

@@ -18,8 +18,6 @@ from typing import Any
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["ALL", "few_threads", "share_of_worker", "threads_of"]
-
 #: Multiplications from which threads gain more on idle cores than they lose on busy ones, about 20
 #: ms: a Cholesky factor of 1,200 x 1,200, or a step of 1024 x 512 units with 64 lists of ten.
 _LEAST_WORK = 3e8

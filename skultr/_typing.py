@@ -12,21 +12,6 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame, IntoFrame
     from scipy.sparse import sparray, spmatrix
 
-__all__ = [
-    "AnyFrame",
-    "ArrayLike",
-    "Bools",
-    "Column",
-    "Estimator",
-    "Floats",
-    "Frame",
-    "Ints",
-    "Predictor",
-    "RandomState",
-    "Scope",
-    "Simulated",
-    "Table",
-]
 
 #: A frame in memory: pandas, Polars, PyArrow or another that Narwhals reads.
 Frame: TypeAlias = "IntoDataFrame"

@@ -11,7 +11,6 @@ import narwhals.stable.v2 as nw
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["open_table"]
 
 #: Rows of a batch.
 BATCH = 1 << 19

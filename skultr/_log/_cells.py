@@ -15,9 +15,6 @@ from ._deferred import DeferredArray, lookup
 from ._reader import first_rows, read
 from ._segments import TINY, encode
 
-__all__ = ["Cells", "Factors", "count_cells", "distinct", "read_cells"]
-
-
 #: Roles that estimates of examination read.
 READS = ("qid", "session", "doc", "doc_scope", "position", "bias", "impressions")
 

@@ -11,8 +11,6 @@ from scipy.sparse.csgraph import connected_components
 
 from .._typing import Bools, Ints
 
-__all__ = ["bipartite_components", "comparable_components", "factor_components", "weighted_graph"]
-
 
 def factor_components(doc: Ints, factor: Ints, n_factors: int) -> tuple[int, Ints]:
     """Component of each bias factor; a document links the factors it was shown under.

@@ -27,8 +27,6 @@ from ._stored_log import StoredLog, load_doc_ids, open_log
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-__all__ = ["ClickDataset"]
-
 
 class ClickDataset(LogOnDisk):
     """A click log on disk, which is read once and then trained from by every estimator.

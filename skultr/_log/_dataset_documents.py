@@ -21,7 +21,6 @@ from ._segments import encode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DocumentCodes", "load_ids", "save_ids", "write_documents"]
 
 #: Rows of features that are copied at a time.
 _ROWS = 1 << 16

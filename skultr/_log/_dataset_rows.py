@@ -23,14 +23,6 @@ from ._segments import encode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "FeatureRanges",
-    "IdCodes",
-    "SpreadRows",
-    "feature_hashes",
-    "feature_names",
-    "read_feature_rows",
-]
 
 #: Files that the rows are spread over: a log of 100 million rows gives files of 1.5 million.
 N_FILES = 64

@@ -11,8 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from .._typing import Ints
 
-__all__ = ["DeferredArray", "RowMap", "largest_by", "lookup"]
-
 #: Rows that are held in memory at a time.
 PART = 1 << 20
 

@@ -10,8 +10,6 @@ from typing import Any, TypeVar, cast
 from .._progress import working
 from .._threads import few_threads
 
-__all__ = ["FitTask", "afresh", "forget", "unless_it_fails"]
-
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 #: Prefixes of the attributes that scikit-learn itself sets on an estimator: requested metadata,

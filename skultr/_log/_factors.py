@@ -16,15 +16,6 @@ from ._roles import read_role
 if TYPE_CHECKING:
     from ._clicklog import ClickLog
 
-__all__ = [
-    "bias_values",
-    "examination_table",
-    "factor_codes",
-    "factor_table",
-    "known_factor_codes",
-    "loss_scale",
-]
-
 
 def factor_codes(
     known: NDArray[Any], X: Any, bias: Column | None, position: Column | None

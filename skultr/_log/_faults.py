@@ -16,23 +16,6 @@ from numpy.typing import NDArray
 
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 
-__all__ = [
-    "ACTION_PROBABILITIES",
-    "FAULTS",
-    "GRADES",
-    "IDS",
-    "NO_CLICKS",
-    "NO_ROWS",
-    "NO_ROW_SHOWN",
-    "ONE_ROW_PER_POSITION",
-    "ONE_USER_PER_SESSION",
-    "Columns",
-    "Fault",
-    "check",
-    "count_of",
-    "find_faults",
-]
-
 #: Roles that hold ids.
 IDS = ("qid", "session", "doc", "user")
 #: From here on floats cannot represent every whole number.

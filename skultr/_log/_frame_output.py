@@ -13,8 +13,6 @@ from sklearn.utils.validation import validate_data
 from ._roles import ROLES, is_frame, without_columns
 from ._schema import feature_plan, knows_names
 
-__all__ = ["FrameOutput"]
-
 
 class FrameOutput:
     """``set_output`` of transformers that by default return the kind of frame they receive.

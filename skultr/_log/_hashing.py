@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from .._typing import Ints
 
-__all__ = ["equal_columns", "equal_rows", "hash_columns", "match_rows", "mix", "sums_of_rows"]
-
 #: Rows that are hashed at a time, so that they stay in a processor's cache.
 _ROWS = 1 << 14
 

@@ -17,8 +17,6 @@ from .._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, warn_user
 from ._roles import feature_columns, is_frame
 
-__all__ = ["NO_OFFSETS", "FeatureOffsets", "find_offsets", "is_far", "take_off"]
-
 #: A column has an offset if its values are this many times larger than their range.
 _RATIO = 100.0
 #: Offsets are rounded to this part of the range, so that subtracting them loses no digits.

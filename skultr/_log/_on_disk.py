@@ -10,8 +10,6 @@ from .._typing import Floats
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LogOnDisk", "refuse_arguments"]
-
 
 class LogOnDisk:
     """Base of :class:`~skultr.ClickDataset`, below the readers that take rows from it."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._stored_log import StoredLog
 
-__all__ = ["shared_log"]
 
 #: Bytes that are kept in memory for the next candidate, beside the log in use.
 _MOST_BYTES = 1 << 28

@@ -12,8 +12,6 @@ from .._typing import Bools, Ints, Table
 from ._reader import read
 from ._segments import offsets_from_sorted, rectangles
 
-__all__ = ["ServedLists", "read_lists"]
-
 
 @dataclass(frozen=True, eq=False)
 class ServedLists:

@@ -6,8 +6,6 @@ import copy
 from collections.abc import Callable
 from typing import Any, Self
 
-__all__ = ["NotPickled", "SlimPickles", "if_fitted"]
-
 #: Attribute of an unpickled estimator: names of those that its pickle left out.
 _LEFT_OUT = "_left_out"
 

@@ -36,18 +36,6 @@ from ._roles import (
 )
 from ._segments import as_array, encode, rank_in_segment, whole_if_close
 
-__all__ = [
-    "Documents",
-    "Rows",
-    "as_clicks",
-    "first_rows",
-    "pairs_of_codes",
-    "read",
-    "take_clicks",
-    "warn_about_names",
-    "warn_without_queries",
-]
-
 #: The examination of the best position is hardly ever smaller; action probabilities often are.
 _LEAST_EXAMINATION = 0.2
 #: Rank correlation of propensity and position below which they count as unrelated.
@@ -387,7 +375,7 @@ class Rows:
         """
         doc = self._values.get("doc")
         if doc is None:
-            features = _features_of(self._X) if features is None else features
+            features = features_of(self._X) if features is None else features
             return Documents(*equal_rows(features[rows]), None)
         code, ids = _encode("doc", doc[rows])
         ids = pd.Index(ids, name="doc", tupleize_cols=False)
@@ -479,7 +467,8 @@ def first_rows(code: Ints, n_codes: int) -> Ints:
     return first
 
 
-def _features_of(X):
+def features_of(X: Any) -> NDArray[np.float32]:
+    """Features of a log as an array in float32, shape (n_rows, n_features)."""
     features = read_features(X)
     if sparse.issparse(features):
         features = features.toarray()

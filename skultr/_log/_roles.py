@@ -17,28 +17,6 @@ from ._on_disk import LogOnDisk
 from ._schema import feature_plan, only_features
 from ._segments import as_array
 
-__all__ = [
-    "CHUNK",
-    "FIT_ROLES",
-    "ROLES",
-    "check_container",
-    "check_team",
-    "column_names",
-    "count_rows",
-    "feature_columns",
-    "feature_names",
-    "is_frame",
-    "read_column",
-    "read_features",
-    "read_role",
-    "read_scope",
-    "read_values",
-    "role_columns",
-    "with_column",
-    "without_column",
-    "without_columns",
-]
-
 
 def read_column(X: Any, name: str) -> NDArray[Any]:
     """A column of a frame by name, as an array."""

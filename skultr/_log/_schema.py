@@ -14,8 +14,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["FeaturePlan", "feature_plan", "is_checked", "knows_names", "only_features"]
-
 #: Plans that are kept; one takes some kilobytes.
 _N_PLANS = 128
 

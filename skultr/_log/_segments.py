@@ -20,21 +20,6 @@ from numpy.typing import NDArray
 
 from .._typing import Floats, Ints
 
-__all__ = [
-    "ROUNDING",
-    "TINY",
-    "as_array",
-    "encode",
-    "offsets_from_counts",
-    "offsets_from_sorted",
-    "pad",
-    "rank_in_segment",
-    "rectangles",
-    "sort_in_segment",
-    "sorting_order",
-    "whole_if_close",
-]
-
 #: Replaces 0 as a divisor or in a logarithm: smaller than any weight, with a finite inverse.
 TINY = 1e-300
 #: Largest relative error of a number of clicks that was divided and multiplied again.

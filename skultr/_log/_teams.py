@@ -14,8 +14,6 @@ import pandas as pd
 
 from .._typing import Column, Floats, Ints
 
-__all__ = ["Teams", "read_teams", "team_texts"]
-
 _PART = re.compile(r"([^#= ]+)(?:([#=])(\d*\.?\d+(?:e-\d+)?))?")
 
 

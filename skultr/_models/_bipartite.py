@@ -30,8 +30,6 @@ from .._progress import progress
 from .._threads import few_threads
 from .._typing import Bools, Floats, Ints
 
-__all__ = ["MAX_DENSE", "SMALLEST", "Problem", "System", "eliminated", "is_held", "newton"]
-
 #: Smallest probability: the logarithm of a document without a click stays finite.
 SMALLEST = 1e-6
 _MAX_LOGIT = 20.0

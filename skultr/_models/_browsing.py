@@ -11,26 +11,6 @@ import numpy as np
 
 from .._typing import ArrayLike, Bools, Floats, Ints
 
-__all__ = [
-    "EYE_TRACKING",
-    "TIANGONG_CLICK_MATRIX",
-    "chain_click_probability",
-    "chain_conditional_click_probability",
-    "contextual_examination",
-    "draw_chain_clicks",
-    "draw_ubm_clicks",
-    "last_click_above",
-    "matrix_click_probability",
-    "pbm_click_probability",
-    "power_law_at",
-    "power_law_examination",
-    "trust_affine",
-    "trust_click_probability",
-    "ubm_click_probability",
-    "ubm_conditional_click_probability",
-]
-
-
 #: P(examined) at positions 1 to 10, from eye tracking on result pages of a web search engine:
 #: Joachims, Granka, Pan, Hembrooke & Gay (2005), "Accurately interpreting clickthrough data as
 #: implicit feedback", SIGIR; simulations of click logs have used these values since.

@@ -19,7 +19,6 @@ from .._typing import Bools, Floats, Ints
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["ClickChoice"]
 
 #: Bound on log examination ratios, whose estimate for a factor without clicks is minus infinity.
 _MAX_LOG_RATIO = 12.0

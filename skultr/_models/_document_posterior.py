@@ -17,15 +17,6 @@ from .._log._deferred import largest_by
 from .._log._segments import TINY, encode
 from .._typing import Floats, Ints
 
-__all__ = [
-    "DocumentPosterior",
-    "Exposures",
-    "LoggedPlaces",
-    "document_posterior",
-    "logged_places",
-    "posterior_of",
-]
-
 #: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
 _CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8
 #: Rounds of levels, spread and queries; from the fourth on nothing visible changes.
@@ -100,7 +91,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     lists without the document: a document that was rarely shown stood low.
     """
     rows = log.shown_rows
-    n_docs, n_queries = len(log.features), len(log.query_ids)
+    n_docs, n_queries = log.n_docs, len(log.query_ids)
     key, pair = distinct(log.query[rows] * n_docs + log.doc[rows], n_queries * n_docs)
     query, doc = np.divmod(key, n_docs)
     weight, position = log.weight[rows], log.position[rows]

@@ -13,8 +13,6 @@ from .._log._cells import Cells
 from .._log._segments import TINY
 from .._typing import Floats, Ints
 
-__all__ = ["PairCurve", "pair_curve"]
-
 #: Standard deviation of a pair about the sum of its effects: start, least and greatest.
 _SPREAD, _LEAST_SPREAD, _MOST_SPREAD = 0.5, 0.02, 5.0
 #: Most rounds of examination and spread, and the relative change of the spread that ends them.

@@ -10,8 +10,6 @@ from ..exceptions import warn_user
 from ._sharded_table import fit_shards
 from ._tabular import fit_tabular, has_few_clicks
 
-__all__ = ["LearnsRelevance"]
-
 #: Newton steps at most; logs of thousands of users or sparse factors need the most.
 _MAX_ITER = 300
 #: Clicks of the mean clicked document below which the published objectives are biased.

@@ -16,8 +16,6 @@ from ._sharded_table import fit_shards, prepared
 from ._table_curve import TableCurve, relative_errors
 from ._tabular import TabularFit
 
-__all__ = ["ShownAt", "curve_of_shards", "posterior_of_shards"]
-
 
 class ShownAt(NamedTuple):
     """Where the rows of a log were shown.
@@ -45,7 +43,7 @@ class ShownAt(NamedTuple):
             return cls._of_shards(log)
         rows = log.shown_rows
         bias, position = log.bias[rows], log.position[rows]
-        place = logged_places(log).of_documents(len(log.features))[1] if places else None
+        place = logged_places(log).of_documents(log.n_docs)[1] if places else None
         return cls(
             log.bias_values,
             bool((lookup(log.bias_values, bias) == position).all()),

@@ -30,8 +30,6 @@ from ._tabular import (
     steps_to,
 )
 
-__all__ = ["ShardedFit", "fit_shards"]
-
 
 @dataclass(frozen=True, eq=False)
 class ShardedFit:

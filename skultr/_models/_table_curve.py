@@ -18,8 +18,6 @@ from .._log._segments import TINY
 from .._typing import Floats, Ints
 from ._tabular import TabularFit, fit_tabular
 
-__all__ = ["CombinedCurve", "TableCurve", "relative_errors", "table_curve", "table_of_cells"]
-
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
 #: A network's curve is not trusted beyond this standard deviation of log examination.

@@ -22,18 +22,6 @@ from .._log._segments import TINY
 from .._typing import Bools, Floats, Ints
 from ._bipartite import MAX_DENSE, SMALLEST, Problem, eliminated, newton
 
-__all__ = [
-    "ErrorSums",
-    "TabularFit",
-    "fit_factors",
-    "fit_tabular",
-    "has_few_clicks",
-    "informative",
-    "shift_of_scale",
-    "starting_logits",
-    "steps_to",
-]
-
 #: Standard errors have their nominal coverage from this mean number of clicks per document.
 _LEAST_CLICKS = {"likelihood": 10.0, "squares": 30.0, "poisson": 0.0}
 #: Losses in the order of fitting: each solution starts the next, until the loss asked for. Least

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
     from ._net import NeuralEstimator
 
-__all__ = ["ListTarget", "fit_affine", "fit_best_of", "fit_listwise"]
 
 #: Attributes that a training sets.
 _TRAINED = ("network_", "net_", "history_", "n_iter_")
@@ -179,7 +178,7 @@ def fit_best_of(
         for name, target in targets.items():
             generator.set_state(state)
             fit_listwise(learner, log, task, target, held_out=held_out)
-            scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.doc]
+            scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.version]
             trained[name] = {key: getattr(learner, key) for key in _TRAINED}
     table = _choice_table(comparison.fits(scores))
     best = table["loss"].idxmin()

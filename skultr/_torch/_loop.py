@@ -21,8 +21,6 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 from ._optimizers import OPTIMIZERS
 from ._stream import stream
 
-__all__ = ["BatchLoader", "ClipGradients", "ListNet", "as_is"]
-
 #: What callbacks are told of a batch.
 _OF_BATCHES = ("on_batch_begin", "on_grad_computed", "on_batch_end")
 #: Optimizers that evaluate the loss once in a step, before they change anything. A subclass may do

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from ._lists import ListBatch
 
-__all__ = ["CLICK_ONLY", "LOSSES", "ListLoss", "list_log_softmax", "propensity_ratio_loss"]
 
 #: ``loss(scores, clicks, weight, mask)``, see above.
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]

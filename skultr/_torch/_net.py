@@ -36,8 +36,6 @@ from ._shared_parameters import describe_shared_parameters
 from ._stored_lists import ScaledRows, StoredLists
 from ._stream import global_stream, own_stream, stream
 
-__all__ = ["NeuralEstimator"]
-
 #: Those that torch can fuse; on a CPU the results do not depend on the number of threads.
 _FUSED = ("adam", "adamw")
 #: Number of documents scored at a time, so that predicting a million rows needs little memory.

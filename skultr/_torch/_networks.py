@@ -15,15 +15,6 @@ from ._stream import Dropout, Linear
 if TYPE_CHECKING:
     from ._lists import ListBatch
 
-__all__ = [
-    "MAX_DEVIATION",
-    "ListScores",
-    "ScaleFeatures",
-    "ScaledFeatures",
-    "SideBySide",
-    "row_parts",
-    "scoring_network",
-]
 
 #: Standardised features are clipped at this value: no extreme one can dominate the network.
 MAX_DEVIATION = 8.0

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-__all__ = ["OPTIMIZERS"]
-
 
 class _Uncompiled(Optimizer):
     """Mixin of optimizers of torch, whose step is called without gradients."""

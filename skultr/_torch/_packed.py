@@ -10,8 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-__all__ = ["packed"]
-
 Modules = TypeVar("Modules", bound=dict[str, nn.Module])
 
 #: Types of numbers that NumPy has, too.

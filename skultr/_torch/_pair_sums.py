@@ -15,8 +15,6 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-__all__ = ["loss_by_row", "sum_of_pairs"]
-
 #: Flat cells of a rectangle (n_lists, width): winners (n, n_winners) and losers (n, n_losers);
 #: None is the whole rectangle.
 Cells: TypeAlias = torch.Tensor | None

@@ -21,8 +21,6 @@ from .._typing import Floats
 from ._networks import SideBySide
 from ._stream import Dropout, Linear
 
-__all__ = ["outputs_of_rows"]
-
 #: Rows of a block: a request of 100 documents fills one, and one stays in the cache.
 ROWS = 128
 #: Width of the registers that a kernel fills; the columns that remain have kernels of their own.

@@ -11,8 +11,6 @@ import inspect
 import re
 import textwrap
 
-__all__ = ["describe_shared_parameters"]
-
 #: Name -> (type, meaning); the default is that of the class.
 SHARED_PARAMETERS = {
     "hidden_layer_sizes": (

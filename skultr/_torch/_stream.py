@@ -11,8 +11,6 @@ from contextvars import ContextVar
 import torch
 from torch import nn
 
-__all__ = ["GRU", "Dropout", "Linear", "global_stream", "own_stream", "stream"]
-
 
 class _Stream:
     """Generators of one seed, one for each device."""

@@ -24,8 +24,6 @@ from ._patterns import last_clicks
 from ._priors import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 from ._tails import count_chain
 
-__all__ = ["CCMModel", "CascadeModel", "ChainMixin", "DCMModel", "start_attraction"]
-
 
 class ChainMixin:
     """P(click) of users who scan down, from three probabilities per row.
@@ -125,7 +123,7 @@ class CascadeModel(ChainMixin, TableClickModel):
     _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
 
     def _fit(self, log, task):
-        clicks, shown = np.zeros((2, len(log.features)))
+        clicks, shown = np.zeros((2, log.n_docs))
         sums = []
         for part in log.chunks():
             examined = _down_to_first_click(part)

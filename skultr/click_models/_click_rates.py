@@ -13,8 +13,6 @@ from ._known_factors import KnownFactors
 from ._model import TableClickModel
 from ._priors import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 
-__all__ = ["DCTRModel", "RDCTRModel"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _CountingModel(TableClickModel):
@@ -73,7 +71,7 @@ class DCTRModel(_CountingModel):
 
     def _fit(self, log, task):
         rows = log.shown_rows
-        n_docs = len(log.features)
+        n_docs = log.n_docs
         clicks = np.bincount(log.doc[rows], log.clicks[rows], minlength=n_docs)
         shown = np.bincount(log.doc[rows], log.weight[rows], minlength=n_docs)
         self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)

@@ -19,8 +19,6 @@ from ..metrics._perplexity import perplexity_score
 from ..rankers._ranker import BaseRanker
 from ._patterns import click_patterns
 
-__all__ = ["BaseClickModel", "TableClickModel"]
-
 
 class BaseClickModel(BaseRanker):
     """Models of P(click) at every row of a list.
@@ -277,11 +275,6 @@ class TableClickModel(BaseClickModel):
     """Click models with a table of parameters, one row per document.
 
     Subclasses call ``_remember_documents`` in ``_fit``.
-
-    Attributes
-    ----------
-    documents_ : DataFrame
-        Estimated parameters, one row per shown document.
     """
 
     @property

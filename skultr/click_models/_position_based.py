@@ -23,8 +23,6 @@ from ._product_model import (
 )
 from ._products import factor_groups, start_tables
 
-__all__ = ["PBMModel"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PBMModel(ProductModel):

@@ -17,8 +17,6 @@ from ._gradient import GradientClickModel
 from ._priors import given_prior
 from ._products import expected_counts, start_tables
 
-__all__ = ["GROUP_IMPRESSIONS", "PRIOR_WEIGHT", "ProductModel", "unknown_curve"]
-
 #: Weight of the prior of a rare bias factor, in impressions, where EM fits examination.
 PRIOR_WEIGHT = 20.0
 #: Neighbouring ranks are joined until a group has so many impressions.

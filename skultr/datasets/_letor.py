@@ -25,8 +25,6 @@ from ._letor_files import (
     scan_svmlight,
 )
 
-__all__ = ["load_letor"]
-
 #: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
 _MAX_FEATURE = 65_535
 #: Rows that are made dense at a time.

@@ -12,8 +12,6 @@ from sklearn.utils import check_random_state
 from .._sklearn import Interval, validate_params
 from .._typing import ArrayLike, RandomState
 
-__all__ = ["make_ltr"]
-
 #: Number of latent factors of relevance; fewer if there are fewer informative features.
 _N_DOCUMENT_FACTORS = 8
 _N_QUERY_FACTORS = 2

@@ -10,8 +10,6 @@ import pandas as pd
 
 from .._sklearn import validate_params
 
-__all__ = ["load_result_lists"]
-
 
 @validate_params({"path": [str, PathLike], "split": [str]}, prefer_skip_nested_validation=True)
 def load_result_lists(path: str | PathLike[str], *, split: str = "train") -> pd.DataFrame:

@@ -21,8 +21,6 @@ from ._ubi_pages import Rules, read_pages
 from ._ubi_records import Fields, Records
 from ._ubi_report import UBIReport
 
-__all__ = ["read_ubi"]
-
 #: What read_ubi reads: files, or a frame.
 Source: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | AnyFrame"
 

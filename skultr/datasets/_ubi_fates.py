@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["USED", "Fates", "counted", "n_of"]
-
 #: Fates of records that are in the log; all others were left out.
 USED = {
     "impression": "shown",
@@ -20,13 +18,7 @@ USED = {
 
 
 class Fates:
-    """The fate of each of n records, given once: later rules decide only what is left.
-
-    Attributes
-    ----------
-    open : ndarray of shape (n,), bool
-        True where no rule has decided yet.
-    """
+    """The fate of each of n records, given once: later rules decide only what is left."""
 
     def __init__(self, n: int) -> None:
         self._codes = np.full(n, -1, dtype=np.int8)

@@ -10,8 +10,6 @@ from joblib import Parallel, delayed
 
 from ._ubi_records import Fields, Part, coded_part, is_missing, value_at
 
-__all__ = ["frame_parts", "parquet_parts"]
-
 #: Rows coded at a time, and the number of rows from which worker processes pay for their start.
 _BLOCK, _LARGE = 100_000, 500_000
 _NO_FIELD = (
@@ -23,16 +21,7 @@ _KEYS = ("_index", "_id", "timestamp")
 
 
 def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
-    """Parts of a frame of any engine that Narwhals reads.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        One row per record.
-    kind : {"query", "event"} or None
-        What a row without ``action_name`` is.
-    fields : Fields
-    """
+    """Parts of a frame of any engine that Narwhals reads."""
     try:
         table = nw.from_native(frame)
     except TypeError as error:
@@ -52,17 +41,7 @@ def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
 def parquet_parts(
     path: str, kind: str | None, fields: Fields, n_jobs: int | None
 ) -> Iterator[Part]:
-    """Parts of a Parquet file, of which only the fields that are needed are read.
-
-    Parameters
-    ----------
-    path : str
-    kind : {"query", "event"} or None
-        What a row without ``action_name`` is.
-    fields : Fields
-    n_jobs : int or None
-        Number of worker processes for a large file; None uses all cores.
-    """
+    """Parts of a Parquet file, of which only the fields that are needed are read."""
     try:
         from pyarrow import parquet
     except ImportError as error:

@@ -14,8 +14,6 @@ from ._ubi_positions import Shown, bases_of, indices_of, lookup, new, separated
 from ._ubi_queries import close_queries, pages_of
 from ._ubi_records import NO_ORDINAL, Records
 
-__all__ = ["Reading", "Rules", "read_pages"]
-
 #: From this share of events on that contradict their page the user is warned.
 _MUCH = 0.1
 #: Below this share of pages that begin at the base that was found the user is warned.

@@ -9,8 +9,6 @@ import pandas as pd
 
 from ._ubi_fates import n_of
 
-__all__ = ["UBIReport"]
-
 
 class UBIReport:
     """What :func:`read_ubi` read, what it left out and why, and what it decided.

@@ -11,8 +11,6 @@ from .._log._segments import TINY, encode
 from .._typing import Floats, Ints
 from ._logged_pages import LoggedPages, Pages
 
-__all__ = ["ClickTable"]
-
 _ROUNDS, _STEPS, _NEWTON = 5, 30, 5
 _DIFFERENCE = 1e-4  # of numeric derivatives
 _LEAST = 1e-3  # slope of a position, or probability

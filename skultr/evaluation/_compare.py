@@ -18,8 +18,6 @@ from .._typing import Column, Floats, Predictor, RandomState, Table
 from ..metrics._query_means import bootstrap, detectable, holm_adjusted, sign_flips
 from ..metrics._scorers import RANKING_METRICS, AnnotatedDocuments, metric_by_query
 
-__all__ = ["RankerComparison", "compare_rankers"]
-
 
 @dataclass(frozen=True, eq=False)
 class RankerComparison:

@@ -10,17 +10,6 @@ from .._typing import Bools, Floats
 from ._click_table import ClickTable
 from ._logged_pages import Pages
 
-__all__ = [
-    "LEAST_QUERIES",
-    "LEVEL",
-    "doubt_of",
-    "doubt_of_formula",
-    "doubt_of_method",
-    "doubt_of_width",
-    "p_value_of",
-    "support_of",
-]
-
 LEVEL = 0.05
 #: Below this share of the changed places that the log speaks of, it cannot tell.
 _LEAST_SUPPORT = 0.9

@@ -19,8 +19,6 @@ from .._typing import ArrayLike, Column, Frame, RandomState
 from ..exceptions import python_value
 from ..metrics._rows import as_numbers
 
-__all__ = ["Interleaver"]
-
 #: Numbers of a batch of lists, so that memory does not grow with the number of sessions.
 _BATCH = 2**21
 _METHODS = ("team-draft", "balanced", "probabilistic")

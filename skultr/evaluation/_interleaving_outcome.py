@@ -24,8 +24,6 @@ from ..metrics._cluster_ratios import (
 )
 from ..metrics._query_means import holm_adjusted
 
-__all__ = ["InterleavingOutcome", "interleaving_outcome"]
-
 
 class InterleavingOutcome(NamedTuple):
     """What :func:`interleaving_outcome` returns.

@@ -8,8 +8,6 @@ from .._log._roles import read_role
 from ..propensity._source import row_propensities
 from ..propensity._swap_model import SwapModel
 
-__all__ = ["read_model"]
-
 
 def read_model(log, k, propensity):
     """The model of the first k positions."""

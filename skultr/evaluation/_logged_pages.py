@@ -18,8 +18,6 @@ from .._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 
-__all__ = ["ROLES", "LoggedPages", "Pages", "read_pages"]
-
 #: What a log may pass as keywords.
 ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 

@@ -22,7 +22,6 @@ from ._ranking_design import RankingTest, interleaved
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
 
-__all__ = ["ExperimentPlan", "plan_experiment"]
 
 #: Layouts with a smaller share of the pages are left out.
 _LEAST_SHARE = 1e-6

@@ -30,7 +30,6 @@ from ._logged_pages import read_pages
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
 
-__all__ = ["PolicyEstimate", "policy_difference", "policy_value"]
 
 _ROUNDING = 1e-6
 _NOTHING = (np.nan, np.nan, (np.nan, np.nan), np.nan)

@@ -14,8 +14,6 @@ from ..metrics._scorers import request_roles
 from ._logged_pages import ROLES
 from ._policy_value import _CONSTRAINTS, policy_value
 
-__all__ = ["PolicyValueScorer"]
-
 
 class PolicyValueScorer:
     """Scorer: expected clicks per page if the estimator ranked the documents of each query.

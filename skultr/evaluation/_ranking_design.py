@@ -14,8 +14,6 @@ from ._doubts import LEAST_QUERIES
 from ._interleaving import Interleaver
 from ._interleaving_outcome import interleaving_outcome
 
-__all__ = ["RankingTest", "interleaved"]
-
 #: Standard deviations of the reported half-width that a plan adds to the expected one. Their
 #: formula leaves out errors of the log about how much queries differ: 2.3 reached it in 85 %.
 _ASSURANCE = 4.0

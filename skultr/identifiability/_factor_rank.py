@@ -17,9 +17,6 @@ from .._typing import ArrayLike, Column, Frame, RandomState
 from ._low_rank import fit_low_rank, solve_each
 from ._rank_tables import read_table
 
-__all__ = ["FactorRank", "factor_rank"]
-
-
 #: Reference effects: ratios of the second singular value to the first that a log must be able to
 #: detect before "rank 1" counts as an answer. Web search has 0.11 between grades (TianGong-ST);
 #: between groups of documents, which mix grades, the same clicks have 0.03.
@@ -351,15 +348,9 @@ def _test_ranks(table, values, least, n_resamples, level, rng):
 
 
 def _under_the_fit(table, fit, n_resamples, rng):
-    """Distribution of singular values if the fitted rank is the true one.
-
-    Returns
-    -------
-    largest : ndarray of shape (n_resamples,)
-        Largest singular value of the standardised residuals.
-    plain : ndarray of shape (n_resamples, n_values)
-        Singular values of the click rates.
-    """
+    """Resampled singular values if the fitted rank is the true one: the largest of the
+    standardised residuals, (n_resamples,), and those of the click rates, (n_resamples,
+    n_values)."""
     contributions, rate = table.contributions(fit.rate), table.scaled(fit.rate)
     largest, plain = [], []
     for first in progress(range(0, n_resamples, _CHUNK), "batch of resamples"):

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
     from ._overlap import FeatureOverlap
 
-__all__ = ["IdentifiabilityGraph"]
-
 
 class IdentifiabilityGraph:
     """Graph of bias factors; two are linked if a document was shown under both.

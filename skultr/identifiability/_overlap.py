@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._dataset import ClickDataset
 
-__all__ = ["FeatureOverlap", "feature_overlap", "overlap_of_log"]
 
 #: Roles that lists and bias factors are read from.
 _READS = ("qid", "session", "position", "bias", "impressions")

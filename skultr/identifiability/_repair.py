@@ -15,8 +15,8 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._log._counted import is_in_engine
 from .._log._dataset import ClickDataset
+from .._log._engine import is_in_engine
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
@@ -46,7 +46,6 @@ from ._verdict import MAX_NAMED
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-__all__ = ["IdentifiabilityRepair"]
 
 BiasFeatures: TypeAlias = (
     str

@@ -7,8 +7,6 @@ from typing import Any
 from .._log._faults import count_of
 from ..exceptions import MissingRoleWarning, NotIdentifiableWarning, warn_user
 
-__all__ = ["warn_about_nothing", "warn_if_merging_costs_more"]
-
 #: Components per bias factor from which on rankers were no better with merged factors.
 _MOST_COMPONENTS = 0.6
 

@@ -13,8 +13,6 @@ from scipy.sparse.csgraph import connected_components
 
 from ._resistance import MAX_EXACT
 
-__all__ = ["ENOUGH", "MAX_NAMED", "name_some", "summary_html", "summary_lines"]
-
 #: Overlap from which features are taken to determine examination (bench_feature_overlap.py).
 ENOUGH = 0.15
 #: Largest number of factors and documents that a message names.

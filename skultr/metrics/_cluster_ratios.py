@@ -10,8 +10,6 @@ from scipy.stats import norm
 
 from .._typing import Floats
 
-__all__ = ["least_squared_size", "p_value_of_lead", "quantile_of_lead", "ratio_interval"]
-
 #: Effective number of clusters up to which there is no interval and no p-value.
 _LEAST = 10
 #: Sum of squared leads (sessions won, if they are independent) at which intervals for all looks

@@ -31,8 +31,6 @@ from ._information import (
 )
 from ._rows import as_numbers
 
-__all__ = ["CMIPResult", "cmip_score"]
-
 CMIPEstimator: TypeAlias = Literal["classifier", "knn", "published"]
 
 #: Largest number of rows (and of columns) of a table of the permutation test.

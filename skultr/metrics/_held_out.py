@@ -15,8 +15,6 @@ from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import row_propensities
 from ._scorers import predict_within
 
-__all__ = ["HeldOut", "ratio_of_sums"]
-
 
 class HeldOut(NamedTuple):
     """Rows of a log to score estimators by, and what they were read from."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._log._counted import check_given, count_lists_of, is_in_engine
+from .._log._aggregate import count_lists_of
+from .._log._counted import check_given
+from .._log._engine import is_in_engine
 from .._log._faults import count_of
 from .._log._roles import FIT_ROLES, feature_names, read_role
 from .._log._segments import offsets_from_sorted, sort_in_segment
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from sklearn.utils.metadata_routing import MetadataRequest
 
     from .._log._dataset import ClickDataset
-
-__all__ = ["IPSEstimate", "IPSScorer"]
 
 
 _METRICS = ("arp", "dcg", "precision")

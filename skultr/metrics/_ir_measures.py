@@ -12,8 +12,6 @@ from .._sklearn import validate_params
 from .._typing import Column, Predictor, Table
 from ._scorers import AnnotatedDocuments
 
-__all__ = ["id_text", "refuse_white_space", "to_ir_measures", "to_trec"]
-
 
 @validate_params(
     {

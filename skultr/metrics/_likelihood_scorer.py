@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .._log._dataset import ClickDataset
 
-__all__ = ["ClickLikelihoodEstimate", "ClickLikelihoodScorer"]
-
 
 class ClickLikelihoodEstimate(NamedTuple):
     """What :meth:`ClickLikelihoodScorer.estimate` returns.

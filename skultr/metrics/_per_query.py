@@ -13,15 +13,6 @@ import numpy as np
 from .._log._segments import offsets_from_counts, rectangles
 from .._typing import Bools, Floats, Ints
 
-__all__ = [
-    "average_precision_per_query",
-    "dcg_per_query",
-    "err_per_query",
-    "ndcg_per_query",
-    "precision_per_query",
-    "reciprocal_rank_per_query",
-]
-
 
 def dcg_per_query(
     relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str

@@ -14,8 +14,6 @@ from .._typing import Column
 from ..exceptions import ClickDataWarning, warn_user
 from ._rows import as_numbers
 
-__all__ = ["click_log_likelihood", "perplexity_score"]
-
 #: Probabilities are clipped to [this, 1 - this]: a click that was predicted impossible costs 33
 #: bits instead of infinitely many.
 _SMALLEST_PROBABILITY = 1e-10

@@ -33,15 +33,6 @@ from ._rows import (
     values_per_query,
 )
 
-__all__ = [
-    "average_precision_score",
-    "dcg_score",
-    "err_score",
-    "ndcg_score",
-    "precision_score",
-    "reciprocal_rank_score",
-]
-
 #: Above this grade the exponential gain 2^y - 1 could exceed the range of float64.
 _LARGEST_EXPONENT = 1000
 

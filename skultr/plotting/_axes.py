@@ -12,15 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
 
-__all__ = [
-    "TRUTH",
-    "draw_legend",
-    "figure_of",
-    "make_axes",
-    "method_colors",
-    "palette",
-    "steps_of",
-]
 
 #: Colour of the truth and other given values; estimates have the colours below.
 TRUTH = "black"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["DebiasednessDisplay"]
 
 #: A line has at most so many points, and each is the mean of at least so many documents.
 _N_POINTS, _FEWEST = 8, 10

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["ComparisonDisplay"]
-
 
 class ComparisonDisplay:
     """Differences between rankers on annotated queries.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-__all__ = ["EmbeddingDisplay"]
 
 #: Up to this number of values of relevance, each has a colour of its own.
 _MAX_GRADES = 10

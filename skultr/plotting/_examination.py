@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["ExaminationDisplay"]
 
 #: Up to this number of bias factors, examination is drawn as curves with one tick per factor.
 _MAX_CURVE = 60

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from ..simulation import SimulatedLog
 
-__all__ = ["IdentifiabilityDisplay"]
 
 #: Up to this number of bias factors, they are drawn one by one.
 _MAX_NODES = 60

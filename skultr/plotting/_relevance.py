@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-__all__ = ["RelevanceDisplay"]
 
 #: Largest number of levels of relevance that a matrix is drawn for.
 _MAX_LEVELS = 20

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ..identifiability import FactorRank
 
-__all__ = ["RankDisplay"]
 
 #: Two axes, as ``plt.subplots`` gives them.
 Pair: TypeAlias = "Sequence[Axes] | NDArray[Any]"

@@ -29,8 +29,6 @@ from .._typing import Column, Estimator, RandomState, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from ._learned import RegressionEMPropensity
 
-__all__ = ["UserClusters"]
-
 
 class UserClusters(
     SlimPickles,

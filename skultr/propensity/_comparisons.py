@@ -23,18 +23,6 @@ from scipy.special import expit
 
 from .._log._segments import TINY, encode
 
-__all__ = [
-    "BATCH",
-    "Comparisons",
-    "Curves",
-    "curvature",
-    "first_compared",
-    "gradient_noise",
-    "penalised_curves",
-    "solve",
-    "win_probability",
-]
-
 #: Least effective number of documents for which the sandwich formula is used.
 _LEAST_DOCS = 30
 #: Numbers in a batch of problems; limits memory.

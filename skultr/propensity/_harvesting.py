@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from .._log._aggregate import count_lists_of
 from .._log._cells import READS, count_cells
-from .._log._counted import count_cells_of, count_lists_of
+from .._log._counted import count_cells_of
 from .._log._faults import count_of
 from .._log._reader import read
 from .._log._roles import read_column
@@ -19,9 +20,6 @@ from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 from ._comparisons import Comparisons, solve
 from ._curves import CurvePropensity, Estimate, resamples
 from ._pooling import pooled_curves
-
-__all__ = ["InterventionHarvesting", "RandomizedPropensity"]
-
 
 #: A warning is due if the share of impressions at the same position exceeds chance by this much,
 #: and by so many standard errors.

@@ -20,8 +20,6 @@ from .._sklearn import Interval
 from ..exceptions import python_value
 from ._propensity import LEAST, BasePropensity
 
-__all__ = ["PowerLawPropensity"]
-
 
 @dataclass(eq=False, repr=False)
 class PowerLawPropensity(BasePropensity):

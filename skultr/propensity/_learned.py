@@ -10,10 +10,10 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils import check_array, check_random_state
 
-from .._log._cells import read_cells
+from .._log._aggregate import count_lists_of
 from .._log._clicklog import make_click_log
 from .._log._components import factor_components
-from .._log._counted import count_cells_of, count_lists_of
+from .._log._counted import count_cells_of
 from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
 from .._log._roles import feature_names, is_frame, read_features, without_columns
@@ -24,8 +24,6 @@ from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
 from ._curves import CurvePropensity, Estimate, with_errors
-
-__all__ = ["DualLearningPropensity", "RegressionEMPropensity"]
 
 #: Users with fewer clicks share one curve while relevance is learned.
 _FEW_CLICKS = 100
@@ -80,8 +78,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         return self.relevance == "embedding"
 
     def _fit(self, X, y, sample_weight, roles):
-        users = None if self.user is None else self._read_users(X, roles)
-        cells, row_factor = read_cells(X, y, sample_weight, roles, user=users)
+        cells, row_factor = self._read_cells(X, y, sample_weight, roles)
         if self.relevance == "embedding":
             self._refuse_without_links(cells)
             estimate = self._table_estimate

@@ -16,8 +16,6 @@ from ._comparisons import (
     win_probability,
 )
 
-__all__ = ["pooled_curves"]
-
 #: Prior variance of a factor that is fixed.
 _FIXED = 1e-9
 #: Differences between users are estimated from at most so many; more do not change the estimate.

@@ -8,8 +8,6 @@ from scipy.special import gammaln, polygamma, xlogy
 
 from .._log._segments import TINY
 
-__all__ = ["shrink"]
-
 #: Prior of the standard deviations of users' log examination, with the weight of about one user:
 #: sigma (equal for all factors), tau (in steepness), and the spread of their log variances.
 _SIGMA, _TAU, _SPREAD = 0.2, 0.5, 2.0

@@ -16,22 +16,6 @@ from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
 from .._typing import Floats, Table
 
-__all__ = [
-    "PROPENSITY_CONSTRAINT",
-    "check_curve",
-    "columns_of_cells",
-    "columns_of_source",
-    "dataset_propensities",
-    "has_users",
-    "no_propensities",
-    "predicted_in_dataset",
-    "predicted_propensities",
-    "refuse_wrong_source",
-    "row_propensities",
-    "takes_column",
-]
-
-
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
 PROPENSITY_CONSTRAINT = [
     StrOptions({"column"}),

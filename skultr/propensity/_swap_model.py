@@ -14,8 +14,6 @@ from .._typing import Floats, Ints
 from ..exceptions import NotIdentifiableError
 from ._harvesting import InterventionHarvesting
 
-__all__ = ["Precision", "SwapModel"]
-
 #: Prior of log examination, as a share of the fall of log click rates: mean, standard deviation.
 _PRIOR = 2 / 3, 1 / 6
 #: Quantile of a 95 % interval.

@@ -9,8 +9,6 @@ from .._typing import Floats
 from ..simulation._experiments import SHUFFLE, Layout
 from ._swap_model import SwapModel
 
-__all__ = ["cheapest_shares", "layouts", "moves_of", "sessions_for"]
-
 #: Least cost of a page of the experiment, as a share of its clicks: short experiments win ties.
 _LEAST_COST = 1e-3
 #: Keeps the information regular where nothing is compared.

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
 
     from .._torch._lists import ListBatch
 
-__all__ = [
-    "TERMS",
-    "ListwiseLoss",
-    "PairLoss",
-    "RecordTerms",
-    "SelectionModule",
-    "TobitLoss",
-    "expected_error",
-    "expected_gap",
-    "pair_terms",
-    "tobit_terms",
-]
-
 
 TERMS = ("relevance", "shown", "never_shown")
 

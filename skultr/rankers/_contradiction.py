@@ -14,7 +14,6 @@ from .._typing import Floats
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["Implied", "implied_examination", "told_curve"]
 
 #: The curves differ if twice the gain of the log-likelihood per bias factor exceeds this; 1 is
 #: expected where the curve is right and the scores are, more as scores are estimated.
@@ -65,7 +64,7 @@ def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> Implied:
     Parameters
     ----------
     log : ClickLog
-    scores : ndarray of shape (n_docs,)
+    scores : ndarray of shape (n_versions,)
         Of the ranker that was fitted with the told curve.
     told : ndarray of shape (n_factors,)
 
@@ -95,7 +94,7 @@ def _by_scores(log, scores, told):
     n_factors = len(log.bias_values)
     if not len(choice.rows):
         return Implied(np.full(n_factors, np.nan), False)
-    relevance = scores[log.doc]
+    relevance = scores[log.version]
 
     def loss(curve):
         examination = curve[log.bias] + log_exposure

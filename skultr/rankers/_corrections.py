@@ -12,7 +12,6 @@ from .._torch._fixed_examination import ListTarget
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["NAIVE", "Correction", "corrections", "that_differ"]
 
 #: Name of the correction that leaves the clicks as they are.
 NAIVE = "naive"

@@ -14,8 +14,6 @@ from .._log._roles import read_role
 from .._log._segments import encode
 from .._typing import Floats, Ints
 
-__all__ = ["DistinctCandidates"]
-
 
 class DistinctCandidates(NamedTuple):
     """Candidates, each once, in the order in which they first occur.

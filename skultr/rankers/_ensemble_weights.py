@@ -15,16 +15,6 @@ from .._log._segments import TINY, encode, rank_in_segment
 from .._models._click_choice import ClickChoice
 from .._typing import Bools, Floats, Ints
 
-__all__ = [
-    "HeldOut",
-    "Weights",
-    "given_weights",
-    "reranked",
-    "shown_depth",
-    "standardized",
-    "standardized_within",
-]
-
 #: Strengths of the pull towards equal weights, in units of the log-likelihood per click.
 _STRENGTHS = (*10.0 ** np.arange(1.5, -3.1, -0.5), 0.0)
 #: Queries with more candidates than this multiple of the documents shown are only reranked.
@@ -235,8 +225,8 @@ def shown_depth(log: ClickLog) -> int:
     It is at least the number of rows of the longest page.
     """
     rows = log.shown
-    place, key = encode(log.query[rows] * len(log.features) + log.doc[rows])
-    query = key // len(log.features)
+    place, key = encode(log.query[rows] * log.n_docs + log.doc[rows])
+    query = key // log.n_docs
     n_shown = np.bincount(query)
     impressions = np.bincount(query, np.bincount(place, log.weight[rows]))
     order = np.argsort(n_shown, kind="stable")

@@ -16,7 +16,6 @@ from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["FinalCurve", "final_curve"]
 
 #: A difference of two curves is worth a warning if chance explains it with this probability at
 #: most, and if log examination differs by this much on average over the clicks.

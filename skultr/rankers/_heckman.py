@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
     from .._torch._lists import ListBatch
 
-__all__ = ["HeckmanRanker"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HeckmanRanker(NeuralEstimator, PropensityRanker):
@@ -218,10 +216,10 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     def _fit(self, log, task):
         clicks = self._debiased_clicks(log) if self.debias else log.clicks
         rows = find_candidates(log, clicks, self.traffic_exponent)
-        known = log.features[np.unique(rows.doc)]
+        known = log.features[np.unique(rows.version)]
         scale = ScaleFeatures(known) if self.scale_features else nn.Identity()
         self._scaling = scale
-        features = self._scaled(log.features[rows.doc])
+        features = self._scaled(log.features[rows.version])
         weight = rows.weight / rows.weight.mean()
         shown = rows.shown
         mills = np.zeros(len(shown))

@@ -8,9 +8,6 @@ from scipy.spatial import ConvexHull
 from .._log._segments import TINY
 from .._typing import Floats
 
-__all__ = ["Hull"]
-
-
 #: Largest number of cells (points times facets) in memory at a time.
 _MAX_CELLS = 1 << 22
 

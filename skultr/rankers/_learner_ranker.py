@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["LearnerRanker"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LearnerRanker(NeuralEstimator, BaseRanker):

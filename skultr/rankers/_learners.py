@@ -21,15 +21,6 @@ from .._threads import ALL, few_threads, share_of_worker
 from .._typing import Floats, Ints
 from ._tree_objectives import LambdaObjective, PairObjective, SoftmaxObjective
 
-__all__ = [
-    "booster_names",
-    "fit_learner",
-    "its_own_threads",
-    "named_features",
-    "order_by_query",
-    "scores_of_learner",
-]
-
 #: LightGBM's names of its listwise objective.
 _LISTWISE = frozenset({"rank_xendcg", "xendcg", "xe_ndcg", "xe_ndcg_mart", "xendcg_mart"})
 

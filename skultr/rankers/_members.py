@@ -21,15 +21,6 @@ from ._ranker import BaseRanker, fit_to_log
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = [
-    "HoldsMembers",
-    "check_member",
-    "check_pairs",
-    "fit_members",
-    "fitted_elsewhere",
-    "scores_of",
-]
-
 
 class HoldsMembers(BaseComposition):
     """Mixin of rankers whose parameter ``estimators`` lists other rankers by name.

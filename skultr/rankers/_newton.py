@@ -10,8 +10,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from .._typing import Floats
 
-__all__ = ["Maximum", "maximise"]
-
 #: The method stops when a step would gain less than this.
 _TOLERANCE = 1e-12
 _MAX_ITER = 100

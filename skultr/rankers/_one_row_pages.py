@@ -11,8 +11,6 @@ from ..exceptions import ClickDataWarning, warn_user
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-__all__ = ["warn_about_one_row_pages"]
-
 
 def warn_about_one_row_pages(log: ClickLog, subject: str, instead: str) -> None:
     """Warn if most clicks of some queries fell on pages of one row, where nothing is compared.

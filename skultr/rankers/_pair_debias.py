@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
     from .._torch._lists import ListBatch
 
-__all__ = ["PairDebiasLoss", "PairDebiasModule", "PairDebiasRanker"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PairDebiasRanker(NeuralEstimator, BaseRanker):

@@ -11,8 +11,6 @@ from .._typing import ArrayLike, Floats
 from ._newton import maximise
 from ._selected_rows import SelectedRows
 
-__all__ = ["ProbitFit", "bend", "fit_probit", "gram", "mills_ratio", "ridge"]
-
 
 class ProbitFit(NamedTuple):
     """A maximum of the likelihood of the selection alone.

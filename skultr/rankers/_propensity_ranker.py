@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._dataset import ClickDataset
 
-__all__ = ["PropensityRanker", "with_positions"]
 
 #: A curve is taken from the log if it has so many clicks per bias factor, and if this is the
 #: root mean square, over the clicks, of the standard errors of log examination.

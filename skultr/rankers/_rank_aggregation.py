@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["RankAggRanker"]
-
 
 @dataclass(eq=False, repr=False)
 class RankAggRanker(HoldsMembers, BaseRanker):

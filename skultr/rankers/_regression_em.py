@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["RegressionEMRanker"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RegressionEMRanker(ClickRanker):

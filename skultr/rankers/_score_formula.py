@@ -19,8 +19,6 @@ from ._learner_ranker import LearnerRanker
 from ._ranker import BaseRanker
 from ._vectorization import VectorizationRanker
 
-__all__ = ["ScoreFormula", "score_formula"]
-
 #: What computes scores by the formula; a click model, or a class of the user, has its own.
 _KNOWN = {
     *(kind.predict for kind in (BaseRanker, ClickRanker, VectorizationRanker)),

@@ -11,8 +11,6 @@ from scipy.special import ndtri
 
 from .._typing import Bools, Floats, Ints
 
-__all__ = ["SelectedRows", "StandardRows"]
-
 
 @dataclass(frozen=True, eq=False)
 class SelectedRows:

@@ -31,8 +31,6 @@ from ._newton import maximise
 from ._probit import bend, gram, mills_ratio, ridge
 from ._selected_rows import SelectedRows
 
-__all__ = ["TobitFit", "TobitModel", "TobitTerms", "fit_tobit", "tobit_likelihood"]
-
 #: Newton's method changes the logarithm of the scale by no more in one step.
 _LONGEST_STEP = 1.0
 

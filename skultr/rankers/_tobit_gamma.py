@@ -19,7 +19,6 @@ from ._tobit import TobitFit, TobitModel, TobitTerms, fit_tobit, tobit_likelihoo
 if TYPE_CHECKING:
     from ._candidates import ClickChance
 
-__all__ = ["GAMMA_BOUND", "GammaProfile", "profile_gamma"]
 
 #: Correlations that ``profile_gamma`` tries: at 1 the likelihood has no density.
 GAMMA_BOUND = 0.98

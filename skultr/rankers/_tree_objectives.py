@@ -16,8 +16,6 @@ import numpy as np
 from .._log._segments import TINY, offsets_from_counts, rectangles
 from .._typing import Floats, Ints
 
-__all__ = ["LambdaObjective", "PairObjective", "SoftmaxObjective"]
-
 #: Maximum number of cells per rectangle, so that its arrays fit into the cache of one core.
 _CELLS = 1 << 15
 #: Lower bound of divisors.

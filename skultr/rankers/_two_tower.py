@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
-__all__ = ["TwoTowerRanker"]
 
 #: Step size of the examination logits of a network.
 _EXAMINATION_LEARNING_RATE = 0.05

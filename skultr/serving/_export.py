@@ -14,8 +14,6 @@ from ._served_model import served_model
 from ._tree_formats import TREE_FORMATS, Upload
 from ._trees import nonnegative, trees_of
 
-__all__ = ["export_model"]
-
 
 def _of(module, name):
     """A function of a module that imports torch, which trees do not need."""

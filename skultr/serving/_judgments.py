@@ -16,8 +16,6 @@ from .._typing import Frame
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._ir_measures import id_text
 
-__all__ = ["export_judgments"]
-
 #: The label of the best documents: this quantile, over queries, of the highest label of a query.
 _BEST = 0.95
 #: Columns that the lower and upper grade of a pair are read from.

@@ -18,9 +18,6 @@ from ..rankers._score_formula import ScoreFormula, score_formula
 from ._served_model import ServedModel
 from ._tree_formats import Upload, plugin_body, solr_body
 
-__all__ = ["NetworkScores", "columns_scaled", "linear_of", "network_of"]
-__all__ += ["write_linear", "write_solr_linear"]
-
 #: What each scaler takes off a column, and what it then divides the column by.
 _SCALERS = {
     StandardScaler: lambda s: (s.mean_ if s.with_mean else 0, s.scale_ if s.with_std else 1),

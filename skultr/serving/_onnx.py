@@ -16,8 +16,6 @@ from .._torch._stream import Dropout, Linear
 from ._linear import NetworkScores, columns_scaled
 from ._tree_formats import Upload
 
-__all__ = ["write_onnx"]
-
 #: Old enough for engines in use; LayerNormalization, of opset 17, is written out.
 _OPSET, _IR_VERSION = 14, 7
 #: ONNX's numbers of float32 and float64.

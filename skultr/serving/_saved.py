@@ -18,8 +18,6 @@ from ..rankers._ranker import BaseRanker
 from ._saved_values import Decoder, Encoder
 from ._served_model import steps_of
 
-__all__ = ["load_model", "save_model"]
-
 _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
 _PACKAGES = ("skultr", "numpy", "scikit-learn", "torch", "lightgbm")
 

@@ -16,8 +16,6 @@ from sklearn.pipeline import Pipeline
 from .._log._faults import IDS
 from .._log._pickles import SlimPickles
 
-__all__ = ["Decoder", "Encoder"]
-
 _WEIGHTS = "weights.safetensors"
 #: Folders whose public classes may occur: fitted, and as parameters of others.
 _FITTED = ("skultr.rankers", "skultr.preprocessing")

@@ -19,8 +19,6 @@ from ..identifiability._repair import IdentifiabilityRepair
 from ..preprocessing import OnFeatures
 from ..rankers._ranker import BaseRanker
 
-__all__ = ["ServedModel", "parts_of", "served_model", "steps_of"]
-
 
 class ServedModel(NamedTuple):
     """The parts that turn the features of a request into scores."""

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from .._typing import Floats
 from ._trees import Tree
 
-__all__ = ["TREE_FORMATS", "Upload", "plugin_body", "solr_body"]
-
 _F32 = np.float32
 _UP, _DOWN = _F32(np.inf), _F32(-np.inf)
 #: Rank features and functions of Vespa, which computes a - b and takes # for a comment.

@@ -23,8 +23,6 @@ from sklearn.preprocessing import (
 from .._typing import Floats, Ints
 from ._served_model import ServedModel, parts_of, steps_of
 
-__all__ = ["Tree", "nonnegative", "trees_of"]
-
 #: Objectives whose predictions are the sum of the trees.
 _AS_IS = {"lambdarank", "rank_xendcg", "regression", "regression_l1", "huber", "fair", "quantile"}
 _AS_IS |= {"mape", "custom"}

@@ -20,8 +20,6 @@ from ._given import are_probabilities, as_floats, curve_at, cut
 from ._protocols import User
 from ._users import PositionBasedUser
 
-__all__ = ["ClickMatrixUser", "TrustBiasUser"]
-
 
 @dataclass(frozen=True, eq=False)
 class TrustBiasUser(PositionBasedUser):

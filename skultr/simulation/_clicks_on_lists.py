@@ -12,8 +12,6 @@ from ._generate import click_pages
 from ._protocols import User, check_instance
 from ._users import PositionBasedUser, relevance_probability
 
-__all__ = ["clicks_on_lists"]
-
 
 def clicks_on_lists(
     X: Frame,

@@ -20,8 +20,6 @@ from ._given import as_floats
 from ._links import linked_pages
 from ._users import PositionBasedUser, relevance_probability
 
-__all__ = ["make_disconnected_log"]
-
 #: The components of ten positions in the study of Chen et al. (2024, figure 5).
 _OF_THE_PAPER = {
     2: ((1, 2, 3, 4), (5, 6, 7, 8, 9, 10)),

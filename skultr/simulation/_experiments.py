@@ -14,8 +14,6 @@ from ._given import as_floats
 from ._policies import DeterministicPolicy
 from ._protocols import Policy
 
-__all__ = ["SHUFFLE", "Layout", "LayoutPolicy", "MixturePolicy", "ShufflePolicy", "SwapPolicy"]
-
 #: Disjoint pairs of positions (from 0), each of which is swapped with probability 1/2.
 Layout = list[tuple[int, int]]
 #: All positions in random order.
@@ -290,20 +288,11 @@ class LayoutPolicy(Policy):
     """Swaps and shuffles in shares of the pages of each query; others are as of production.
 
     The column ``arm`` numbers the pairs of positions of swaps; it is 0 on shuffled rows.
-
-    Parameters
-    ----------
-    shares : ndarray of shape (n_queries, n_layouts)
-    layouts : list of list of tuple of int
-        Disjoint pairs of positions, from 0; or ``SHUFFLE``.
-    depth : int
-        Positions that a shuffle reorders.
-    production : Policy
     """
 
-    shares: Floats
-    layouts: list[Layout]
-    depth: int
+    shares: Floats  # (n_queries, n_layouts)
+    layouts: list[Layout]  # disjoint pairs of positions, from 0; or SHUFFLE
+    depth: int  # positions that a shuffle reorders
     production: Policy
 
     def rank(

@@ -20,8 +20,6 @@ from ._population import draw_sessions
 from ._protocols import Policy, User, check_instance
 from ._users import PositionBasedUser, relevance_probability
 
-__all__ = ["SimulatedLog", "click_pages", "simulate_clicks"]
-
 #: Sessions per draw of clicks, so that memory does not hold the probabilities of a whole log.
 _CHUNK = 65_536
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from .._typing import Floats
 
-__all__ = ["are_probabilities", "as_floats", "check_probability", "check_seed", "curve_at", "cut"]
-
 
 def as_floats(given: object) -> Floats:
     """The numbers as an array; an empty array, which every check refuses, if they are none."""

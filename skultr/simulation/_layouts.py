@@ -19,8 +19,6 @@ from .._typing import Bools, Floats
 from ._given import check_probability
 from ._sequential import DBNUser
 
-__all__ = ["CarouselUser", "MixtureDBNUser"]
-
 
 @dataclass(frozen=True, eq=False)
 class MixtureDBNUser(DBNUser):

@@ -20,15 +20,6 @@ from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import Floats, Frame, Ints, RandomState
 from ._protocols import Policy
 
-__all__ = [
-    "DeterministicPolicy",
-    "PlackettLucePolicy",
-    "UniformPolicy",
-    "hidden_signal_scores",
-    "noisy_oracle_scores",
-    "production_scores",
-]
-
 #: Random numbers drawn at a time, so that memory does not grow with the number of sessions.
 _CHUNK = 2**20
 

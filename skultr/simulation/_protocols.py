@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from .._typing import Bools, Floats, Ints
 
-__all__ = ["Policy", "User", "check_instance", "draw_clicks"]
-
 
 class Policy(ABC):
     """Base class of logging policies: who ranked the documents that the users of a log saw.

@@ -23,8 +23,6 @@ from .._typing import Bools, Floats
 from ._given import are_probabilities, as_floats, check_probability, curve_at, cut
 from ._protocols import User
 
-__all__ = ["CCMUser", "CascadeUser", "DBNUser", "DCMUser", "UBMUser"]
-
 
 class SequentialUser(User):
     """A user who reads down, clicks what attracts, and may stop after each row.

@@ -15,8 +15,6 @@ from ._generate import SimulatedLog, simulate_clicks
 from ._policies import PlackettLucePolicy, UniformPolicy, production_scores
 from ._protocols import Policy, check_instance
 
-__all__ = ["ShiftedLogs", "simulate_shift"]
-
 
 class ShiftedLogs(NamedTuple):
     """A training log and two test logs: ``train, same, shifted = simulate_shift(...)``.

@@ -18,8 +18,6 @@ from .._typing import Bools, Floats, Ints
 from ._given import are_probabilities, as_floats, check_seed, cut
 from ._protocols import User, draw_clicks
 
-__all__ = ["ContextualPositionBasedUser", "PositionBasedUser", "relevance_probability"]
-
 
 def relevance_probability(
     grade: ArrayLike,

@@ -17,8 +17,6 @@ from ..exceptions import (
     NotIdentifiableWarning,
 )
 
-__all__ = ["Check", "named", "other_frames", "quick", "relabelled", "run_all"]
-
 Check = tuple[str, Callable[[], None]]
 
 #: The logs of the checks are small, and some are aggregated; estimators may warn about that.

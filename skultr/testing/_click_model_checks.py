@@ -14,8 +14,6 @@ from ..metrics import perplexity_score
 from ._check_logs import Check, named, other_frames, quick, run_all
 from ._ranker_checks import RANKER_CHECKS
 
-__all__ = ["check_click_model"]
-
 _FEATURES = ["f0", "f1"]
 _ROLES = ["qid", "session", "doc", "position"]
 _WIDTH = 3

@@ -14,8 +14,6 @@ from sklearn.linear_model import Ridge
 from ..rankers import IPSRanker
 from ._check_logs import Check, named, other_frames, quick, relabelled, run_all
 
-__all__ = ["check_propensity"]
-
 _FEATURES = ["f0", "f1"]
 _ROLES = ["qid", "session", "doc", "position", "user"]
 #: Examination of the users of the log.

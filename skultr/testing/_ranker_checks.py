@@ -20,8 +20,6 @@ from ..model_selection import QueryKFold
 from ..preprocessing import OnFeatures
 from ._check_logs import Check, named, other_frames, quick, relabelled, run_all
 
-__all__ = ["RANKER_CHECKS", "check_ranker"]
-
 _FEATURES = ["f0", "f1", "f2", "f3"]
 
 

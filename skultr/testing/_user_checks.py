@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ..simulation import PlackettLucePolicy, User, simulate_clicks
 from ._check_logs import Check, named, run_all
 
-__all__ = ["check_user"]
-
 #: Pages that are shown, and how often each, for click rates with a standard error of at most .005.
 _N_PAGES, _N_REPEATS = 6, 10_000
 #: Standard errors between a click rate and its probability, at most.
