@@ -143,9 +143,7 @@ def test_variance_is_that_of_theory(method):
             new = 1 if method == "item-position" else EXAMINATION[place]
             expected += (new / exposure.sum() / 12) ** 2 * (n * of * (1 - of)).sum()
     rng, how = np.random.default_rng(2), options(method, relevance)
-    values = [
-        policy_value(X, draw(X, p, rng), of_rows(scores, X), **how).value for _ in range(80)
-    ]
+    values = [policy_value(X, draw(X, p, rng), of_rows(scores, X), **how).value for _ in range(80)]
     assert abs(np.mean(values) - truth(relevance, scores)) < 4 * np.sqrt(expected / 80)
     # 80 draws know a variance up to 16 %.
     assert_allclose(np.var(values, ddof=1), expected, rtol=0.45)
