@@ -355,8 +355,11 @@ def test_features_of_a_dataset_are_transformed(log, dataset):
     scale = model.named_steps["onfeatures"].transformer_
     np.testing.assert_allclose(scale.mean_, center.mean(), rtol=1e-5)
     scaled = ((X[dataset.feature_names] - scale.mean_) / scale.scale_).to_numpy(np.float32)
-    np.testing.assert_allclose(model.predict(X), model[-1].predict(X.assign(
-        **dict(zip(dataset.feature_names, scaled.T, strict=True)))), rtol=1e-5)
+    np.testing.assert_allclose(
+        model.predict(X),
+        model[-1].predict(X.assign(**dict(zip(dataset.feature_names, scaled.T, strict=True)))),
+        atol=1e-5,
+    )
     transformed = OnFeatures(StandardScaler()).fit_transform(dataset)
     rows, rate = transformed.to_frame()
     alone = brief(DLARanker()).fit(transformed)
