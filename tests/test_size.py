@@ -10,13 +10,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 23_533
+TOTAL = 23_566
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 29,
     "__main__.py": 297,
     "_lazy.py": 15,
-    "_log": 3588,
+    "_log": 3619,
     "_models": 1182,
     "_page.py": 93,
     "_progress.py": 103,
@@ -32,7 +32,7 @@ STATEMENTS = {
     "metrics": 1222,
     "model_selection.py": 130,
     "plotting": 1057,
-    "preprocessing.py": 172,
+    "preprocessing.py": 174,
     "propensity": 1927,
     "rankers": 3728,
     "serving": 862,
