@@ -15,7 +15,7 @@ from .._typing import Ints
 from ..exceptions import ClickDataWarning, warn_user
 from ._engine import check_numbers, check_rows, fault_columns
 from ._faults import IDS, NO_ROWS
-from ._hashing import hash_columns, mix
+from ._hashing import bits_of, hash_columns, mix
 from ._offsets import is_far
 from ._roles import ROLES, check_team, read_scope
 from ._segments import encode
@@ -250,8 +250,8 @@ class FeatureRanges:
 
     def add(self, place: int, values: NDArray[np.float64]) -> None:
         """Values of one feature."""
-        self._low[place] = min(self._low[place], values.min(initial=np.inf))
-        self._high[place] = max(self._high[place], values.max(initial=-np.inf))
+        self._low[place] = np.fmin.reduce(values, initial=self._low[place])
+        self._high[place] = np.fmax.reduce(values, initial=self._high[place])
 
     def warn(self) -> None:
         """Warn of features of which float32 would lose digits."""
@@ -286,13 +286,11 @@ def read_feature_rows(
                 f"column is a feature unless its name is a role ({', '.join(ROLES)}) or that of "
                 "the clicks: rename it, encode it as numbers, or leave it out."
             ) from error
-    finite = np.isfinite(values)
-    if not finite.all():
-        row, place = np.argwhere(~finite)[0]
-        what = "a missing value" if np.isnan(values[row, place]) else "an infinite value"
+    if np.isinf(values).any():
+        row, place = np.argwhere(np.isinf(values))[0]
         raise ValueError(
-            f"The feature column {names[place]!r} has {what} in row {start + row}; expected a "
-            "finite number in every row. Fill it before you make the dataset."
+            f"The feature column {names[place]!r} has an infinite value in row {start + row}; "
+            "expected finite or missing values. Replace it before you make the dataset."
         )
     return values
 
@@ -301,8 +299,7 @@ def feature_hashes(values: NDArray[np.float32]) -> NDArray[np.uint64]:
     """One hash per row of features; rows with equal features have equal hashes."""
     found = np.zeros(len(values), dtype=np.uint64)
     for column in range(values.shape[1]):
-        bits = (values[:, column] + np.float32(0)).view(np.uint32)  # -0.0 and 0.0 are equal
-        found = mix(found + bits + np.uint64(column + 1))
+        found = mix(found + bits_of(values[:, column]) + np.uint64(column + 1))
     return found
 
 

@@ -468,7 +468,7 @@ def first_rows(code: Ints, n_codes: int) -> Ints:
 
 
 def _features_of(X):
-    features = read_features(X)
+    features = read_features(X, "anything")
     if sparse.issparse(features):
         features = features.toarray()
     return np.asarray(features, dtype=np.float32)

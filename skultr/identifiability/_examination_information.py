@@ -198,10 +198,19 @@ class _Means:
 def _scaled(features):
     """Signed logarithm, standardised and clipped, as the input of networks is."""
     features = np.sign(features) * np.log1p(np.abs(features))
+    missing = np.isnan(features)
+    if missing.any():  # at the mean, as there
+        features = np.where(missing, _means(features), features)
     centre, spread = features.mean(axis=0), features.std(axis=0)
     constant = spread <= 1e-6 * np.maximum(np.abs(centre), 1e-30)
     scaled = (features - centre) / np.where(constant, 1.0, spread)
     return np.clip(scaled, -_MAX_DEVIATION, _MAX_DEVIATION)
+
+
+def _means(features):
+    """Mean of each column without its missing values; 0 if there are no others."""
+    there = ~np.isnan(features)
+    return np.where(there, features, 0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
 
 
 def _with_units(features, rng):

@@ -303,4 +303,4 @@ def _features(X, rows, no_features):
     """Features of some rows of a frame, without the columns that are none."""
     frame = without_columns(nw.from_native(X, eager_only=True), no_features)
     features = read_features(frame[rows, :].to_native())
-    return check_array(features, dtype=np.float32, input_name="X")
+    return check_array(features, dtype=np.float32, ensure_all_finite="allow-nan", input_name="X")

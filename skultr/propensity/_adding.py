@@ -143,7 +143,7 @@ class AddsCounts(BasePropensity):
             roles = {**roles, "user": self._read_users(X, roles)}
         features: Any = np.empty((count_rows(X), 0))
         if read_role(X, "doc", roles["doc"]) is None:
-            features = read_features(X)
+            features = read_features(X, "anything")
             features = features.toarray() if sparse.issparse(features) else features
         features = np.asarray(features, dtype=np.float32)
         log = make_click_log(X, features, y, sample_weight, roles)

@@ -29,6 +29,7 @@ from .._log._roles import (
     is_frame,
     read_role,
     read_values,
+    refuse_missing,
     role_columns,
     without_column,
 )
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from .._log._clicklog import ClickLog
+    from .._log._schema import Takes
 
 
 #: Roles of a log that is read.
@@ -255,12 +257,23 @@ class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = not self._refuses_missing
         return tags
 
     @property
     def _needs_features(self) -> bool:
         """True if a log must have features; False if documents are identified by their ids."""
         return True
+
+    @property
+    def _takes(self) -> Takes:
+        """What columns of features may hold; those that only tell documents apart, anything."""
+        return "numbers" if self._needs_features else "anything"
+
+    @property
+    def _refuses_missing(self) -> str | None:
+        """Why missing values are an error, if they are."""
+        return None
 
     @property
     def _validates(self) -> bool:
@@ -392,7 +405,7 @@ class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
         names = pd.DataFrame(columns=dataset.feature_names)
         validate_data(self, names, reset=reset, skip_check_array=True)
         if reset:
-            self._offsets = NO_OFFSETS
+            self._offsets, self._feature_categories = NO_OFFSETS, {}
         elif len(self._offsets.columns):
             raise ValueError(
                 f"Offsets were taken off {len(self._offsets.columns)} features of the first log, "
@@ -432,30 +445,38 @@ class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
-        features = self._validated(X, reset)
+        features, names = self._validated(X, reset)
         if reset:
-            self._offsets = find_offsets(X, features)
-        return take_off(self._offsets, X, features)
+            self._offsets = find_offsets(X, features, names)
+        return take_off(self._offsets, X, features, names)
 
     def _validated(self, X, reset):
-        """Features in float32, as rows in memory, with the number and names of those of fit."""
-        features = X
+        """Features in float32, as rows in memory, like those of fit; and names, if X has some."""
+        features, names, why = X, None, self._refuses_missing
+        if reset:
+            self._feature_categories = {}
         if is_frame(X):
-            features, names = read_values(X)
+            features, names, categories = read_values(
+                X, self._takes, None if reset else self._feature_categories
+            )
+            if why:
+                refuse_missing(features, names, why)
             if not reset and len(features) and knows_names(self, names):
-                return features
+                return features, names
+            self._feature_categories = categories
             features = pd.DataFrame(features, columns=names, copy=False)
         elif not reset and is_checked(self, X):
-            return X
+            return X, None
         features = validate_data(
             self,
             features,
             accept_sparse="csr",
             dtype=np.float32,
             order="C",  # the last bit of a matrix product depends on the memory layout
+            ensure_all_finite=True if why else "allow-nan",
             reset=reset,
         )
-        return features.toarray() if sparse.issparse(features) else features
+        return features.toarray() if sparse.issparse(features) else features, names
 
     def _is_bare(self, X, reset):
         """True if a frame has no features, or those of training had none."""

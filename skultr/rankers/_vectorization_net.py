@@ -227,14 +227,14 @@ class BaseModel(NeuralEstimator):
         log : ClickLog
         observation : ndarray of shape (n_factors, n_components)
         """
+        inputs = self._scaled_inputs(scale, log.features)
         network = scoring_network(
-            log.features.shape[1],
+            inputs.shape[1],
             2 * observation.shape[1],
             hidden_layer_sizes=self.hidden_layer_sizes,
         )
         _start_at_marginal(network[-1], log, observation)
         network.to(self.device)
-        inputs = self._scaled_inputs(scale, log.features)
         parts = self._split_queries(log, log.weight)
         training, validation = [*(_Documents(part, inputs, observation) for part in parts), None][
             :2
