@@ -242,16 +242,8 @@ def _groups(n_ranks):
 
 
 def _effects(cells, n_ranks):
-    """Effects of the rank and of the distance from the last click on log examination.
-
-    Returns
-    -------
-    effects : csr_array of shape (n_ranks**2, n_effects)
-    mean : ndarray of shape (n_ranks**2,)
-        Log examination without effects.
-    spread : ndarray of shape (n_effects,)
-        Standard deviation of the effects.
-    """
+    """Effects of the rank and of the distance from the last click on log examination: a sparse
+    (n_ranks**2, n_effects), the log examination without effects, and the effects' spread."""
     rank, last = (of.ravel() for of in np.indices((n_ranks, n_ranks)))
     weight = cells.by_factor(cells.weight)
     by_rank = factor_groups(np.bincount(rank, weight), GROUP_IMPRESSIONS)
