@@ -146,7 +146,8 @@ def fault_of_column(
         return _fault_of_known(column, kind, known, described)
     if kind == "number" or takes == "anything" or (takes == "categories" and kind == "category"):
         return None
-    return described
+    present = column.drop_nulls()
+    return f"{described[:-1]}, such as {python_value(present[0])!r})" if len(present) else described
 
 
 def _fault_of_known(column, kind, known, described):
