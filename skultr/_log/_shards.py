@@ -164,9 +164,19 @@ class ShardedLog:
         return self.cells.factors.bias
 
     @property
+    def n_docs(self) -> int:
+        """Number of documents."""
+        return len(self.doc_ids)
+
+    @property
+    def doc_of_version(self) -> Ints:
+        """Documents have one row of features each."""
+        return np.arange(self.n_docs)
+
+    @property
     def shown_docs(self) -> Bools:
         """All documents were shown."""
-        return np.ones(len(self.doc_ids), dtype=bool)
+        return np.ones(self.n_docs, dtype=bool)
 
     @property
     def n_impressions(self) -> float:
@@ -251,15 +261,15 @@ def whole_or_sharded(
     if not (isinstance(log, StoredLog) and isinstance(log.doc_ids, pd.MultiIndex)):
         return log
     # Documents go by their numbers, and no shard reads features.
-    bare = np.empty((len(log.features), 0), dtype=np.float32)
-    numbers = pd.RangeIndex(len(log.features), name="doc")
-    parts = _PartsOfLog(replace(log, features=bare, doc_ids=numbers, all_lists_differ=False))
+    bare = log.with_features(np.empty((log.n_docs, 0), dtype=np.float32))
+    numbers = pd.RangeIndex(log.n_docs, name="doc")
+    parts = _PartsOfLog(replace(bare, doc_ids=numbers, all_lists_differ=False))
     n_shards = number_of_shards(parts)
     if n_shards == 1:
         return log
     found = shard_log((part for part, _ in _parts(parts, n_shards)), keep, True)
     docs = found.doc_ids.to_numpy()
-    features = log.features if len(docs) == len(log.features) else log.features[docs]
+    features = log.features if len(docs) == log.n_versions else log.features[docs]
     return replace(found, doc_ids=log.doc_ids[docs], features=features)
 
 

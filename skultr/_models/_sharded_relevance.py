@@ -43,7 +43,7 @@ class ShownAt(NamedTuple):
             return cls._of_shards(log)
         rows = log.shown_rows
         bias, position = log.bias[rows], log.position[rows]
-        place = logged_places(log).of_documents(len(log.features))[1] if places else None
+        place = logged_places(log).of_documents(log.n_docs)[1] if places else None
         return cls(
             log.bias_values,
             bool((lookup(log.bias_values, bias) == position).all()),

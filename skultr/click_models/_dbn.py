@@ -152,7 +152,7 @@ class DBNModel(ChainMixin, GradientClickModel):
                 task=task,
                 param_groups=[("continuation", {"lr": SHARED_LEARNING_RATE, "weight_decay": 0.0})],
             )
-        return self._network_parameters(log.features)
+        return self._document_parameters(log)
 
     def _relevance(self, parameters):
         return parameters["attraction"] * parameters["satisfaction"]

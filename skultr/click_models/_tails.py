@@ -129,7 +129,7 @@ def _all_or_none(click, after_click):
 
 def count_chain(log, key=attrgetter("doc"), n_keys=None):
     """Counts of a log of :func:`click_patterns`; ``key`` maps it to one code per row."""
-    n_docs = len(log.features)
+    n_docs = log.n_docs
     n_keys = n_docs if n_keys is None else n_keys
     counts = {
         "clicks": np.zeros(n_docs),

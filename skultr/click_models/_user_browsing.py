@@ -143,9 +143,7 @@ class UBMModel(ProductModel):
         # Ranks are connected by documents that moved; last clicks alone do not compare them.
         warn_unless_identifiable(_by_rank(log), network=self.solver == "gradient")
         n_ranks = int(log.position.max())
-        cells = Cells.from_rows(
-            log.doc, log.bias, log.clicks, log.weight, len(log.features), n_ranks**2
-        )
+        cells = Cells.from_rows(log.doc, log.bias, log.clicks, log.weight, log.n_docs, n_ranks**2)
         examination = self._solve_product(log, cells, task)
         self._examination = np.tril(examination.reshape(n_ranks, n_ranks))
         self.examination_ = _pairs_table(self._examination, cells)

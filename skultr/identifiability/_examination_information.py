@@ -77,7 +77,7 @@ def information_of_log(log: ClickLog, random_state: RandomState = 0) -> Examinat
     """The information in a log; see :func:`examination_information`."""
     rows = np.flatnonzero(log.shown)
     return examination_information(
-        lambda chosen: log.features[log.doc[rows[chosen]]],
+        lambda chosen: log.features[log.version[rows[chosen]]],
         log.list_[rows],
         log.query[rows],
         log.bias[rows],

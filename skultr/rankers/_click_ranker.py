@@ -237,7 +237,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         log = log.sample()
         rows = log.shown
         self._shift, self._scale = fit_affine(
-            NeuralEstimator._score(self, log.features)[log.doc[rows]],
+            NeuralEstimator._score(self, log.features)[log.version[rows]],
             np.exp(log_examination)[log.bias[rows]],
             log.clicks[rows],
             log.weight[rows],
@@ -250,7 +250,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         """
         part = log.sample()
         rows = part.shown
-        score = self._logits(part.features)[part.doc[rows]]
+        score = self._logits(part.features)[part.version[rows]]
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
             part.bias[rows],
@@ -271,7 +271,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             log.clicks[rows],
             log.weight[rows],
             start=self._examination_at_start(log.bias_values),
-            n_docs=len(log.features),
+            n_docs=log.n_docs,
             n_factors=len(log.bias_values),
         )
         self.n_iter_ = fit.n_iter
