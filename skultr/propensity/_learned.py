@@ -10,7 +10,6 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils import check_array, check_random_state
 
-from .._log._cells import read_cells
 from .._log._clicklog import make_click_log
 from .._log._components import factor_components
 from .._log._counted import count_cells_of, count_lists_of
@@ -84,8 +83,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         return self.relevance == "embedding"
 
     def _fit(self, X, y, sample_weight, roles):
-        users = None if self.user is None else self._read_users(X, roles)
-        cells, row_factor = read_cells(X, y, sample_weight, roles, user=users)
+        cells, row_factor = self._read_cells(X, y, sample_weight, roles)
         if self.relevance == "embedding":
             self._refuse_without_links(cells)
             estimate = self._table_estimate
