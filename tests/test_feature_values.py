@@ -11,6 +11,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from torch import nn
 from xgboost import XGBRegressor
@@ -59,7 +60,7 @@ def log():
     brand = rng.integers(0, 6, len(documents))
     documents["relevance"] = (documents["relevance"] + 3 * (brand % 2)).clip(upper=4)
     frame, clicks, _ = simulate_clicks(
-        documents.assign(brand=brand), 800, policy=PlackettLucePolicy(), random_state=0
+        documents.assign(brand=brand), n_sessions=800, policy=PlackettLucePolicy(), random_state=0
     )
     for place in (0, 2):
         other = frame[NAMES[place + 1]]
@@ -78,13 +79,15 @@ RANKERS = {
     "dla": DLARanker(max_epochs=3, random_state=0),
     "vectorization": VectorizationRanker(max_epochs=2, random_state=0),
     "cld": CLDRanker(propensity=EYE_TRACKING, random_state=0),
-    "heckman": HeckmanRanker(),
+    "heckman": HeckmanRanker(hidden_layer_sizes=(), random_state=0),
     "click model": PBMModel(solver="gradient", max_epochs=2, random_state=0),
     "table": PBMModel(),
     "trees": TREES,
     "hist": NaiveRanker(estimator=HistGradientBoostingRegressor(max_iter=5), random_state=0),
     "xgboost": NaiveRanker(estimator=XGBRegressor(n_estimators=5, n_jobs=1), random_state=0),
-    "imputed": NaiveRanker(estimator=make_pipeline(SimpleImputer(), Ridge()), random_state=0),
+    "imputed": NaiveRanker(
+        estimator=make_pipeline(SimpleImputer(), StandardScaler(), Ridge()), random_state=0
+    ),
     "distilled": DistilledRanker(
         NaiveRanker(max_epochs=1), HistGradientBoostingRegressor(max_iter=5), random_state=0
     ),
@@ -182,7 +185,7 @@ def test_a_dataset_holds_missing_values(log, tmp_path):
     X, y = numbers(log)
     path = tmp_path / "log.parquet"
     X.assign(click=y).to_parquet(path)
-    dataset = skultr.ClickDataset.from_parquet(path, tmp_path / "log", click="click")
+    dataset = skultr.ClickDataset.from_parquet(path, path=tmp_path / "log")
     for ranker in (clone(RANKERS["naive"]), clone(TREES)):
         scores = clone(ranker).fit(X, y).predict(X)
         np.testing.assert_allclose(ranker.fit(dataset).predict(X), scores, rtol=1e-5, atol=1e-6)
@@ -211,7 +214,7 @@ KINDS = {
     "enum": lambda X: pl.from_pandas(X).with_columns(
         pl.col("brand").cast(pl.Enum([f"brand {i}" for i in (5, 3, 1, 4, 2)]))
     ),
-    "arrow": lambda X: pa.Table.from_pandas(as_category(X)),
+    "arrow": lambda X: pa.Table.from_pandas(as_category(X), preserve_index=False),
 }
 
 
@@ -261,14 +264,14 @@ def test_categories_that_are_numbers(log):
     with pytest.raises(ValueError, match=r"'code' .* in training categories such as \[0, 1\]"):
         ranker.predict(X.assign(code=X["code"].astype(str)))
     plain = clone(TREES).fit(X, y)
-    with pytest.raises(ValueError, match="'code' .* in training numbers"):
+    with pytest.raises(ValueError, match=r"'code' .* in training numbers"):
         plain.predict(X.assign(code=X["code"].astype("category")))
 
 
 def test_saved_models_keep_their_categories(log, tmp_path):
     pytest.importorskip("skops")
     X, y = log
-    ranker = clone(TREES).fit(as_category(X), y)
+    ranker = clone(TREES).set_params(debiasing="none", propensity=None).fit(as_category(X), y)
     save_model(ranker, tmp_path / "model.zip")
     loaded = load_model(tmp_path / "model.zip")
     np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))
@@ -288,7 +291,7 @@ def test_all_columns_that_are_no_numbers_are_named_at_once(log):
             ranker.fit(X, y)
         for name in ("brand", "title", "seen"):
             assert repr(name) in str(caught.value)
-    with pytest.raises(ValueError, match="'title'.*'seen'") as caught:
+    with pytest.raises(ValueError, match=r"'title'.*'seen'") as caught:
         clone(TREES).fit(X, y)
     assert "'brand' (" not in str(caught.value)
 
@@ -299,10 +302,10 @@ def test_what_reads_no_features_takes_every_column(log):
     plain = X[["qid", "session", "doc", "position"]]
     for model in (PBMModel(), DLARanker(relevance="embedding")):
         scores = clone(model).fit(plain, y).predict(plain)
-        np.testing.assert_allclose(clone(model).fit(X, y).predict(X), scores, rtol=1e-9)
+        np.testing.assert_allclose(clone(model).fit(X, y).predict(X), scores, atol=1e-5)
     curve = RegressionEMPropensity(relevance="embedding").fit(X, y).examination_
     expected = RegressionEMPropensity(relevance="embedding").fit(plain, y).examination_
-    pd.testing.assert_frame_equal(curve, expected)
+    pd.testing.assert_frame_equal(curve, expected, rtol=1e-5)
     assert IdentifiabilityGraph.from_log(X).n_components == (
         IdentifiabilityGraph.from_log(plain).n_components
     )
@@ -330,9 +333,11 @@ LISTS = {
     "polars array": lambda X: pl.from_pandas(with_lists(X)).with_columns(
         pl.col("embedding").cast(pl.Array(pl.Float64, 3))
     ),
-    "arrow": lambda X: pl.from_pandas(with_lists(X))
-    .with_columns(pl.col("embedding").cast(pl.Array(pl.Float64, 3)))
-    .to_arrow(),
+    "arrow": lambda X: (
+        pl.from_pandas(with_lists(X))
+        .with_columns(pl.col("embedding").cast(pl.Array(pl.Float64, 3)))
+        .to_arrow()
+    ),
 }
 
 
@@ -357,14 +362,16 @@ def test_lists_of_several_lengths_or_of_text_are_errors(log):
     X = with_lists(X)
     ragged = X.copy()
     ragged.at[ragged.index[3], "embedding"] = [1.0]
-    with pytest.raises(ValueError, match=r"'embedding' holds lists of 2 .* such as \[1\] and \[3\]"):
+    with pytest.raises(
+        ValueError, match=r"'embedding' holds lists of 2 .* such as \[1\] and \[3\]"
+    ):
         NaiveRanker().fit(ragged, y)
     ranker = NaiveRanker(max_epochs=1).fit(X, y)
     shorter = X.assign(embedding=X["embedding"].map(lambda cell: cell[:2]))
     with pytest.raises(ValueError, match="seen at fit time, yet now missing"):
         ranker.predict(shorter)
     words = pl.DataFrame({"qid": [1, 1], "position": [1, 2], "tags": [["a"], ["b"]]})
-    with pytest.raises(ValueError, match="'tags'.*lists of other things than numbers"):
+    with pytest.raises(ValueError, match=r"'tags'.*lists of other things than numbers"):
         NaiveRanker().fit(words, [0, 1])
 
 

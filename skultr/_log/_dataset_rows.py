@@ -256,7 +256,7 @@ class FeatureRanges:
     def warn(self) -> None:
         """Warn of features of which float32 would lose digits."""
         varies = self._low < self._high
-        far = np.flatnonzero(varies & is_far(self._low, np.where(varies, self._high, 0)))
+        far = np.flatnonzero(varies & is_far(*np.where(varies, [self._low, self._high], 0)))
         if len(far):
             low, high = self._low[far[0]], self._high[far[0]]
             warn_user(

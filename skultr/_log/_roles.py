@@ -233,7 +233,7 @@ def read_features(X: Any, takes: Takes = "numbers") -> Any:
 
 
 class FeatureValues(NamedTuple):
-    """Features of a frame: C-ordered (n_rows, n_features), NaN where missing; names; categories."""
+    """Features of a frame, C-ordered (n_rows, n_features), NaN where they are missing."""
 
     values: NDArray[np.float32]
     names: list[Any]
@@ -241,16 +241,12 @@ class FeatureValues(NamedTuple):
 
 
 def read_values(
-    X: Any, takes: Takes = "numbers", known: Categories | None = None
+    X: Any,
+    takes: Takes = "numbers",
+    known: Categories | None = None,
+    why_no_missing: str | None = None,
 ) -> FeatureValues:
-    """The features of a frame; ``known`` are the categories that a fit has found.
-
-    Raises
-    ------
-    ValueError
-        If the frame has no feature column, or columns that hold infinity or something that is not
-        taken.
-    """
+    """The features of a frame; ``known`` are the categories that a fit has found."""
     plan = feature_plan(X, _ROLES)
     if "team" in (column_names(X) if plan is None else plan.others):
         check_team(_frame_of(X)["team"].dtype)
@@ -268,13 +264,21 @@ def read_values(
         kinds = [kind_of(chosen[:, place]) for place in range(len(names))]
     coded = [name for name in known or () if name in names]
     if coded or (kinds is not None and set(kinds) != {"number"}):
-        return _read_columns(_frame_of(X), names, kinds, takes, known)
-    values = np.empty((X.shape[0], len(names)), dtype=np.float32)
+        found = _read_columns(_frame_of(X), names, kinds, takes, known)
+    else:
+        found = FeatureValues(_read_numbers(chosen, names), names, {})
+    if why_no_missing:
+        _refuse_missing(found.values, found.names, why_no_missing)
+    return found
+
+
+def _read_numbers(chosen, names):
+    values = np.empty((chosen.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
         rows = slice(start, start + CHUNK)
         part = chosen if len(values) <= CHUNK else _rows_of(chosen, rows)
         _copy_rows(part, values[rows], names, start)
-    return FeatureValues(values, names, {})
+    return values
 
 
 def check_team(dtype: nw.dtypes.DType) -> None:
@@ -343,8 +347,7 @@ def _refuse_infinity(values, names, start=0):
         )
 
 
-def refuse_missing(values: NDArray[np.float32], names: Sequence[Any], why: str) -> None:
-    """An error if features, shape (n_rows, n_features), have missing values."""
+def _refuse_missing(values, names, why):
     missing = np.isnan(values)
     if not missing.any():
         return
@@ -420,8 +423,8 @@ def text_of_faults(faults: Sequence[str]) -> str:
     """The message about feature columns that an estimator does not read."""
     return (
         f"These feature columns hold no numbers: {'; '.join(faults)}. A column is a feature "
-        f"unless its name is a role ({', '.join(ROLES)}): rename it to its role, or drop it. Text, "
-        "categories and dates become numbers in a pipeline: make_pipeline("
+        f"unless its name is a role ({', '.join(ROLES)}): rename it to its role, or drop it. "
+        "Text, categories and dates become numbers in a pipeline: make_pipeline("
         "OnFeatures(TableVectorizer()), ranker), with TableVectorizer from skrub. Trees of "
         "LightGBM (LambdaMARTRanker) take categories as they are, and text that is declared as "
         "such: X[name].astype('category') in pandas, pl.col(name).cast(pl.Categorical) in Polars."

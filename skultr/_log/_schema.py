@@ -147,7 +147,9 @@ def fault_of_column(
     if kind == "number" or takes == "anything" or (takes == "categories" and kind == "category"):
         return None
     present = column.drop_nulls()
-    return f"{described[:-1]}, such as {python_value(present[0])!r})" if len(present) else described
+    return (
+        f"{described[:-1]}, such as {python_value(present[0])!r})" if len(present) else described
+    )
 
 
 def _fault_of_known(column, kind, known, described):

@@ -160,7 +160,9 @@ class ScaledFeatures(np.ndarray):
 def n_outputs_of(scaling: nn.Module, features: NDArray[Any]) -> int:
     """Number of columns that a scaling (or identity) makes of features."""
     scaled_already = isinstance(features, ScaledFeatures)
-    return features.shape[1] if scaled_already else getattr(scaling, "n_outputs", features.shape[1])
+    return (
+        features.shape[1] if scaled_already else getattr(scaling, "n_outputs", features.shape[1])
+    )
 
 
 def row_parts(n_rows: int, n_columns: int) -> Iterator[slice]:

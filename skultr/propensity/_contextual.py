@@ -23,7 +23,7 @@ from .._log._estimator import FitTask
 from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
 from .._log._offsets import find_offsets, take_off
-from .._log._roles import ROLES, feature_names, is_frame, read_values, refuse_missing
+from .._log._roles import ROLES, feature_names, is_frame, read_values
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
 from .._sklearn import Interval
@@ -290,9 +290,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         chosen = self._chosen(X)
         names = None
         if is_frame(chosen):
-            values, names, _ = read_values(chosen)
-            if self._refuses_missing:
-                refuse_missing(values, names, self._refuses_missing)
+            values, names, _ = read_values(chosen, why_no_missing=self._refuses_missing)
         else:
             chosen = chosen.toarray() if sparse.issparse(chosen) else chosen
             values = np.asarray(chosen, np.float32)

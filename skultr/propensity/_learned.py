@@ -15,13 +15,7 @@ from .._log._components import factor_components
 from .._log._counted import count_cells_of, count_lists_of
 from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
-from .._log._roles import (
-    feature_names,
-    is_frame,
-    read_values,
-    refuse_missing,
-    without_columns,
-)
+from .._log._roles import feature_names, is_frame, read_values, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
 from .._log._shards import ShardedLog, count_or_shard, whole_or_sharded
 from .._models._relevance_table import LearnsRelevance
@@ -403,11 +397,8 @@ def _features_of(X, not_features, why, rows=None):
     if is_frame(X):
         frame = without_columns(nw.from_native(X, eager_only=True), not_features)
         X = (frame if rows is None else frame[rows]).to_native()
-        found = read_values(X)
-        if why:
-            refuse_missing(found.values, found.names, why)
-        offsets = find_offsets(X, found.values, found.names)
-        return take_off(offsets, X, found.values, found.names)
+        features, names, _ = read_values(X, why_no_missing=why)
+        return take_off(find_offsets(X, features, names), X, features, names)
     if rows is not None:
         X = X[rows]
     dense = X.toarray() if sparse.issparse(X) else X

@@ -49,7 +49,9 @@ class LearnerRanker(NeuralEstimator, BaseRanker):
 
     @property
     def _refuses_missing(self) -> str | None:
-        return super()._refuses_missing if self.estimator is None else takes_missing(self.estimator)
+        return (
+            super()._refuses_missing if self.estimator is None else takes_missing(self.estimator)
+        )
 
     @property
     def _learns_more_by(self) -> Literal["network"] | None:

@@ -29,7 +29,6 @@ from .._log._roles import (
     is_frame,
     read_role,
     read_values,
-    refuse_missing,
     role_columns,
     without_column,
 )
@@ -410,7 +409,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         """The log of rows without features other than those that tell documents apart."""
         features = np.empty((len(X), 0), dtype=np.float32)
         if "doc" not in X:
-            features, _ = read_values(X)
+            features = read_values(X, self._takes).values
         return sort_into_lists(read(X, rate, reads=self._roles_read), features)
 
     def _read_dataset(self, dataset, *, reset):
@@ -469,11 +468,8 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         if reset:
             self._feature_categories = {}
         if is_frame(X):
-            features, names, categories = read_values(
-                X, self._takes, None if reset else self._feature_categories
-            )
-            if why:
-                refuse_missing(features, names, why)
+            known = None if reset else self._feature_categories
+            features, names, categories = read_values(X, self._takes, known, why)
             if not reset and len(features) and knows_names(self, names):
                 return features, names
             self._feature_categories = categories

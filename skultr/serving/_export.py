@@ -151,8 +151,8 @@ def export_model(
     shape (batch, 1), both float32. The scaling of features is inside. Scores equal ``predict``
     within 1e-6, relative to scores above 1; 1e-5 with ``scale_features=False`` far outside the
     features of training, where ``predict``, in float32, rounds more. NaN is put at the mean, and
-    has its indicator; with ``scale_features=False`` the score is NaN. A ``module`` of the user may have the layers
-    Linear, LayerNorm, BatchNorm1d, Dropout, ELU, ReLU, SiLU, Sigmoid and Tanh.
+    has its indicator; with ``scale_features=False`` the score is NaN. A ``module`` of the user may
+    have the layers Linear, LayerNorm, BatchNorm1d, Dropout, ELU, ReLU, SiLU, Sigmoid and Tanh.
 
     Linear models of engines have no intercept. ``"linear"`` and ``"solr"`` leave it out, and write
     the logit of a score that is a probability: the order of documents is the same.

@@ -54,7 +54,9 @@ def test_values_are_checked_whenever_a_schema_is_known(make, bad):
 
 def test_a_missing_integer_of_polars_is_missing():
     read_features(_frame(pl.DataFrame))
-    np.testing.assert_array_equal(read_features(_frame(pl.DataFrame, b=[None, 4]))["b"], [np.nan, 4])
+    np.testing.assert_array_equal(
+        read_features(_frame(pl.DataFrame, b=[None, 4]))["b"], [np.nan, 4]
+    )
 
 
 def test_columns_that_have_no_plan():
