@@ -268,7 +268,7 @@ def read_values(
     else:
         found = FeatureValues(_read_numbers(chosen, names), names, {})
     if why_no_missing:
-        _refuse_missing(found.values, found.names, why_no_missing)
+        refuse_missing(found.values, found.names, why_no_missing)
     return found
 
 
@@ -347,7 +347,8 @@ def _refuse_infinity(values, names, start=0):
         )
 
 
-def _refuse_missing(values, names, why):
+def refuse_missing(values: NDArray[np.float32], names: Sequence[Any], why: str) -> None:
+    """An error if features, shape (n_rows, n_features), have missing values."""
     missing = np.isnan(values)
     if not missing.any():
         return

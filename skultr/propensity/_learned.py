@@ -10,9 +10,10 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils import check_array, check_random_state
 
+from .._log._aggregate import count_lists_of
 from .._log._clicklog import make_click_log
 from .._log._components import factor_components
-from .._log._counted import count_cells_of, count_lists_of
+from .._log._counted import count_cells_of
 from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
 from .._log._roles import feature_names, is_frame, read_values, without_columns
