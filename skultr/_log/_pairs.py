@@ -200,13 +200,7 @@ def _pairs_on_disk(dataset, bias):
         )
     X, click_rate = dataset.to_cells(columns)
     pairs = read_pairs(X, bias=columns, click=click_rate)
-    codes, index = pairs.doc_ids.to_numpy(), dataset.doc_ids
-    if index is None:
-        return replace(pairs, names=None)
-    if not isinstance(index, pd.MultiIndex):
-        return replace(pairs, names={"doc": (codes, index.to_numpy())})
-    names = zip(index.names, index.codes, index.levels, strict=True)
-    return replace(pairs, names={name: (of[codes], ids.to_numpy()) for name, of, ids in names})
+    return replace(pairs, names=None) if dataset.doc_ids is None else pairs
 
 
 # Rows given as arrays -----------------------------------------------------------------

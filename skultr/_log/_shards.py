@@ -30,7 +30,6 @@ from ._clicklog import ClickLog
 from ._counted import CellCount, count_of
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
 from ._segments import encode
-from ._stored_log import StoredLog
 
 #: Cells that are collected at once; about 3 GB while the engine hands them over.
 MAX_CELLS = 30_000_000
@@ -258,7 +257,7 @@ def whole_or_sharded(
 
     Documents that belong to several queries are counted at once: shards are of queries.
     """
-    if not (isinstance(log, StoredLog) and isinstance(log.doc_ids, pd.MultiIndex)):
+    if not isinstance(log.doc_ids, pd.MultiIndex):
         return log
     # Documents go by their numbers, and no shard reads features.
     bare = log.with_features(np.empty((log.n_docs, 0), dtype=np.float32))
@@ -277,7 +276,7 @@ def whole_or_sharded(
 class _PartsOfLog:
     """Consecutive queries of a log on disk, in the place of a :class:`CellCount`."""
 
-    log: StoredLog
+    log: ClickLog
 
     @property
     def n_rows(self):

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._log._clicklog import ClickLog
-from .._log._deferred import lookup
 from .._log._shards import CellShards, ShardedLog
 from .._typing import Floats, Ints
 from ._document_posterior import DocumentPosterior, Exposures, logged_places, posterior_of
@@ -46,7 +45,7 @@ class ShownAt(NamedTuple):
         place = logged_places(log).of_documents(log.n_docs)[1] if places else None
         return cls(
             log.bias_values,
-            bool((lookup(log.bias_values, bias) == position).all()),
+            bool((log.bias_values[bias] == position).all()),
             np.bincount(bias, log.weight[rows] * position, minlength=len(log.bias_values)),
             place,
         )

@@ -8,8 +8,8 @@ from sklearn.base import clone
 
 from skultr import ClickDataset
 from skultr._log import _shards
+from skultr._log._clicklog import ClickLog
 from skultr._log._counted import CellCount, count_of
-from skultr._log._stored_log import StoredLog
 from skultr._models import _document_posterior, _sharded_relevance
 from skultr.click_models import PBMModel
 from skultr.propensity import RegressionEMPropensity
@@ -147,7 +147,7 @@ def test_a_dataset_is_counted_in_shards(name, role, tmp_path, monkeypatch):
     models = {**SHARDED, "curve": RegressionEMPropensity(relevance="embedding")}
     expected = quietly(clone(models[name]).fit, dataset)
     monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
-    monkeypatch.setattr(StoredLog, "cells", property(only_small(StoredLog.cells)))
+    monkeypatch.setattr(ClickLog, "cells", property(only_small(ClickLog.cells)))
     found = quietly(clone(models[name]).fit, dataset)
     shown = log[log["position"].notna()].drop(columns="click")
     if name == "curve":
