@@ -380,11 +380,11 @@ def _check_feature(name, column):
             f"The column {name!r} has type {column.dtype}; expected numbers. Every column but "
             "qid, doc, label and split is a feature: encode it as numbers, or drop it."
         )
-    bad = ~np.isfinite(column.to_numpy(dtype=float, na_value=np.nan))
+    bad = np.isinf(column.to_numpy(dtype=float, na_value=np.nan))
     if bad.any():
         raise ValueError(
-            f"The feature {name!r} is missing or infinite in {int(bad.sum())} of {len(bad)} "
-            f"rows, first in row {int(bad.argmax())}; expected finite numbers. Impute them first."
+            f"The feature {name!r} is infinite in {int(bad.sum())} of {len(bad)} rows, first in "
+            f"row {int(bad.argmax())}; expected finite or missing numbers. Replace them first."
         )
 
 
