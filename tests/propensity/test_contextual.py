@@ -23,7 +23,7 @@ CONTEXT = ["v0", "v1"]
 FAST = {"hidden_layer_sizes": (16,), "learning_rate": 0.01, "random_state": 0}
 
 
-def contextual_log(n_sessions=30_000, assign="impression", seed=0):
+def contextual_log(n_sessions=20_000, assign="impression", seed=0):
     documents = make_ltr(40, n_documents=6, n_features=3, random_state=seed)
     user = ContextualPositionBasedUser(
         n_contexts=100, n_features=2, scale=1.5, assign=assign, random_state=seed
