@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._engine import is_in_engine
 from .._log._estimator import afresh
 from .._log._factors import bias_values
@@ -30,7 +31,7 @@ LEAST = 1e-6
 QUANTILE = 1.959964
 
 
-class BasePropensity(BaseEstimator):
+class BasePropensity(ReadsLogs, BaseEstimator):
     """Estimators of the probability that a row was examined, from a click log.
 
     Subclasses write ``_fit(X, y, sample_weight, roles)`` and ``_predict(X, values, shown,

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._engine import is_in_engine
 from .._log._estimator import FitTask, afresh
 from .._log._feature_table import FeatureTable
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 
 
-class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
+class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
