@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
-from ._log._on_disk import LogOnDisk
+from ._log._read_log import features_to_transform
 from ._log._roles import ROLES, is_frame, is_role, read_column, without_roles
 from ._log._schema import feature_plan, knows_names, only_features
 from ._threads import ALL, few_threads
@@ -65,6 +65,10 @@ class OnFeatures(
     ``f1``, ... where the transformer names none. In arrays and sparse matrices every column is a
     feature, and the output is that of ``transformer``.
 
+    A :class:`~skultr.ClickDataset` gives the transformer the features of its documents once each,
+    however often they were shown, and the output is that dataset with the transformed features,
+    which are in memory.
+
     Examples
     --------
     >>> import pandas as pd
@@ -103,6 +107,7 @@ class OnFeatures(
         self : OnFeatures
         """
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        X, _ = features_to_transform(X, y)
         self._click_column, clicks = _clicks_of(X, y)
         features = self._features(X, reset=True)
         with few_threads(ALL):
@@ -130,13 +135,14 @@ class OnFeatures(
         X_new : frame, ndarray or sparse matrix
         """
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
-        self._click_column, clicks = _clicks_of(X, y)
-        features = self._features(X, reset=True)
+        rows, back = features_to_transform(X, y)
+        self._click_column, clicks = _clicks_of(rows, y)
+        features = self._features(rows, reset=True)
         self.transformer_ = clone(self._inner())
         with few_threads(ALL):
             values = self.transformer_.fit_transform(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self._with_roles(X, values)
+        return back(self._with_roles(rows, values))
 
     def transform(self, X: Table) -> Any:
         """X with transformed features; role columns of X are kept.
@@ -152,7 +158,9 @@ class OnFeatures(
         """
         if not hasattr(self, "transformer_"):  # first, because asking for tags takes long
             check_is_fitted(self)
-        return self._with_roles(X, self.transformer_.transform(self._features(X, reset=False)))
+        rows, back = features_to_transform(X)
+        values = self.transformer_.transform(self._features(rows, reset=False))
+        return back(self._with_roles(rows, values))
 
     def get_feature_names_out(
         self, input_features: Sequence[str] | None = None
@@ -196,12 +204,6 @@ class OnFeatures(
 
     def _features(self, X, reset):
         """The input of the transformer; checks the number and names of the features."""
-        if isinstance(X, LogOnDisk):
-            raise TypeError(
-                "OnFeatures transforms rows, and X is a ClickDataset, whose documents are on disk "
-                "once each. Transform the log (or its documents) before the dataset is made; "
-                "networks scale their features themselves, and trees need no scale."
-            )
         if is_frame(X):
             plan = feature_plan(X, self._not_features())
             if plan is None:

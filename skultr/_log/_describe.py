@@ -34,12 +34,12 @@ class ReadsLogs:
         names = _names_of(X)
         self.roles_ = roles_of(names, y, given, self._roles_read)
         ignored = [name for name, role in self.roles_.items() if role == "ignored role"]
-        if ignored and is_frame(X):
+        if ignored and _is_in_memory(X):
             _warn_of_unread(X, ignored, given)
 
     def _tell_faults(self, error: ValueError, X: Any, y: Any = None, **given: Any) -> None:
         """Raise all faults of a log in memory if it has more than the one of the error."""
-        if type(error) is not ValueError or not is_frame(X) or not X.shape[0]:
+        if type(error) is not ValueError or not _is_in_memory(X) or not X.shape[0]:
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -73,6 +73,11 @@ class _Told:
 
     def __repr__(self) -> str:
         return self.text
+
+
+def _is_in_memory(X):
+    """True for a frame in memory."""
+    return not isinstance(X, LogOnDisk) and not is_in_engine(X) and is_frame(X)
 
 
 def _names_of(X):

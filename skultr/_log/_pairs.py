@@ -313,7 +313,7 @@ def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]
             f"X has neither a column 'doc' nor feature columns; found {list(frame.columns)}. "
             "Rename the column of ids of documents to 'doc'."
         )
-    return equal_rows(read_features(features.to_native()).to_numpy())
+    return equal_rows(read_features(features.to_native(), "anything").to_numpy())
 
 
 # Codes --------------------------------------------------------------------------------

@@ -509,7 +509,7 @@ def first_rows(code: Ints, n_codes: int) -> Ints:
 
 def features_of(X: Any) -> NDArray[np.float32]:
     """Features of a log as an array in float32, shape (n_rows, n_features)."""
-    features = read_features(X)
+    features = read_features(X, "anything")
     if sparse.issparse(features):
         features = features.toarray()
     return np.asarray(features, dtype=np.float32)

@@ -193,9 +193,7 @@ def read_ubi(
             return _read(records, rules)
 
 
-# --------------------------------------------------------------------------------------
-# Parameters
-# --------------------------------------------------------------------------------------
+# Parameters ---------------------------------------------------------------------------
 def _names(value, parameter):
     names = (value,) if isinstance(value, str) else tuple(value)
     if not all(isinstance(name, str) and name.strip() for name in names):
@@ -226,9 +224,7 @@ def _check_base(base):
         )
 
 
-# --------------------------------------------------------------------------------------
-# Reading
-# --------------------------------------------------------------------------------------
+# Reading ------------------------------------------------------------------------------
 def _take(records, source, kind, fields, n_jobs):
     """Read one source: files or frames."""
     sources = source if isinstance(source, list | tuple) else [source]

@@ -172,6 +172,7 @@ class BasePropensity(ReadsLogs, BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = not self._refuses_missing
         return tags
 
     def columns_read(self) -> set[str | int]:
@@ -194,6 +195,11 @@ class BasePropensity(ReadsLogs, BaseEstimator):
         return ["bias" if "bias" in names else "position"]
 
     # What comes in ------------------------------------------------------------------------
+    @property
+    def _refuses_missing(self) -> str | None:
+        """Why missing values of features are an error, if they are."""
+        return None
+
     def _read(self, X, y, sample_weight, roles, *, reset):
         """The log in memory and its clicks; cells with rates of a log on disk or in an engine."""
         if isinstance(X, LogOnDisk):
@@ -230,7 +236,14 @@ class BasePropensity(ReadsLogs, BaseEstimator):
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""
         if not is_frame(X):
-            return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
+            return validate_data(
+                self,
+                X,
+                accept_sparse="csr",
+                dtype=np.float32,
+                ensure_all_finite=True if self._refuses_missing else "allow-nan",
+                reset=reset,
+            )
         no_features = {*self.columns_read(), self._click_column}
         names = [name for name in feature_columns(X) if name not in no_features]
         if reset and not names:
