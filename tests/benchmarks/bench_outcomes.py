@@ -1,6 +1,6 @@
 """Ranking by purchases: with the curve of clicks, with a curve of their own, or by clicks.
 
-By hand: ``python tests/benchmarks/bench_outcomes.py [--seeds 5] [--sessions 3000 10000 30000]``.
+By hand: ``python tests/benchmarks/bench_outcomes.py [--seeds 4] [--sessions 5000 40000]``.
 
 A shop with 200 queries of 12 documents, 8 of them shown, by a ranker that knows noisy appeal. Users
 click what appeals to them, among what they examine, and buy 8 % of what they click, more of what
@@ -138,8 +138,8 @@ def main(arguments):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--sessions", type=int, nargs="+", default=[3_000, 10_000, 30_000])
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--sessions", type=int, nargs="+", default=[5_000, 40_000])
     parser.add_argument("--rankers", nargs="+", default=list(RANKERS), choices=list(RANKERS))
     parser.add_argument("--out")
     main(parser.parse_args())
