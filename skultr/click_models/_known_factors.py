@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._log._deferred import lookup
 from .._log._factors import known_factor_codes
 from .._log._faults import count_of
-from .._models._sharded_relevance import ShownAt
 from ..exceptions import AssumptionWarning, python_value, warn_user
 
 
@@ -29,7 +29,9 @@ class KnownFactors:
     @classmethod
     def of_log(cls, log):
         """The bias factors of the shown rows of a log."""
-        return cls(log.bias_values, ShownAt.of(log).are_positions)
+        rows = log.shown_rows
+        same = lookup(log.bias_values, log.bias[rows]) == log.position[rows]
+        return cls(log.bias_values, bool(same.all()))
 
     def codes(self, bias, inside):
         """Code of each bias factor, of the shape of ``bias``; undefined outside the lists."""

@@ -8,9 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from .._log._shards import ShardedLog
 from .._models._document_posterior import document_posterior, logged_places
-from .._models._sharded_relevance import ShownAt, posterior_of_shards
 from .._sklearn import StrOptions
 from ._em import WEAK, fit_em, weak_priors
 from ._gradient import GradientClickModel
@@ -60,20 +58,8 @@ class ProductModel(GradientClickModel):
         return self.solver == "em" and isinstance(self.prior, str) and self.prior == "logged"
 
     def _remember_posterior(self, log, cells, examination, error):
-        if isinstance(log, ShardedLog):
-            place = ShownAt.of(log).place
-            found = posterior_of_shards(log, examination, error, place)
-        else:
-            query, place = logged_places(log).of_documents(cells.n_docs)
-            found = document_posterior(
-                cells.doc,
-                cells.clicks,
-                cells.weight,
-                examination[cells.factor],
-                query=query,
-                place=place,
-                error=error[cells.factor],
-            )
+        query, place = logged_places(log).of_documents(cells.n_docs)
+        found = document_posterior(cells, examination, query=query, place=place, error=error)
         first = examination[0]
         tables = {
             "relevance": found.mean * first,

@@ -11,7 +11,6 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from .._log._cells import read_cells
-from .._log._components import factor_components
 from .._log._faults import check, count_of
 from .._log._roles import read_column, read_role
 from .._log._segments import encode
@@ -97,16 +96,19 @@ class CurvePropensity(AddsCounts):
     # Fitting ------------------------------------------------------------------------------
     def _fit(self, X, y, sample_weight, roles):
         users = None if self.user is None else self._read_users(X, roles)
-        cells, _ = read_cells(X, y, sample_weight, roles, user=users)
+        self._fit_cells(read_cells(X, y, sample_weight, roles, user=users)[0])
+
+    def _fit_cells(self, cells):
         self._tabulate(cells, self._estimate)
 
     def _tabulate(self, cells, estimate):
         """Estimate, and set the tables and the attributes that ``predict`` reads."""
         of_all = cells if self.user is None else cells.of_all_users()
         common = self._with_errors(of_all, estimate)
-        n_factors = len(of_all.factors)
-        component = factor_components(of_all.doc, of_all.factor, n_factors)[1]
-        self._set_curve(of_all, common, component)
+        self.examination_ = curve_table(of_all, common)
+        self._bias_values = of_all.factors.bias
+        self._common = np.exp(common.log_examination)
+        self._largest = np.nanmax(self._common)
         if self.user is not None:
             own = self._on_common_scale(self._with_errors(cells, estimate), cells, common)
             own = self._shrunk(cells, own, common)
@@ -114,13 +116,6 @@ class CurvePropensity(AddsCounts):
             self.examination_ = curve_table(cells, own)
             self._remember_users(cells, own)
         self._warn_about_curve()
-
-    def _set_curve(self, cells, common, component):
-        """Set the table of the curve of all users, and what ``predict`` reads of it."""
-        self.examination_ = curve_table(cells, common, component)
-        self._bias_values = cells.factors.bias
-        self._common = np.exp(common.log_examination)
-        self._largest = np.nanmax(self._common)
 
     def _warn_about_curve(self):
         warn_about_unknown(self.examination_)
@@ -280,10 +275,7 @@ def _scaled(estimate, cells):
 def _mean_click_probability(cells, examination):
     """Mean P(click) over the clicks of each factor, shape (n_factors,), by the common curve."""
     examined = cells.weight * np.nan_to_num(examination)[cells.factor]
-    clicks, seen = (
-        np.bincount(cells.doc, values, minlength=cells.n_docs)
-        for values in (cells.clicks, examined)
-    )
+    clicks, seen = cells.by_doc(cells.clicks), cells.by_doc(examined)
     relevance = np.divide(clicks, seen, out=np.zeros_like(seen), where=seen > 0)[cells.doc]
     expected = examined * relevance
     rate = np.minimum(relevance * np.nan_to_num(examination)[cells.factor], 0.9)
@@ -319,18 +311,8 @@ def _where_resamples_suffice(drawn, analytic, cells):
     return np.where((seen < _LEAST_QUERIES) & np.isfinite(analytic), analytic, drawn)
 
 
-def curve_table(cells, estimate, component=None):
-    """The public table of an estimate: one row per factor, with the ends of the 95 % interval.
-
-    Parameters
-    ----------
-    cells : Cells or CellShards
-    estimate : Estimate
-    component : ndarray of shape (n_factors,), int, default=None
-        Equal where documents connect factors; by default found in ``cells``.
-    """
-    if component is None:
-        component = factor_components(cells.doc, cells.factor, len(cells.factors))[1]
+def curve_table(cells, estimate):
+    """The public table of an estimate: one row per factor, with the ends of the 95 % interval."""
     log_examination, error = estimate
     unknown = np.isnan(log_examination)
     error = np.where(unknown, np.nan, error)
@@ -343,7 +325,7 @@ def curve_table(cells, estimate, component=None):
                 "upper": np.exp(log_examination + QUANTILE * error),
                 "impressions": cells.weight_of_factors,
                 "clicks": cells.clicks_of_factors,
-                "component": component,
+                "component": cells.component_of_factors,
             },
             index=cells.factors.index,
         )
