@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from .._typing import ArrayLike, Bools, Column, Floats, Ints
-from ..exceptions import python_value
 from ._cells import Cells
 from ._deferred import lookup
-from ._hashing import hash_columns, mix
-from ._reader import Rows, read
-from ._segments import TINY, offsets_from_counts, offsets_from_sorted
+from ._hashing import equal_rows, hash_columns, mix
+from ._reader import Rows, first_rows, read
+from ._segments import TINY, encode, offsets_from_counts, offsets_from_sorted
 
 #: Values that are compared at a time.
 _CHUNK_VALUES = 1 << 20
@@ -29,22 +28,28 @@ _CHUNK_VALUES = 1 << 20
 _COLUMNS = 16
 #: Rows to which a few numbers that all documents share are fitted.
 SAMPLE = 1 << 21
-BY_ROW = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
+BY_ROW = ("version", "query", "user", "position", "bias", "clicks", "weight", "shown")
 
 
 @dataclass(frozen=True, eq=False)
 class ClickLog:
     """A click log as codes and arrays, sorted by query, list and position.
 
+    A document is who was shown: counts, tables and labels go by document. Its features may differ
+    between rows: a version is one feature vector of one document, and equal vectors of a document
+    are one version. Where features never change, versions are documents.
+
     Rows of candidates that were never shown are last in their list, with ``shown`` False and
     ``bias`` and ``position`` -1.
 
     Parameters
     ----------
-    features : ndarray of shape (n_docs, n_features), float32
-        One row per distinct document.
-    doc, query, user : ndarray of shape (n_rows,), int
+    features : ndarray of shape (n_versions, n_features), float32
+        One row per version.
+    version, query, user : ndarray of shape (n_rows,), int
         Codes of each row.
+    doc_of_version : ndarray of shape (n_versions,), int
+        Code of the document of each version, ascending.
     position : ndarray of shape (n_rows,), int
         Rank at which the row was shown, from 1.
     bias : ndarray of shape (n_rows,), int
@@ -68,7 +73,8 @@ class ClickLog:
     """
 
     features: np.ndarray
-    doc: np.ndarray
+    version: np.ndarray
+    doc_of_version: np.ndarray
     query: np.ndarray
     user: np.ndarray
     position: np.ndarray
@@ -87,7 +93,24 @@ class ClickLog:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.doc)
+        return len(self.version)
+
+    @property
+    def n_versions(self) -> int:
+        """Number of versions of documents."""
+        return len(self.doc_of_version)
+
+    @property
+    def n_docs(self) -> int:
+        """Number of documents."""
+        return int(self.doc_of_version[-1]) + 1 if self.n_versions else 0
+
+    @cached_property
+    def doc(self) -> Ints:
+        """Code of the document of each row, shape (n_rows,)."""
+        if self.n_versions == self.n_docs:
+            return self.version
+        return lookup(self.doc_of_version, self.version)
 
     @property
     def n_lists(self) -> int:
@@ -112,7 +135,7 @@ class ClickLog:
     @property
     def shown_docs(self) -> Bools:
         """True for a document that was shown at least once, shape (n_docs,)."""
-        return np.bincount(self.doc[self.shown_rows], minlength=len(self.features)) > 0
+        return np.bincount(self.doc[self.shown_rows], minlength=self.n_docs) > 0
 
     @cached_property
     def click_rate(self) -> Floats:
@@ -121,9 +144,46 @@ class ClickLog:
         return np.where(self.shown, rate, 0.0)
 
     def shown_features(self) -> NDArray[Any]:
-        """Features of the documents that were shown at least once."""
-        docs = np.unique(self.doc[self.shown])
-        return self.features if len(docs) == len(self.features) else self.features[docs]
+        """Features of the versions that were shown at least once."""
+        seen = np.unique(self.version[self.shown])
+        return self.features if len(seen) == self.n_versions else self.features[seen]
+
+    def by_document(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values (n_versions, ...) as means by document, weighted by impressions."""
+        if self.n_versions == self.n_docs:
+            return values
+        rows = self.shown_rows
+        weight = np.bincount(self.version[rows], self.weight[rows], minlength=self.n_versions)
+        weight = np.maximum(weight, TINY)
+        first = np.flatnonzero(np.diff(self.doc_of_version, prepend=-1))
+        weight /= np.add.reduceat(weight, first)[self.doc_of_version]
+        weight = weight.reshape(-1, *[1] * (values.ndim - 1))
+        return np.add.reduceat(values * weight, first)
+
+    def versions_of(self, query: Ints, doc: Ints, weight: Floats) -> tuple[Ints, Ints, Floats]:
+        """The versions of (query, document) pairs, and how a pair's weight divides among them.
+
+        The pairs are those of all rows with positive ``weight`` (n_rows,), sorted. Returns the
+        place of the pair, the version, and its share of the weight of the pair.
+        """
+        if self.n_versions == self.n_docs:
+            return np.arange(len(doc)), doc, np.ones(len(doc))
+        rows = np.flatnonzero(weight > 0)
+        key = self.query[rows] * np.int64(self.n_versions) + self.version[rows]
+        place, key = encode(key)
+        total = np.bincount(place, weight[rows])
+        of_query, version = np.divmod(key, self.n_versions)
+        pair = np.searchsorted(
+            query * np.int64(self.n_docs) + doc,
+            of_query * np.int64(self.n_docs) + self.doc_of_version[version],
+        )
+        return pair, version, total / np.bincount(pair, total, len(doc))[pair]
+
+    def with_features(self, features: NDArray[Any]) -> ClickLog:
+        """The log with one row of features (n_docs, n_features) per document."""
+        return replace(
+            self, features=features, version=self.doc, doc_of_version=np.arange(self.n_docs)
+        )
 
     @cached_property
     def cells(self) -> Cells:
@@ -134,7 +194,7 @@ class ClickLog:
             self.bias[rows],
             self.clicks[rows],
             self.weight[rows],
-            len(self.features),
+            self.n_docs,
             len(self.bias_values),
         )
 
@@ -178,11 +238,13 @@ class ClickLog:
         if self.shown.all():
             return self
         log = self._columns(rows := np.flatnonzero(self.shown), np.zeros(1, dtype=int))
-        docs, doc = np.unique(log.doc, return_inverse=True)
+        versions, version = np.unique(log.version, return_inverse=True)
+        docs, doc_of_version = np.unique(self.doc_of_version[versions], return_inverse=True)
         return replace(
             log,
-            features=self.features[docs],
-            doc=doc,
+            features=self.features[versions],
+            version=version,
+            doc_of_version=doc_of_version,
             doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
             offsets=offsets_from_sorted(self.list_[rows]),
         )
@@ -190,7 +252,7 @@ class ClickLog:
     def fold(self, users: bool = False, patterns: bool = False) -> ClickLog:
         """The log with identical lists merged; their clicks and weights are summed.
 
-        Lists are identical if they show the same documents under the same positions and bias
+        Lists are identical if they show the same versions under the same positions and bias
         factors; with ``users``, also to the same user; with ``patterns``, also with clicks on the
         same rows. Objectives that are linear in the clicks given the list have the same value and
         gradient on the folded log, at a cost that grows with the number of *distinct* lists.
@@ -291,13 +353,13 @@ class ClickLog:
         return order[new], group
 
     def _list_hashes(self, *more):
-        """Two hashes of each list's documents and places; with 128 bits no collision is expected.
+        """Two hashes of each list's versions and places; with 128 bits no collision is expected.
 
         The first does not depend on the propensity, so that propensities do not change the order
         of the lists, and thereby the model.
         """
         place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
-        row = hash_columns([place, self.doc, self.position, self.bias, *more])
+        row = hash_columns([place, self.version, self.position, self.bias, *more])
         if self.propensity is None:
             second = mix(row)
         else:
@@ -369,11 +431,10 @@ def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) 
     log : ClickLog
     """
     documents = rows.documents(features)
-    if documents.ids is not None:
-        _check_equal_features(documents, features)
+    versions = _versions_of(documents, features)
     shown, (bias, bias_values), (user, user_ids) = rows.shown, rows.bias, rows.user
     columns = {
-        "doc": documents.code,
+        "version": versions.code,
         "query": rows.query,
         "user": user,
         "position": np.where(shown, rows.position, -1),
@@ -386,14 +447,15 @@ def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) 
         columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
     if rows["production"] is not None:
         columns["production"] = rows["production"]
-    order = _sorting_order(rows.place, documents.code, shown.all())
+    order = _sorting_order(rows.place, versions.code, shown.all())
     offsets = offsets_from_sorted(rows.list_[order])
     for name in columns:  # one by one, so that the log is never held twice in memory
         columns[name] = columns[name][order]
     columns.setdefault("propensity", None)
     return ClickLog(
         **columns,
-        features=_select_rows(features, documents.first, reuse),
+        features=_select_rows(features, versions.first, reuse),
+        doc_of_version=versions.doc,
         offsets=offsets,
         query_ids=rows.query_ids,
         bias_values=bias_values,
@@ -423,21 +485,37 @@ def _select_rows(features, first, reuse):
     return features[:n_docs]
 
 
-def _check_equal_features(documents, features):
-    """Refuse a document with two feature vectors."""
-    if len(documents.first) == len(features):
-        return
-    step = max(1, _CHUNK_VALUES // max(1, features.shape[1]))
-    for start in range(0, len(features), step):
-        rows = slice(start, start + step)
-        same = documents.first[documents.code[rows]]
-        differs = (features[rows] != features[same]).any(axis=1)
-        if differs.any():
-            row = start + int(np.argmax(differs))
-            code = documents.code[row]
-            raise ValueError(
-                f"The document {python_value(documents.ids[code])!r} has different features in "
-                f"rows {documents.first[code]} and {row}; expected one feature vector per "
-                "document. Give different documents different ids within their query, or drop the "
-                "column 'doc': rows with equal features are then one document."
-            )
+class _Versions(NamedTuple):
+    """Code of the version of each row, and first row and document of each version."""
+
+    code: Ints
+    first: Ints
+    doc: Ints
+
+
+def _versions_of(documents, features):
+    """The distinct feature vectors of each document, sorted by document."""
+    n_docs = len(documents.first)
+    varies = np.zeros(n_docs, dtype=bool)
+    if documents.ids is not None and n_docs < len(features):
+        step = max(1, _CHUNK_VALUES // max(1, features.shape[1]))
+        for start in range(0, len(features), step):
+            rows = slice(start, start + step)
+            code = documents.code[rows]
+            varies[code[_differ(features[rows], features[documents.first[code]])]] = True
+    if not varies.any():
+        return _Versions(documents.code, documents.first, np.arange(n_docs))
+    rows = np.flatnonzero(varies[documents.code])
+    vector = np.zeros(len(features), dtype=np.int64)
+    vector[rows] = equal_rows(features[rows])[0]
+    n_vectors = int(vector.max()) + 1
+    code, key = encode(documents.code * np.int64(n_vectors) + vector)
+    return _Versions(code, first_rows(code, len(key)), key // n_vectors)
+
+
+def _differ(some, others):
+    """True for each row in which two arrays differ; NaN equals NaN."""
+    differ = some != others
+    if differ.any():
+        differ &= ~(np.isnan(some) & np.isnan(others))
+    return differ.any(axis=1)

@@ -48,7 +48,7 @@ def rows_of(
     for name in ("propensity", "production"):
         if getattr(log, name) is not None:
             columns[name] = np.asarray(getattr(log, name))
-    features = pd.DataFrame(log.features[np.asarray(log.doc)], columns=list(names), copy=False)
+    features = pd.DataFrame(log.features[np.asarray(log.version)], columns=list(names), copy=False)
     return pd.concat([pd.DataFrame(columns), features], axis=1), np.asarray(log.click_rate)
 
 
@@ -73,7 +73,7 @@ def cells_of(log: StoredLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     log = log.without_never_shown()
     tables = {name: _codes(log, name) for name in by}
     factor, n_factors = _combined(tables)
-    cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, len(log.features), n_factors)
+    cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, n_factors)
     columns = {"qid": _query_of_doc(log)[cells.doc], "doc": cells.doc, "doc_scope": "global"}
     columns |= _split(tables, cells.factor)
     columns["impressions"] = cells.weight
@@ -146,7 +146,7 @@ def _query_of_doc(log: StoredLog) -> Ints:
     """A query of each document."""
     if isinstance(log.doc_ids, pd.MultiIndex):
         return np.asarray(log.doc_ids.codes[0], dtype=np.intp)
-    query = np.zeros(len(log.features), dtype=np.intp)
+    query = np.zeros(log.n_docs, dtype=np.intp)
     for part in log.chunks():
         query[part.doc[::-1]] = part.query[::-1]
     return query

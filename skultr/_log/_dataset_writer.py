@@ -156,7 +156,7 @@ class _Lists:
         place = np.where(shown, position, np.iinfo(np.int64).max)
         order = np.lexsort((doc, place, rows["list"], query))
         columns = {
-            "doc": doc,
+            "version": doc,
             "query": query,
             "user": self.rows.user.ranks(rows["user"])
             if "user" in names
@@ -178,6 +178,7 @@ class _Lists:
         log = ClickLog(
             **columns,
             features=np.empty((0, 0), dtype=np.float32),
+            doc_of_version=np.arange(len(self.codes)),
             offsets=offsets,
             query_ids=self.codes.query_ids,
             bias_values=self.bias_values,

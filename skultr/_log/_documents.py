@@ -28,21 +28,27 @@ class KnownDocuments:
     ids : Index of shape (n_docs,) or None
         Pairs (qid, doc), or ids alone where these are unique; None where documents are equal rows
         of features.
-    features : ndarray of shape (n_docs, n_features)
+    features : ndarray of shape (n_versions, n_features)
+    doc_of_version : ndarray of shape (n_versions,), int
+        Place of the document that had these features.
     """
 
     ids: pd.Index | None
     features: np.ndarray
+    doc_of_version: np.ndarray
 
     @classmethod
     def of_log(cls, log: ClickLog, known: Bools) -> KnownDocuments:
         """The documents of a log for which ``known``, a bool array by document code, is True."""
-        if known.all():
-            return cls(log.doc_ids, log.features)
-        return cls(None if log.doc_ids is None else log.doc_ids[known], log.features[known])
+        ids = None if log.doc_ids is None else log.doc_ids[known]
+        versions = np.flatnonzero(known[log.doc_of_version])
+        if len(versions) == len(log.doc_of_version):
+            return cls(ids, log.features, log.doc_of_version)
+        place = np.cumsum(known) - 1
+        return cls(ids, log.features[versions], place[log.doc_of_version[versions]])
 
     def __len__(self) -> int:
-        return len(self.features)
+        return int(self.doc_of_version.max(initial=-1)) + 1
 
     @property
     def index(self) -> pd.Index:
@@ -89,7 +95,9 @@ class KnownDocuments:
         if features is None:
             return None, None
         qid = ids.get("qid") if self.ids is not None else None
-        return self._places_by_features(features, qid), range(len(features))
+        version = self._places_by_features(features, qid)
+        # A row without a match has the place -1, the last element, which is -1.
+        return np.append(self.doc_of_version, -1)[version], range(len(features))
 
     def _places_by_ids(self, doc, qid):
         if self.ids.nlevels == 1:
@@ -126,10 +134,11 @@ class KnownDocuments:
     def _places_within_queries(self, features, qid):
         """Place of the only document of the row's query with its features, -1 if not just one."""
         code, _ = equal_rows(np.concatenate([self.features, features]))
-        of_query = self.ids.get_level_values("qid")
-        known = pd.MultiIndex.from_arrays([of_query, code[: len(self)]])
+        n_known = len(self.features)
+        of_query = self.ids.get_level_values("qid")[self.doc_of_version]
+        known = pd.MultiIndex.from_arrays([of_query, code[:n_known]])
         alone = np.flatnonzero(~known.duplicated(keep=False))
-        rows = pd.MultiIndex.from_arrays([_as_index(qid), code[len(self) :]])
+        rows = pd.MultiIndex.from_arrays([_as_index(qid), code[n_known:]])
         # A row without a match has the index -1, the last element, which is -1.
         return np.append(alone, -1)[known[alone].get_indexer(rows)]
 

@@ -35,11 +35,10 @@ def join_logs(first: ClickLog, second: ClickLog) -> ClickLog:
     Raises
     ------
     ValueError
-        If only one of the logs names its documents (or the scores of production), or if a
-        document has other features in the second log.
+        If only one of the logs names its documents (or the scores of production).
     """
-    doc, features, doc_ids = _join_documents(first, second)
-    logs, columns = (first, second), {"doc": doc}
+    columns = _join_documents(first, second)
+    logs = (first, second)
     names = {"query": "query_ids", "bias": "bias_values", "user": "user_ids"}
     ids = {}
     for name, of_codes in names.items():
@@ -55,8 +54,6 @@ def join_logs(first: ClickLog, second: ClickLog) -> ClickLog:
     log = ClickLog(
         **columns,
         **ids,
-        features=features,
-        doc_ids=doc_ids,
         production=_join_production(first, second),
         propensity=None,
         offsets=np.append(first.offsets, first.n_rows + second.offsets[1:]),
@@ -94,9 +91,7 @@ def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:
 
 
 def _join_documents(first, second):
-    """Code of each row, and features and ids of the distinct documents of both logs."""
-    n_first = len(first.features)
-    features = np.concatenate([first.features, second.features])
+    """Version of each row, and versions, features and ids of the documents of both logs."""
     levels = [0 if log.doc_ids is None else log.doc_ids.nlevels for log in (first, second)]
     if levels[0] != levels[1]:
         names = ["the values of the features", "doc alone", "the pair (qid, doc)"]
@@ -104,34 +99,38 @@ def _join_documents(first, second):
             f"The documents of this log are identified by {names[levels[1]]}, and those of the "
             f"earlier ones by {names[levels[0]]}. Pass qid, doc and doc_scope as before."
         )
+    features = np.concatenate([first.features, second.features])
+    vector, place = equal_rows(features)
     if levels[0] == 0:
-        code, place = equal_rows(features)
-        ids = None
-    elif levels[0] == 1:
-        code, ids = _union(first.doc_ids, second.doc_ids)
-        place, ids = first_rows(code, len(ids)), pd.Index(ids, name="doc", tupleize_cols=False)
+        version, doc, ids = vector, np.arange(len(place)), None
     else:
-        (query, queries), (doc, docs) = (
-            _union(*(log.doc_ids.get_level_values(name) for log in (first, second)))
-            for name in ("qid", "doc")
-        )
-        code, query, doc = pairs_of_codes(query, doc, len(docs))
-        values = (pd.Index(each, tupleize_cols=False) for each in (queries, docs))
-        ids = pd.MultiIndex([*values], [query, doc], names=["qid", "doc"])
-        place = first_rows(code, len(ids))
-    _check_features(features, code, place, ids)
-    rows = _both(first.doc, np.asarray(second.doc) + n_first)
-    return code[rows], features[place], ids
+        code, ids = _join_ids(first, second)
+        # Code of the document of each version of the first log, then of the second.
+        of_versions = np.append(first.doc_of_version, second.doc_of_version + first.n_docs)
+        n_vectors = len(place)
+        version, key = encode(code[of_versions] * np.int64(n_vectors) + vector)
+        doc, place = key // n_vectors, first_rows(version, len(key))
+    rows = _both(first.version, np.asarray(second.version) + first.n_versions)
+    return {
+        "version": version[rows],
+        "doc_of_version": doc,
+        "features": features[place],
+        "doc_ids": ids,
+    }
 
 
-def _check_features(features, code, place, ids):
-    differs = (features != features[place][code]).any(axis=1)
-    if ids is not None and differs.any():
-        name = python_value(ids[code[np.argmax(differs)]])
-        raise ValueError(
-            f"The document {name!r} has other features than in the earlier log; expected one "
-            "feature vector per document. Give it another id, or leave out features that change."
-        )
+def _join_ids(first, second):
+    """Code of each document of the first log and then of the second, and ids of the codes."""
+    if first.doc_ids.nlevels == 1:
+        code, ids = _union(first.doc_ids, second.doc_ids)
+        return code, pd.Index(ids, name="doc", tupleize_cols=False)
+    (query, queries), (doc, docs) = (
+        _union(*(log.doc_ids.get_level_values(name) for log in (first, second)))
+        for name in ("qid", "doc")
+    )
+    code, query, doc = pairs_of_codes(query, doc, len(docs))
+    values = (pd.Index(each, tupleize_cols=False) for each in (queries, docs))
+    return code, pd.MultiIndex([*values], [query, doc], names=["qid", "doc"])
 
 
 def _join_production(first, second):

@@ -47,7 +47,7 @@ class StoredLog(ClickLog):
     @cached_property
     def shown_docs(self) -> Bools:
         """True for a document that was shown at least once."""
-        return np.bincount(self.doc, self.shown, minlength=len(self.features)) > 0
+        return np.bincount(self.doc, self.shown, minlength=self.n_docs) > 0
 
     def shown_features(self) -> NDArray[Any]:
         """Features of the documents that were shown at least once."""
@@ -60,7 +60,15 @@ class StoredLog(ClickLog):
         for name in ("propensity", "production"):
             of = getattr(self, name)
             columns[name] = None if of is None else np.asarray(of)
-        names = ("features", "offsets", "query_ids", "bias_values", "user_ids", "doc_ids")
+        names = (
+            "features",
+            "doc_of_version",
+            "offsets",
+            "query_ids",
+            "bias_values",
+            "user_ids",
+            "doc_ids",
+        )
         return ClickLog(**columns, **{name: getattr(self, name) for name in names})
 
     def without_never_shown(self) -> ClickLog:
@@ -118,17 +126,19 @@ class StoredLog(ClickLog):
         keep = np.zeros(len(self.query_ids), dtype=bool)
         keep[queries] = True
         part = self.select_queries(keep)
-        docs, doc = _codes_that_occur(part.doc, len(self.features))
+        versions, version = _codes_that_occur(part.version, self.n_versions)
+        docs, doc_of_version = np.unique(self.doc_of_version[versions], return_inverse=True)
         found, query = _codes_that_occur(part.query, len(self.query_ids))
         factors, bias = _codes_that_occur(part.bias, len(self.bias_values))
         users, user = _codes_that_occur(part.user, len(self.user_ids))
         part = replace(
             part,
-            doc=doc,
+            version=version,
+            doc_of_version=doc_of_version,
             query=query,
             bias=bias,
             user=user,
-            features=_read_only(self.features[docs]),
+            features=_read_only(self.features[versions]),
             features_on_disk=False,
             query_ids=self.query_ids[found],
             bias_values=self.bias_values[factors],
@@ -165,7 +175,7 @@ class StoredLog(ClickLog):
         for name in ("propensity", "production"):
             of = getattr(self, name)
             columns[name] = None if of is None else of[rows]
-        names = ("features", "query_ids", "bias_values", "user_ids", "doc_ids")
+        names = ("features", "doc_of_version", "query_ids", "bias_values", "user_ids", "doc_ids")
         return ClickLog(
             **columns, offsets=offsets, **{name: getattr(self, name) for name in names}
         )
@@ -202,9 +212,11 @@ def open_log(folder: Path, detailed: bool = True) -> StoredLog:
     factor = column("bias", np.intp)
     position = column("position", np.int64)
     of_factor = lookup(np.append(-1, bias_values), factor)
+    features = _read_only(_mapped(folder / "features.npy"))
     return StoredLog(
-        features=_read_only(_mapped(folder / "features.npy")),
-        doc=column("doc", np.intp),
+        features=features,
+        version=column("doc", np.intp),
+        doc_of_version=np.arange(len(features)),
         query=query,
         user=column("user", np.intp),
         position=of_factor if position is None else position - 1,

@@ -90,7 +90,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     lists without the document: a document that was rarely shown stood low.
     """
     rows = log.shown_rows
-    n_docs, n_queries = len(log.features), len(log.query_ids)
+    n_docs, n_queries = log.n_docs, len(log.query_ids)
     key, pair = distinct(log.query[rows] * n_docs + log.doc[rows], n_queries * n_docs)
     query, doc = np.divmod(key, n_docs)
     weight, position = log.weight[rows], log.position[rows]

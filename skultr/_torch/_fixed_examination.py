@@ -178,7 +178,7 @@ def fit_best_of(
         for name, target in targets.items():
             generator.set_state(state)
             fit_listwise(learner, log, task, target, held_out=held_out)
-            scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.doc]
+            scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.version]
             trained[name] = {key: getattr(learner, key) for key in _TRAINED}
     table = _choice_table(comparison.fits(scores))
     best = table["loss"].idxmin()

@@ -81,7 +81,7 @@ def fit_dual(
             validation=validation,
         )
     part = log.tempered(learner.traffic_exponent)[0].sample()
-    relevance = learner._outputs(learner.network_, part.features)[:, 0][part.doc]
+    relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
     choice, log_exposure = ClickChoice.of_log(part)
     return choice.likeliest_examination(
@@ -290,8 +290,8 @@ class ExaminationStep(Callback):
     ) -> None:
         data, module = dataset_train, net.module_
         module.eval()
-        doc, *rows = data.rows()
-        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()[doc]
+        version, *rows = data.rows()
+        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()[version]
         best = fit_factors(relevance, *rows, n_factors=len(module.examination))
         best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))
         best = torch.from_numpy(best - np.log(-np.expm1(best))).to(module.examination)

@@ -63,8 +63,8 @@ class ListDataset(Dataset):
     Parameters
     ----------
     log : ClickLog
-    features : Tensor of shape (n_docs, n_features)
-        Scaled features of the distinct documents, on the device of the batches.
+    features : Tensor of shape (n_versions, n_features)
+        Scaled features of the versions of documents, on the device of the batches.
         The clicks of the log are the target of each row, such as debiased clicks.
     click_only : bool
         Leave out lists without clicks, whose listwise loss is 0.
@@ -88,7 +88,7 @@ class ListDataset(Dataset):
         counts = np.bincount(log.list_[keep], minlength=log.n_lists)
         lengths = torch.from_numpy(counts[counts > 0])
         self.features = features
-        self.doc = torch.from_numpy(log.doc[keep]).to(device)
+        self.version = torch.from_numpy(log.version[keep]).to(device)
         self.bias = torch.from_numpy(log.bias[keep]).to(device)
         self.shown = torch.from_numpy(log.shown[keep]).to(device)
         self.clicks = torch.from_numpy(log.clicks[keep]).to(device, torch.float32)
@@ -114,13 +114,13 @@ class ListDataset(Dataset):
         """Lists of one length are rows of rectangles: a batch is gathered without masks."""
         of_lists = {
             name: getattr(self, name).view(-1, self.width).index_select(0, lists)
-            for name in ("doc", "bias", "shown", "clicks", "weight")
+            for name in ("version", "bias", "shown", "clicks", "weight")
         }
-        doc, bias = of_lists.pop("doc").view(-1), of_lists.pop("bias").view(-1)
+        version, bias = (of_lists.pop(name).view(-1) for name in ("version", "bias"))
         return ListBatch(
-            features=self.features.index_select(0, doc),
+            features=self.features.index_select(0, version),
             bias=bias,
-            mask=torch.ones((), dtype=torch.bool, device=doc.device).expand(
+            mask=torch.ones((), dtype=torch.bool, device=version.device).expand(
                 len(lists), self.width
             ),
             **of_lists,
@@ -133,28 +133,28 @@ class ListDataset(Dataset):
         cells = self.starts.index_select(0, lists)[:, None] + column
         rows = cells[mask]
         # Cells of padding lie in the next list, or beyond the last row.
-        cells = cells.view(-1).clamp_(max=len(self.doc) - 1)
+        cells = cells.view(-1).clamp_(max=len(self.version) - 1)
         rectangles = {
             name: getattr(self, name).index_select(0, cells).view_as(mask).masked_fill_(padding, 0)
             for name in ("shown", "clicks", "weight")
         }
         return ListBatch(
-            features=self.features.index_select(0, self.doc.index_select(0, rows)),
+            features=self.features.index_select(0, self.version.index_select(0, rows)),
             bias=self.bias.index_select(0, rows),
             mask=mask,
             **rectangles,
         )
 
     def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Document, bias factor, clicks and weight of each row, as arrays."""
+        """Version, bias factor, clicks and weight of each row, as arrays."""
         clicks, weight = self.clicks.double(), self.weight.double()
-        doc, bias, clicks, weight = (
-            values.cpu().numpy() for values in (self.doc, self.bias, clicks, weight)
+        version, bias, clicks, weight = (
+            values.cpu().numpy() for values in (self.version, self.bias, clicks, weight)
         )
-        return doc, bias, clicks, weight
+        return version, bias, clicks, weight
 
     def outputs(self, network: torch.nn.Module) -> torch.Tensor:
-        """Output of a network for each document, shape (n_docs,)."""
+        """Output of a network for each version, shape (n_versions,)."""
         with torch.inference_mode():
             return network(self.features).reshape(-1)
 

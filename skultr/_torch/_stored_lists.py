@@ -28,7 +28,7 @@ class ScaledRows:
     ----------
     scale : torch.nn.Module
         On the device of the batches.
-    features : ndarray of shape (n_docs, n_features), float32
+    features : ndarray of shape (n_versions, n_features), float32
     """
 
     def __init__(self, scale: torch.nn.Module, features: NDArray[np.float32]) -> None:
@@ -36,9 +36,9 @@ class ScaledRows:
         self.features = features
         self.device = next((each.device for each in scale.buffers()), torch.device("cpu"))
 
-    def __getitem__(self, docs: Any) -> torch.Tensor:
+    def __getitem__(self, versions: Any) -> torch.Tensor:
         with torch.no_grad():
-            return self.scale(torch.from_numpy(self.features[docs].copy()).to(self.device))
+            return self.scale(torch.from_numpy(self.features[versions].copy()).to(self.device))
 
 
 class StoredLists(Dataset):
@@ -92,7 +92,7 @@ class StoredLists(Dataset):
             return padded(torch.from_numpy(values).to(device), mask)
 
         batch = ListBatch(
-            features=self.features[log.doc[rows]],
+            features=self.features[log.version[rows]],
             bias=torch.from_numpy(log.bias[rows]).to(device),
             mask=mask,
             shown=rectangle(log.shown),
@@ -102,18 +102,18 @@ class StoredLists(Dataset):
         return batch, batch.clicks
 
     def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Document, bias factor, clicks and weight of rows, of a sample if there are too many."""
+        """Version, bias factor, clicks and weight of rows, of a sample if there are too many."""
         part = self.log.sample()
         at = part.shown_rows
         numbers = (values[at].astype(np.float32) for values in (part.clicks, part.weight))
-        return part.doc[at], part.bias[at], *(values.astype(float) for values in numbers)
+        return part.version[at], part.bias[at], *(values.astype(float) for values in numbers)
 
     def outputs(self, network: torch.nn.Module) -> torch.Tensor:
-        """Output of a network for each document, shape (n_docs,)."""
-        n_docs = len(self.features.features)
+        """Output of a network for each version, shape (n_versions,)."""
+        n_versions = len(self.features.features)
         with torch.inference_mode():
             parts = [
                 network(self.features[slice(start, start + _PART)]).reshape(-1)
-                for start in range(0, n_docs, _PART)
+                for start in range(0, n_versions, _PART)
             ]
         return torch.cat(parts)

@@ -123,7 +123,7 @@ class CascadeModel(ChainMixin, TableClickModel):
     _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
 
     def _fit(self, log, task):
-        clicks, shown = np.zeros((2, len(log.features)))
+        clicks, shown = np.zeros((2, log.n_docs))
         sums = []
         for part in log.chunks():
             examined = _down_to_first_click(part)

@@ -71,7 +71,7 @@ class DCTRModel(_CountingModel):
 
     def _fit(self, log, task):
         rows = log.shown_rows
-        n_docs = len(log.features)
+        n_docs = log.n_docs
         clicks = np.bincount(log.doc[rows], log.clicks[rows], minlength=n_docs)
         shown = np.bincount(log.doc[rows], log.weight[rows], minlength=n_docs)
         self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)

@@ -152,7 +152,7 @@ class DBNModel(ChainMixin, GradientClickModel):
                 task=task,
                 param_groups=[("continuation", {"lr": SHARED_LEARNING_RATE, "weight_decay": 0.0})],
             )
-        return self._network_parameters(log.features)
+        return self._document_parameters(log)
 
     def _relevance(self, parameters):
         return parameters["attraction"] * parameters["satisfaction"]
@@ -198,14 +198,7 @@ _LEAST = 1e-6
 
 
 class ChainModule(nn.Module):
-    """Attraction and satisfaction per row, and one continuation.
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, scoring network with two outputs)
-    continuation : float or None
-        Fixed value, or None to learn it.
-    """
+    """Attraction and satisfaction per row, and one continuation."""
 
     def __init__(self, network, continuation):
         super().__init__()
@@ -227,13 +220,7 @@ class ChainModule(nn.Module):
 
 
 class ChainLoss(nn.Module):
-    """Minus the log likelihood of the clicks of lists, a sum over rows given the clicks above.
-
-    Parameters
-    ----------
-    scale : float
-        Factor of the loss, one for the whole log.
-    """
+    """Minus the log likelihood of the clicks of lists, a sum over rows given the clicks above."""
 
     def __init__(self, scale):
         super().__init__()

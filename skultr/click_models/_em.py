@@ -18,20 +18,7 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class EMFit:
-    """Result of :func:`fit_em`: probabilities, their expected counts, and the course of the fit.
-
-    Parameters
-    ----------
-    tables : dict of str to ndarray
-        Estimated probabilities.
-    counts : dict of str to (successes, trials, ...)
-        Expected counts of each table, as returned by ``expect``.
-    objective : list of float
-        Log likelihood plus log prior after each round; it never falls.
-    n_iter : int
-        Number of EM steps.
-    converged : bool
-    """
+    """Result of :func:`fit_em`: tables, their expected counts, and the log posterior by round."""
 
     tables: dict[str, np.ndarray]
     counts: dict[str, tuple]
@@ -46,30 +33,6 @@ def fit_em(expect, start, priors, *, tol, max_iter):
     Each round takes two EM steps and extrapolates them (SQUAREM; Varadhan & Roland 2008), see
     :func:`_extrapolated`. The extrapolation is kept if the log posterior does not fall, else the
     second EM step is.
-
-    Parameters
-    ----------
-    expect : callable
-        ``expect(tables)`` returns the expected counts of each table, a dict of (successes,
-        trials), and the log likelihood. Counts of tables with a learned prior also have
-        ``missing`` and ``sure`` of :func:`empirical_beta_of_hidden`.
-    start : dict of str to ndarray
-        Initial tables.
-    priors : dict of str to (a, b)
-        Beta priors of the tables as pseudo-counts of successes and failures.
-    tol : float
-        Least gain of the log posterior in a round; EM stops below it.
-    max_iter : int
-        Largest number of EM steps.
-
-    Returns
-    -------
-    fit : EMFit
-
-    Raises
-    ------
-    FloatingPointError
-        If the log posterior is not finite.
     """
     names = list(start)
     ends = np.cumsum([start[name].size for name in names])[:-1]
@@ -148,12 +111,6 @@ def fit_em_twice(expect, start, priors, *, tol, max_iter):
     A first fit has one pseudo-impression at the mean of all documents as prior. The second one
     has the Beta distribution over documents with the greatest marginal likelihood (empirical
     Bayes), see :func:`empirical_beta_of_hidden`.
-
-    Returns
-    -------
-    fit : EMFit
-        The second fit.
-    priors : dict of str to (a, b)
     """
     learned = [name for name, prior in priors.items() if prior is None]
     if learned:

@@ -22,18 +22,7 @@ _NO_PRIOR = 1e-6
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class EMClickModel(TableClickModel):
-    """Click models with hidden events, fitted by EM.
-
-    Parameters
-    ----------
-    prior : "empirical", (float, float) or None
-        Pseudo-counts of successes and failures of each parameter of a document; None: maximum
-        likelihood.
-    tol : float
-        Least gain of the log posterior in a round, divided by the number of impressions.
-    max_iter : int
-        Largest number of EM steps.
-    """
+    """Click models with hidden events, fitted by EM."""
 
     prior: Literal["empirical"] | Sequence[float] | None = "empirical"
     tol: float = 1e-8
@@ -46,21 +35,7 @@ class EMClickModel(TableClickModel):
     }
 
     def _solve(self, log, expect, start, priors, of_documents):
-        """Fit by EM, and set the attributes that describe the fit.
-
-        Parameters
-        ----------
-        log : ClickLog
-        expect, start, priors
-            See :func:`fit_em`; without priors of parameters of documents.
-        of_documents : tuple of str
-            Tables of parameters of documents, whose prior is the constructor's.
-
-        Returns
-        -------
-        fit : EMFit
-        prior_means : dict of str to float
-        """
+        """Fit by EM, and set the attributes that describe the fit."""
         if self.prior is None:
             weak = weak_priors(expect(start)[0], of_documents)
             of = {name: (_NO_PRIOR * a, _NO_PRIOR * b) for name, (a, b) in weak.items()}

@@ -54,11 +54,16 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
         return self._network_parameters(self._read_features(X, reset=False))
 
     def _network_parameters(self, features):
-        """Outputs of the network as probabilities, a dict of arrays of shape (n_docs,)."""
+        """Outputs of the network as probabilities, a dict of arrays of shape (n_rows,)."""
         outputs = expit(self._outputs(self.network_, features)).T
         return dict(zip(self._outputs_of_network, np.clip(outputs, 1e-6, 1 - 1e-6), strict=True))
+
+    def _document_parameters(self, log):
+        """The same by document: means over its versions."""
+        tables = self._network_parameters(log.features)
+        return {name: log.by_document(values) for name, values in tables.items()}
 
     def _train_towers(self, log, task):
         """Relevance by document, trained as in :class:`TwoTowerRanker`."""
         fit_towers(self, log, task, learning_rate=SHARED_LEARNING_RATE)
-        return self._network_parameters(log.features)
+        return self._document_parameters(log)

@@ -14,16 +14,9 @@ from ..exceptions import AssumptionWarning, python_value, warn_user
 
 @dataclass(frozen=True, eq=False)
 class KnownFactors:
-    """The bias factors of a training log.
+    """The bias factors of a training log."""
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_factors,)
-    are_positions : bool
-        Whether they are the positions of the log, as without a column ``bias``.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # (n_factors,)
     are_positions: bool
 
     @classmethod
@@ -43,22 +36,7 @@ class KnownFactors:
 
 
 def known_codes(known, values, inside=True):
-    """Code of each position; unknown positions get the code of the nearest known one above.
-
-    Parameters
-    ----------
-    known : ndarray of shape (n_known,)
-        Positions of the training log, sorted.
-    values : ndarray
-        Positions.
-    inside : ndarray of bool, default=True
-        False at padding, about which there is no warning.
-
-    Returns
-    -------
-    codes : ndarray of the shape of ``values``, intp
-        0 above the first known position.
-    """
+    """Code of each position; unknown ones get that of the nearest known one above, or 0."""
     codes = np.maximum(np.searchsorted(known, values, side="right") - 1, 0)
     warn_about_unknown((known[codes] != values) & inside, values)
     return codes

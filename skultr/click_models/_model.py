@@ -275,11 +275,6 @@ class TableClickModel(BaseClickModel):
     """Click models with a table of parameters, one row per document.
 
     Subclasses call ``_remember_documents`` in ``_fit``.
-
-    Attributes
-    ----------
-    documents_ : DataFrame
-        Estimated parameters, one row per shown document.
     """
 
     @property

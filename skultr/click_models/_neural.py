@@ -52,8 +52,8 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         training, _ = log.tempered(self.traffic_exponent)
         if self.relevance == "embedding":
             # The table takes codes of documents in place of features.
-            codes = np.arange(len(log.features), dtype=np.float32)[:, None]
-            training = replace(training, features=codes)
+            codes = np.arange(log.n_docs, dtype=np.float32)[:, None]
+            training = training.with_features(codes)
         training = replace(training, bias=log.position)  # the reader needs positions
         with self._seeded():
             reader = self._make_reader()
@@ -82,7 +82,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     def _encoder(self, log, n_out):
         if self.relevance == "network":
             return self._network(log.shown_features(), n_out)
-        return nn.Sequential(nn.Identity(), DocumentTable(len(log.features), n_out))
+        return nn.Sequential(nn.Identity(), DocumentTable(log.n_docs, n_out))
 
     # Training of embeddings ----------------------------------------------------------------
     def _train_on_sessions(self, module, criterion, log, impressions, task):
@@ -125,7 +125,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
 
     # Documents ---------------------------------------------------------------------------
     def _vectors(self, log):
-        """Vector of each document of the training log, (n_docs, n_out)."""
+        """Vector of each version of the training log, or of each document: (n, n_out)."""
         if self.relevance == "network":
             return self._outputs(self.network_, log.features)
         return self.network_[1].weight.detach().double().cpu().numpy()
@@ -443,11 +443,12 @@ class CACMModel(NeuralClickModel):
     def _examination(self, log):
         """P(examined) of each row of a log, given its clicks."""
         vectors = self._vectors(log)
+        code = log.version if self.relevance == "network" else log.doc
         examination = np.zeros(log.n_rows)
         reader = self._exact_reader()
         for _, place in rectangles(log.offsets):
             inside = place >= 0
-            lists = (vectors[log.doc[place]], log.position[place] * 1.0, log.clicks[place] > 0)
+            lists = (vectors[code[place]], log.position[place] * 1.0, log.clicks[place] > 0)
             with torch.inference_mode():
                 logits = reader(*(torch.from_numpy(a) for a in lists))[1]
             examination[place[inside]] = torch.sigmoid(logits).numpy()[inside]

@@ -26,15 +26,6 @@ def click_patterns(log):
     choice assumes that they were as often as the rates allow. A list with more than 16 distinct
     rates is split into 17 patterns: rows with neighbouring rates get their mean, which preserves
     the clicks of the list, and those of a row approximately.
-
-    Parameters
-    ----------
-    log : ClickLog
-
-    Returns
-    -------
-    log : ClickLog
-        Shown rows only, with one weight per list; ``clicks`` is 0 or the weight.
     """
     log = _shown_rows(log)
     weight = _list_weights(log)

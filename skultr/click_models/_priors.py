@@ -45,24 +45,6 @@ def empirical_beta(successes, trials):
     (empirical Bayes),
 
         Σ_d log B(a + s_d, b + f_d) - log B(a, b),    B the Beta function.
-
-    Parameters
-    ----------
-    successes, trials : ndarray of shape (n_docs,)
-        Counts, which may be fractions.
-
-    Returns
-    -------
-    prior : tuple of (float, float)
-        Pseudo-counts of successes and failures; their sum is between 0.5 and 10,000.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> clicks = rng.binomial(20, rng.beta(2, 6, 5_000))
-    >>> np.round(empirical_beta(clicks, np.full(5_000, 20)), 1).tolist()
-    [2.1, 6.2]
     """
     known = trials > 0
     successes, failures = successes[known], (trials - successes)[known]
@@ -111,23 +93,6 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
     Here g is the sum of δ over the hidden events, the slope of their log likelihood at p0
     (Fisher's identity), and h is the sum of δ², minus its curvature (Louis 1982, "Finding the
     observed information matrix when using the EM algorithm", JRSS B). Both are exact at p0.
-
-    Parameters
-    ----------
-    probability : ndarray of shape (n_docs,)
-        The probability p0 at which the counts were computed.
-    successes, trials : ndarray of shape (n_docs,)
-        Expected counts.
-    missing : ndarray of shape (n_docs,)
-        Variance of successes / p0 - failures / (1 - p0) given the clicks.
-    sure : tuple of two ndarray of shape (n_docs,)
-        Numbers of observed successes and failures.
-
-    Returns
-    -------
-    prior : tuple of (float, float)
-        See :func:`empirical_beta`; the standard deviation of logits is at least about 0.2,
-        because hidden events do not determine smaller ones.
     """
     some = np.flatnonzero(trials > 0)
     if not len(some):

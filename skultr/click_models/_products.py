@@ -6,25 +6,8 @@ import numpy as np
 
 
 def factor_groups(weight, least):
-    """Group of each factor: neighbours are joined until a group has ``least`` impressions.
-
-    Parameters
-    ----------
-    weight : ndarray of shape (n_factors,)
-        Impressions of each factor, in the order of the factors.
-    least : float
-
-    Returns
-    -------
-    group : ndarray of shape (n_factors,), intp
-        Numbers from 0 without gaps; all 0 if all factors together have fewer impressions.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> factor_groups(np.array([200.0, 100.0, 30.0, 0.0, 80.0, 10.0]), 100.0)
-    array([0, 1, 2, 2, 2, 2])
-    """
+    """Group of each factor, from 0 without gaps: neighbours are joined up to ``least``
+    impressions."""
     group = np.empty(len(weight), dtype=np.intp)
     n_full, total = 0, 0.0
     for factor, more in enumerate(weight):
@@ -42,12 +25,6 @@ def expected_counts(cells, relevance, examination):
     A clicked row was examined; a skipped row was examined with probability
     (o - r o) / (1 - r o). Relevance is then clicks over examinations. If relevance were hidden
     too, EM would need far more steps.
-
-    Returns
-    -------
-    counts : dict of str to (successes, trials)
-        Expected counts; those of relevance with ``missing`` and ``sure``, see :func:`fit_em`.
-    log_likelihood : float
     """
     by_doc, by_factor, value = np.empty((3, len(relevance))), 0.0, 0.0
     for docs, part in cells.parts():

@@ -11,12 +11,7 @@ from .._torch._stream import GRU, Linear
 
 
 class DocumentTable(nn.Embedding):
-    """One vector per document, used in place of a network of features.
-
-    Parameters
-    ----------
-    n_docs, n_out : int
-    """
+    """One vector per document, used in place of a network of features."""
 
     def reset_parameters(self):
         """Start all vectors at 0.
@@ -37,13 +32,6 @@ class ListReader(nn.Module):
     :math:`h_k = \mathrm{GRU}(h_{k-1}, [e_k, \log k, c_{k-1}])` and
     :math:`P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b)`: the neural click model (Borisov et
     al. 2016).
-
-    Parameters
-    ----------
-    embedding_size : int
-        Length of the vector of a document.
-    state_size : int
-        Length of h.
     """
 
     def __init__(self, embedding_size, state_size):
@@ -53,14 +41,7 @@ class ListReader(nn.Module):
         self.head = Linear(state_size, 1)
 
     def forward(self, documents, position, clicked):
-        """Logits of all rows at once, as the criterion takes them.
-
-        Parameters
-        ----------
-        documents : Tensor of shape (n_lists, width, n_out)
-        position, clicked : Tensor of shape (n_lists, width)
-            ``clicked`` is 0 or 1; the rows below read it.
-        """
+        """Logits of all rows at once, as the criterion takes them."""
         above = F.pad(clicked[:, :-1], (1, 0))
         state, _ = self.recurrent(
             torch.cat([self._seen(documents, position), above[..., None]], 2)
@@ -68,19 +49,7 @@ class ListReader(nn.Module):
         return self._outputs(state, documents)
 
     def browse(self, documents, position, choose):
-        """P(click) per row, with the clicks chosen row by row by ``choose(k, probability)``.
-
-        Parameters
-        ----------
-        documents, position : Tensor
-            See ``forward``.
-        choose : callable
-            Takes the number of the row and P(click) of shape (n_lists,), and returns the clicks.
-
-        Returns
-        -------
-        probability : Tensor of shape (n_lists, width)
-        """
+        """P(click) per row, with the clicks chosen row by row by ``choose(k, probability)``."""
         seen, state = self._seen(documents, position), None
         clicked = seen.new_zeros(len(seen))
         probability = torch.empty_like(position)
@@ -116,11 +85,6 @@ class ExaminationReader(ListReader):
     :math:`h_k = \mathrm{GRU}(h_{k-1}, [\log k, c_{k-1}])` and
     :math:`P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b)\,\sigma(g_k)`, with one logit
     :math:`g` per document.
-
-    Parameters
-    ----------
-    state_size : int
-        Length of h.
     """
 
     def __init__(self, state_size):
@@ -145,14 +109,7 @@ class ExaminationReader(ListReader):
 
 
 class SequenceModule(nn.Module):
-    """A network that maps documents to vectors, and a reader that maps lists of them to clicks.
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, network)
-        Batches are scaled already, so that only the second is applied.
-    reader : ListReader
-    """
+    """A network that maps documents to vectors, and a reader that maps lists of them to clicks."""
 
     def __init__(self, network, reader):
         super().__init__()

@@ -19,73 +19,33 @@ from ._patterns import last_clicks
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """Expected counts below the last clicks, given all clicks.
-
-    Parameters
-    ----------
-    log_likelihood : float
-    examined : ndarray of shape (n_docs,)
-        Expected number of examinations of each document.
-    went_on : ndarray of shape (n_keys,)
-        Expected number of last clicks after which the user continued, by key.
-    skips, went_on_after_skip : float
-        Expected number of examined skips with a row below them, and of those after which the user
-        continued.
-    examined_variance : ndarray of shape (n_docs,)
-        Variance of the number of examinations.
-    went_on_variance : ndarray of shape (n_keys,)
-        Variance of the number of last clicks after which the user continued.
-    """
+    """Expected counts below the last clicks, given all clicks."""
 
     log_likelihood: float
-    examined: np.ndarray
-    went_on: np.ndarray
+    examined: np.ndarray  # (n_docs,)
+    went_on: np.ndarray  # (n_keys,)
     skips: float
     went_on_after_skip: float
-    examined_variance: np.ndarray
-    went_on_variance: np.ndarray
+    examined_variance: np.ndarray  # (n_docs,)
+    went_on_variance: np.ndarray  # (n_keys,)
 
 
 @dataclass(frozen=True, eq=False)
 class ChainCounts:
     """A click log as counts down to the last clicks, and tails below them.
 
-    Parameters
-    ----------
-    clicks : ndarray of shape (n_docs,)
-        Clicks of each document.
-    skips : ndarray of shape (n_docs,)
-        Skips of each document above a click, which were certainly examined.
-    clicks_above : ndarray of shape (n_keys,)
-        Clicks by key (document, or position) with a click below: the user continued.
-    last_clicks : ndarray of shape (n_keys,)
-        Last clicks by key with a row below them: whether the user continued is unknown.
-    tails : list of (doc, key, weight)
-        Blocks of tails: documents, shape (width, n_tails); key of the last click and weight,
-        each of shape (n_tails,). The code n_docs stands for no document, the key n_keys for
-        lists without a click.
+    Keys are what P(continue | click) depends on: documents or positions; n_keys stands for lists
+    without a click, and n_docs for no document.
     """
 
-    clicks: np.ndarray
-    skips: np.ndarray
-    clicks_above: np.ndarray
-    last_clicks: np.ndarray
-    tails: list
+    clicks: np.ndarray  # (n_docs,)
+    skips: np.ndarray  # (n_docs,), above a click: certainly examined
+    clicks_above: np.ndarray  # (n_keys,), with a click below: the user continued
+    last_clicks: np.ndarray  # (n_keys,), with a row below: whether the user continued is unknown
+    tails: list  # of (doc (width, n_tails), key (n_tails,), weight (n_tails,))
 
     def visit(self, attraction, after_skip, after_click):
-        """Expected counts given the parameters, by an exact forward-backward pass.
-
-        Parameters
-        ----------
-        attraction : ndarray of shape (n_docs,)
-        after_skip : float
-        after_click : ndarray of shape (n_keys,)
-            P(next row examined | clicked), by key.
-
-        Returns
-        -------
-        visit : Visit
-        """
+        """Expected counts given the parameters, by an exact forward-backward pass."""
         # No document is never clicked. Without a click, the tail begins at the top of the list,
         # which is always examined.
         attraction = np.append(attraction, 0.0)
@@ -128,16 +88,6 @@ class ChainCounts:
             Σ p_i² = n off² + 2 off (on - off) Σ g_i + (on - off)² Σ g_i².
 
         ``visit`` holds Σ g_i and Σ g_i (1 - g_i), whose difference is Σ g_i².
-
-        Parameters
-        ----------
-        visit : Visit
-        on, off : ndarray of shape (n_keys,)
-            Probability of the event if the user continued, and if not.
-
-        Returns
-        -------
-        variance : ndarray of shape (n_keys,)
         """
         n, went_on = self.last_clicks, visit.went_on
         mean = n * off + (on - off) * went_on
@@ -178,22 +128,8 @@ def _all_or_none(click, after_click):
 
 
 def count_chain(log, key=attrgetter("doc"), n_keys=None):
-    """Count a log for models of the cascade family.
-
-    Parameters
-    ----------
-    log : ClickLog
-        Result of :func:`click_patterns`.
-    key : callable, default=attrgetter("doc")
-        Maps a log to one code per row: what P(continue | click) depends on.
-    n_keys : int, default=None
-        By default the number of documents.
-
-    Returns
-    -------
-    counts : ChainCounts
-    """
-    n_docs = len(log.features)
+    """Counts of a log of :func:`click_patterns`; ``key`` maps it to one code per row."""
+    n_docs = log.n_docs
     n_keys = n_docs if n_keys is None else n_keys
     counts = {
         "clicks": np.zeros(n_docs),

@@ -143,9 +143,7 @@ class UBMModel(ProductModel):
         # Ranks are connected by documents that moved; last clicks alone do not compare them.
         warn_unless_identifiable(_by_rank(log), network=self.solver == "gradient")
         n_ranks = int(log.position.max())
-        cells = Cells.from_rows(
-            log.doc, log.bias, log.clicks, log.weight, len(log.features), n_ranks**2
-        )
+        cells = Cells.from_rows(log.doc, log.bias, log.clicks, log.weight, log.n_docs, n_ranks**2)
         examination = self._solve_product(log, cells, task)
         self._examination = np.tril(examination.reshape(n_ranks, n_ranks))
         self.examination_ = _pairs_table(self._examination, cells)
@@ -242,16 +240,8 @@ def _groups(n_ranks):
 
 
 def _effects(cells, n_ranks):
-    """Effects of the rank and of the distance from the last click on log examination.
-
-    Returns
-    -------
-    effects : csr_array of shape (n_ranks**2, n_effects)
-    mean : ndarray of shape (n_ranks**2,)
-        Log examination without effects.
-    spread : ndarray of shape (n_effects,)
-        Standard deviation of the effects.
-    """
+    """Effects of the rank and of the distance from the last click on log examination: a sparse
+    (n_ranks**2, n_effects), the log examination without effects, and the effects' spread."""
     rank, last = (of.ravel() for of in np.indices((n_ranks, n_ranks)))
     weight = cells.by_factor(cells.weight)
     by_rank = factor_groups(np.bincount(rank, weight), GROUP_IMPRESSIONS)

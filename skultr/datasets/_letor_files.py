@@ -130,21 +130,9 @@ def fold_of(path: Path) -> int | None:
 
 
 class SvmlightLines(NamedTuple):
-    """What one pass over a file tells that its parser does not.
+    """What one pass over a file tells that its parser does not."""
 
-    Attributes
-    ----------
-    doc : list of str
-        The ``#docid`` of each row that has one.
-    n_rows : int
-        Number of rows.
-    last_feature : int
-        The largest feature id, 0 if no row has a feature.
-    from_zero : bool
-        Whether a row has a feature of id 0; otherwise ids count from 1.
-    """
-
-    doc: list[str]
+    doc: list[str]  # the #docid of each row that has one
     n_rows: int
     last_feature: int
     from_zero: bool

@@ -18,13 +18,7 @@ USED = {
 
 
 class Fates:
-    """The fate of each of n records, given once: later rules decide only what is left.
-
-    Attributes
-    ----------
-    open : ndarray of shape (n,), bool
-        True where no rule has decided yet.
-    """
+    """The fate of each of n records, given once: later rules decide only what is left."""
 
     def __init__(self, n: int) -> None:
         self._codes = np.full(n, -1, dtype=np.int8)

@@ -21,16 +21,7 @@ _KEYS = ("_index", "_id", "timestamp")
 
 
 def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
-    """Parts of a frame of any engine that Narwhals reads.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        One row per record.
-    kind : {"query", "event"} or None
-        What a row without ``action_name`` is.
-    fields : Fields
-    """
+    """Parts of a frame of any engine that Narwhals reads."""
     try:
         table = nw.from_native(frame)
     except TypeError as error:
@@ -50,17 +41,7 @@ def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
 def parquet_parts(
     path: str, kind: str | None, fields: Fields, n_jobs: int | None
 ) -> Iterator[Part]:
-    """Parts of a Parquet file, of which only the fields that are needed are read.
-
-    Parameters
-    ----------
-    path : str
-    kind : {"query", "event"} or None
-        What a row without ``action_name`` is.
-    fields : Fields
-    n_jobs : int or None
-        Number of worker processes for a large file; None uses all cores.
-    """
+    """Parts of a Parquet file, of which only the fields that are needed are read."""
     try:
         from pyarrow import parquet
     except ImportError as error:

@@ -26,18 +26,7 @@ _ACTIONS = {"index", "create", "update", "delete"}
 
 
 def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) -> Iterator[Part]:
-    """Parts of a file of JSON lines, in order.
-
-    Parameters
-    ----------
-    path : str
-        A text file, or one compressed as ``.gz`` or in a ``.zip``.
-    kind : {"query", "event"} or None
-        What a document is that does not say so.
-    fields : Fields
-    n_jobs : int or None
-        Number of worker processes for a large file; None uses all cores.
-    """
+    """Parts of a file of JSON lines, in order."""
     compressed = path.lower().endswith((".gz", ".zip"))
     if os.path.getsize(path) < (_LARGE // 8 if compressed else _LARGE):
         n_jobs = 1

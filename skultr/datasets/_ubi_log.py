@@ -33,17 +33,7 @@ def query_table(
     texts: dict[str, list[str]],
     normal: tuple[list[str], NDArray[Any]],
 ) -> tuple[NDArray[Any], pd.DataFrame]:
-    """Code of the qid of each page, and the table of queries in the order of the codes.
-
-    Parameters
-    ----------
-    pages : Pages
-    rows : ndarray of shape (n_pages,)
-        The pages that are in the log.
-    texts : dict of str to list of str
-    normal : tuple
-        What :func:`normal_texts` returns.
-    """
+    """Code of the qid of each page, and the table of queries in the order of the codes."""
     applications = [*texts["application"], ""]
     keys = pd.DataFrame(
         {

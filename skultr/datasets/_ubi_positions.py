@@ -16,18 +16,13 @@ _PLACED = "clicks and outcomes stand at their place in the hit list"
 
 @dataclass
 class Shown:
-    """Documents on pages: index from 0, place in the hit list and event; -1 where there is none.
+    """Documents on pages: index from 0, place in the hit list and event; -1 for none."""
 
-    Parameters
-    ----------
-    page, doc, at, place, event : ndarray of shape (n_rows,)
-    """
-
-    page: NDArray[Any]
-    doc: NDArray[Any]
-    at: NDArray[Any]
-    place: NDArray[Any]
-    event: NDArray[Any]
+    page: NDArray[Any]  # (n_rows,)
+    doc: NDArray[Any]  # (n_rows,)
+    at: NDArray[Any]  # (n_rows,)
+    place: NDArray[Any]  # (n_rows,)
+    event: NDArray[Any]  # (n_rows,)
 
     def take(self, rows: NDArray[Any]) -> Shown:
         """Some of the rows."""
@@ -66,24 +61,12 @@ def bases_of(
     starts: NDArray[Any],
     n_applications: int,
 ) -> tuple[NDArray[np.int64], dict[int, tuple[int, int, str]]]:
-    """The ordinal of the first position, 0 or 1, by application (the last: of unknown ones).
+    """The ordinal of the first position, 0 or 1, by application (the last: of unknown ones); and
+    how many pages begin there (or clicks stand at their place), of all that count, and what
+    counted.
 
-    Parameters
-    ----------
-    ordinal, place, page, application : ndarray of shape (n_rows,)
-        Of impressions, and of the clicks and outcomes of applications that hit lists show.
-    by_hits : ndarray of shape (n_rows,)
-        True for rows of the latter: there the base is that under which most stand at their place.
-    starts : ndarray of shape (n_ids,)
-        Number of results on earlier pages.
-    n_applications : int
-
-    Returns
-    -------
-    bases : ndarray of shape (n_applications,)
-    support : dict of int to tuple
-        By application: the number of pages that begin at the base (or of clicks that stand at
-        their place), of all that count, and what was counted.
+    ``by_hits``: rows of clicks and outcomes, where the base is that under which most stand at
+    their place in the hit list.
     """
     lowest = pd.Series(ordinal).groupby(page).min()
     start = starts[lowest.index]
@@ -109,16 +92,7 @@ def indices_of(
     starts: NDArray[Any],
     leading: NDArray[np.bool_],
 ) -> tuple[NDArray[Any], int]:
-    """Index from 0 over all pages of a search, -1 if unknown; number of pages that restarted.
-
-    Parameters
-    ----------
-    ordinal, base, page : ndarray of shape (n_rows,)
-    starts : ndarray of shape (n_ids,)
-        Number of results on earlier pages.
-    leading : ndarray of shape (n_rows,), bool
-        The rows that tell whether the ordinals of a page restart.
-    """
+    """Index from 0 over all pages of a search, -1 if unknown; number of pages that restarted."""
     index = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1).astype(np.int32)
     start = starts[page]
     later = (start > 0) & (index >= 0)
@@ -133,16 +107,8 @@ def indices_of(
 def separated(
     shown: Shown, n_ids: int
 ) -> tuple[Shown, NDArray[np.bool_], NDArray[np.bool_], dict[str, NDArray[Any]]]:
-    """One document per position: by the hit list on pages where ordinals collide.
-
-    Returns
-    -------
-    shown : Shown
-    collided, by_place : ndarray of shape (n_ids,)
-        Pages where ordinals collided, and those of them that have a hit list.
-    lost : dict of str to Shown
-        Rows that were left out, by the reason.
-    """
+    """One document per position: by the hit list on pages where ordinals collide; these pages,
+    those of them with a hit list, and the rows that were left out, by reason."""
     collided = np.zeros(n_ids, dtype=bool)
     collided[shown.page[shown.shared()]] = True
     if not collided.any():

@@ -15,26 +15,14 @@ from ._ubi_positions import LEAST_SHARE, lookup, new
 
 @dataclass
 class Pages:
-    """What is known of each `query_id`, by its code; -1 is unknown.
+    """What is known of each `query_id`, by its code; -1 is unknown."""
 
-    Parameters
-    ----------
-    text : ndarray of shape (n_ids,)
-        Code of the query as typed.
-    application, user, filters : ndarray of shape (n_ids,)
-        Codes.
-    start : ndarray of shape (n_ids,)
-        Number of results on earlier pages.
-    record : ndarray of shape (n_ids,)
-        The query record that the text comes from.
-    """
-
-    text: NDArray[Any]
-    application: NDArray[Any]
-    user: NDArray[Any]
-    filters: NDArray[Any]
-    start: NDArray[Any]
-    record: NDArray[Any]
+    text: NDArray[Any]  # (n_ids,), as typed
+    application: NDArray[Any]  # (n_ids,)
+    user: NDArray[Any]  # (n_ids,)
+    filters: NDArray[Any]  # (n_ids,)
+    start: NDArray[Any]  # (n_ids,), results on earlier pages
+    record: NDArray[Any]  # (n_ids,), the query record that the text comes from
 
 
 @dataclass
@@ -149,15 +137,7 @@ def close_queries(
     in_log: NDArray[np.bool_],
     same_text: NDArray[Any],
 ) -> None:
-    """Give the query records that are open their fates.
-
-    Parameters
-    ----------
-    in_log : ndarray of shape (n_ids,)
-        Whether the page of an id is in the log.
-    same_text : ndarray of shape (n_texts + 1,)
-        Code of the normalized text; -1 (last) for no text.
-    """
+    """Give the query records that are open their fates."""
     is_open = np.flatnonzero(fates.open)
     ids = queries["query_id"][is_open]
     chosen = pages.record[ids] == is_open

@@ -36,15 +36,7 @@ _NO_TIME = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Fields:
-    """Which fields are read: for each column the places of its value, the first one that has any.
-
-    Parameters
-    ----------
-    user : str or None
-        The field that names users.
-    filters : tuple of str
-        Keys of ``query_attributes`` that belong to the query.
-    """
+    """Which fields are read: for each column the places of its value, in order of precedence."""
 
     user: str | None
     filters: tuple[str, ...]
@@ -133,15 +125,7 @@ _CODED = ("application", "action", "query_id", "client", "user", "text", "doc", 
 def coded_part(
     events: dict[str, list[Any]], queries: dict[str, list[Any]], filters: tuple[str, ...]
 ) -> Part:
-    """Code the values of a block.
-
-    Parameters
-    ----------
-    events, queries : dict of str to list
-        One value per record for the columns of :class:`Fields` and ``key``, the text that names a
-        record (of any type; an id, or its content).
-    filters : tuple of str
-    """
+    """The values of a block as codes; ``key`` is the text that names a record."""
     tables: dict[str, dict[Any, int]] = {}
     coded_events = _coded(events, tables)
     coded_events["ordinal"] = _ordinals(events["ordinal"])
@@ -305,18 +289,7 @@ def _first(attributes, names):
 # Parts to one table
 # --------------------------------------------------------------------------------------
 class Records:
-    """All parts of a log as one table of events and one of query records.
-
-    Attributes
-    ----------
-    events, queries : dict of str to ndarray
-        Columns of :class:`Fields`, texts as codes.
-    texts : dict of str to list of str
-        Dictionary of each column.
-    faults : dict of str to tuple
-        What is wrong with lines that hold no record: their number, and where the first five are.
-    n_lines : int
-    """
+    """All parts of a log as one table of events and one of query records."""
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[str, int]] = {}

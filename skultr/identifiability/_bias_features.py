@@ -26,20 +26,7 @@ _LARGEST = 1e150
 
 
 class FactorVectors:
-    """Vectors of bias factors: the smaller their distance, the more similar the factors.
-
-    Parameters
-    ----------
-    factors : DataFrame of shape (n_factors, n_columns)
-        The factors of the log, one per row.
-    bias_features : None, list of str, mapping or callable
-        Where the vectors come from; see :class:`IdentifiabilityRepair`.
-    position_weight : float
-        Multiplies the position where it is one of several features.
-    merging : bool
-        If True, ids are an error where they are too many to be compared, and a warning where
-        they are whole numbers. If False, too many ids are left out of the vectors.
-    """
+    """Vectors of bias factors: the smaller their distance, the more similar the factors."""
 
     def __init__(
         self, factors: pd.DataFrame, bias_features: Any, position_weight: float, merging: bool
@@ -50,19 +37,9 @@ class FactorVectors:
         self.merging = merging
 
     def of(self, factors: pd.DataFrame, rows: tuple[Any, Ints] | None = None) -> Floats:
-        """Vector of each factor, NaN where the features of a factor are unknown.
-
-        Parameters
-        ----------
-        factors : DataFrame of shape (n, n_columns)
-        rows : tuple of (frame, ndarray of shape (n_rows,), int), default=None
-            A frame, and for each of its rows the row of ``factors``, or -1. Bias features that
-            are columns are read from this frame.
-
-        Returns
-        -------
-        vectors : ndarray of shape (n, n_dimensions)
-        """
+        """Vector of each factor, NaN where its features are unknown; bias features that are
+        columns are read from ``rows``: a frame, and the row of ``factors`` of each of its rows, or
+        -1."""
         given = self.bias_features
         if given is None:
             return self._by_default(factors)
@@ -157,19 +134,7 @@ def column_values(X: Any, name: str) -> NDArray[Any]:
 
 
 def factor_codes(factors: pd.DataFrame, values: Mapping[str, NDArray[Any]]) -> Ints:
-    """Code of the factor of each row, -1 where the row has none of these factors.
-
-    Parameters
-    ----------
-    factors : DataFrame of shape (n_factors, n_columns)
-        Distinct rows.
-    values : dict of str to ndarray of shape (n_rows,)
-        The same columns.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_rows,), int
-    """
+    """Code of the factor of each row, -1 where the row has none of these factors."""
     known = np.zeros(len(factors), dtype=np.int64)
     code = np.zeros(len(next(iter(values.values()))), dtype=np.int64)
     for name in factors:
@@ -322,22 +287,7 @@ def plain(value: Any) -> Any:
 def count_pairs_of(
     X: Any, y: str | None, sample_weight: Any, repair: Any
 ) -> tuple[Any, Floats | None]:
-    """The pairs of document and bias factor of a log in an engine, as a log in memory.
-
-    Parameters
-    ----------
-    X : frame of an engine
-    y : str or None
-        Name of the column of clicks.
-    sample_weight : None
-    repair : IdentifiabilityRepair
-
-    Returns
-    -------
-    X : frame in memory
-    click_rate : ndarray of shape (n_pairs,) or None
-        None without a column of clicks.
-    """
+    """The pairs of document and bias factor of a log in an engine, as a log in memory."""
     if repair.strategy == "intervene":  # it looks for lists that can carry out swaps
         is_frame(X)  # raises the error
     check_given(X, "" if y is None else y, sample_weight, {}, "IdentifiabilityRepair")

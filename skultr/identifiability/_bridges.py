@@ -18,38 +18,10 @@ _BLOCK = 1 << 24
 def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tuple[Ints, Ints]:
     """Documents whose removal splits a component of factors, and into how many parts.
 
-    Tarjan and Vishkin's reduction [1]_: biconnected components are the components of an auxiliary
+    Tarjan and Vishkin's reduction (1985, SIAM Journal on
+    Computing 14): biconnected components are the components of an auxiliary
     graph on the edges of any spanning tree. The time is O(n log n), whatever the depth of the
     graph; the logarithm comes from the interval minima.
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-        Distinct pairs, sorted by document.
-    factor_labels : ndarray of shape (n_factors,), int
-        Component of each factor.
-
-    Returns
-    -------
-    documents : ndarray of shape (n_bridges,)
-        Codes, ascending.
-    n_parts : ndarray of shape (n_bridges,)
-        Number of parts into which the document's component falls without it; at least 2.
-
-    References
-    ----------
-    .. [1] R. E. Tarjan, U. Vishkin, "An efficient parallel biconnectivity algorithm", SIAM
-       Journal on Computing 14 (1985).
-
-    Examples
-    --------
-    Document 1 alone joins factors {0, 1} and {2}:
-
-    >>> import numpy as np
-    >>> from skultr.identifiability._bridges import articulation_documents
-    >>> doc, factor = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2])
-    >>> articulation_documents(doc, factor, np.array([0, 0, 0]))
-    (array([0, 1]), array([2, 2]))
     """
     kept, doc, factor, twice = documents_with_other_factors(doc, factor)
     if not len(kept):
@@ -78,19 +50,9 @@ def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tupl
 
 
 def _tree(doc, factor, n_docs, factor_labels):
-    """A spanning tree under one root, with nodes numbered in preorder.
-
-    Returns
-    -------
-    parent, low, high : ndarray of shape (n_nodes,)
-        Parent of each node, and the lowest and the highest neighbour of its subtree.
-    before : ndarray of shape (n_nodes,)
-        Number of each node before renumbering: documents, then factors, then the root.
-    size : ndarray of shape (n_nodes,)
-        Number of nodes of the subtree of each node.
-    u, v : ndarray of shape (n_pairs,)
-        The two ends of each pair, u < v.
-    """
+    """A spanning tree under one root, with nodes numbered in preorder: parent, lowest and highest
+    neighbour of the subtree, number before renumbering, size of the subtree, ends u < v of
+    pairs."""
     n_factors = len(factor_labels)
     root = n_docs + n_factors
     # The root has one factor of each component as a child, so that it joins no two blocks.
@@ -158,22 +120,8 @@ def _interval_reduce(reduce, values, end):
 
 
 def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, Ints, Bools]:
-    """One document for each distinct set of two or more factors, renumbered.
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-        Distinct pairs, sorted by document, then factor.
-
-    Returns
-    -------
-    kept : ndarray of shape (n_kept,)
-        Code of the first document of each set, ascending.
-    new_doc, new_factor : ndarray of shape (n_kept_pairs,)
-        Their pairs, with documents numbered as in ``kept``.
-    twice : ndarray of shape (n_kept,), bool
-        Whether another document has the same factors.
-    """
+    """One document for each distinct set of two or more factors (its code, ascending), their pairs
+    renumbered, and whether another document has the same factors."""
     start = np.flatnonzero(np.concatenate(([True], doc[1:] != doc[:-1])))
     degree = np.diff(np.append(start, len(doc)))
     hashes = mix(factor.astype(np.uint64))
@@ -198,24 +146,6 @@ def n_clique_edges(doc: Ints, factor: Ints, factor_labels: Ints) -> int:
     """Number of pairs of factors that share a document: edges of the graph of cliques.
 
     The graph is never held in memory: its rows are computed block by block.
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-        Distinct pairs, sorted by document, then factor.
-    factor_labels : ndarray of shape (n_factors,), int
-        Component of each factor.
-
-    Returns
-    -------
-    n_edges : int
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skultr.identifiability._bridges import n_clique_edges
-    >>> n_clique_edges(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 1, 2]), np.zeros(3, int))
-    3
     """
     kept, doc, factor, _ = documents_with_other_factors(doc, factor)
     if not len(kept):

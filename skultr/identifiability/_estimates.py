@@ -28,24 +28,9 @@ _STEEP = 0.9
 def swap_estimates(
     pairs: Pairs, merged: Any, relevance: Any, examination: Any, *, required: bool = True
 ) -> tuple[Floats, Floats]:
-    """Relevance of each document and examination of each factor, both in [0.001, 1].
-
-    Parameters
-    ----------
-    pairs : Pairs
-    merged : ndarray of shape (n_factors,), int
-        Code of each factor after merges that make the log identifiable.
-    relevance, examination : mapping or Series, or None
-        Given values by document (a tuple of ``qid`` and ``doc`` where both name it) and by
-        factor; estimated from the clicks where None.
-    required : bool, default=True
-        If False, estimates are NaN where the log has no clicks; else this is an error.
-
-    Returns
-    -------
-    relevance : ndarray of shape (n_documents,)
-    examination : ndarray of shape (n_factors,)
-    """
+    """Relevance of each document and examination of each factor, both in [0.001, 1]: those given,
+    or estimates from the clicks of merged factors (NaN without clicks, an error if
+    ``required``)."""
     if relevance is not None:
         relevance = _given("relevance", relevance, _doc_ids(pairs))
     if examination is not None:

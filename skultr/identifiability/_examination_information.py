@@ -43,23 +43,11 @@ _NOTHING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class ExaminationInformation:
-    """Information matrices of log examination by bias factor.
+    """Information matrices of log examination by bias factor."""
 
-    Parameters
-    ----------
-    factors : ndarray of shape (n_factors,), int
-        Codes of the compared factors, ascending.
-    full : ndarray of shape (n_factors, n_factors)
-        If relevance did not vary with the features at all.
-    left : ndarray of shape (n_factors, n_factors)
-        If it may be any function of them.
-    n_rows : int
-        Number of rows that were compared.
-    """
-
-    factors: Ints
-    full: Floats
-    left: Floats
+    factors: Ints  # (n_factors,)
+    full: Floats  # (n_factors, n_factors), if relevance did not vary with the features
+    left: Floats  # (n_factors, n_factors), if it may be any function of them
     n_rows: int
 
     def pairs(self) -> Floats:
@@ -73,13 +61,7 @@ class ExaminationInformation:
         return np.where(page[:, None] == page, np.minimum(share, 1.0), 0.0)
 
     def least(self, groups: Ints | None = None) -> float:
-        """The least share over all contrasts; of groups of factors, whose own ratios are known.
-
-        Parameters
-        ----------
-        groups : ndarray of shape (n_factors,), int, default=None
-            Group of each compared factor; by default each factor is a group.
-        """
+        """The least share over all contrasts; of groups of factors, whose own ratios are known."""
         if not self.compares(groups):
             return 0.0
         full, left = (_of_contrasts(of, groups) for of in (self.full, self.left))
@@ -95,7 +77,7 @@ def information_of_log(log: ClickLog, random_state: RandomState = 0) -> Examinat
     """The information in a log; see :func:`examination_information`."""
     rows = np.flatnonzero(log.shown)
     return examination_information(
-        lambda chosen: log.features[log.doc[rows[chosen]]],
+        lambda chosen: log.features[log.version[rows[chosen]]],
         log.list_[rows],
         log.query[rows],
         log.bias[rows],
@@ -116,21 +98,6 @@ def examination_information(
 
     The factor of a row is predicted from its features by ridge regression within lists, on
     standardised features and random units of them, fitted to other queries.
-
-    Parameters
-    ----------
-    features : callable
-        Features, shape (n, n_features), of some rows, given their numbers.
-    list_, query, factor : ndarray of shape (n_rows,), int
-        Codes of the shown rows.
-    weight : ndarray of shape (n_rows,)
-        Impressions.
-    random_state : int, RandomState instance or None, default=0
-        Draws the sample of lists, the random units and the folds.
-
-    Returns
-    -------
-    information : ExaminationInformation
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     impressions = np.bincount(factor, weight)

@@ -348,15 +348,9 @@ def _test_ranks(table, values, least, n_resamples, level, rng):
 
 
 def _under_the_fit(table, fit, n_resamples, rng):
-    """Distribution of singular values if the fitted rank is the true one.
-
-    Returns
-    -------
-    largest : ndarray of shape (n_resamples,)
-        Largest singular value of the standardised residuals.
-    plain : ndarray of shape (n_resamples, n_values)
-        Singular values of the click rates.
-    """
+    """Resampled singular values if the fitted rank is the true one: the largest of the
+    standardised residuals, (n_resamples,), and those of the click rates, (n_resamples,
+    n_values)."""
     contributions, rate = table.contributions(fit.rate), table.scaled(fit.rate)
     largest, plain = [], []
     for first in progress(range(0, n_resamples, _CHUNK), "batch of resamples"):

@@ -35,25 +35,15 @@ _TOL = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class RateTable:
-    """Clicks and impressions by row and bias factor, as independent binomials.
+    """Clicks and impressions by row and bias factor, as independent binomials."""
 
-    Parameters
-    ----------
-    row, factor, cluster : ndarray of shape (n_cells,), int
-        Clicks of different clusters are independent.
-    clicks, weight : ndarray of shape (n_cells,)
-    shape : tuple of (n_rows, n_factors)
-    center : ndarray of shape (n_rows, n_factors) or None
-        Rates at which the prior clicks are added.
-    """
-
-    row: np.ndarray
-    factor: np.ndarray
-    cluster: np.ndarray | None
-    clicks: np.ndarray
-    weight: np.ndarray
+    row: np.ndarray  # (n_cells,)
+    factor: np.ndarray  # (n_cells,)
+    cluster: np.ndarray | None  # (n_cells,)
+    clicks: np.ndarray  # (n_cells,)
+    weight: np.ndarray  # (n_cells,)
     shape: tuple
-    center: np.ndarray | None = None
+    center: np.ndarray | None = None  # (n_rows, n_factors)
 
     @cached_property
     def sums(self) -> list[Floats]:
@@ -68,13 +58,6 @@ class RateTable:
             value        c log q + (n - c) log(1 - q) + (log q - q / m) / 2
             gradient     (c - n q) / (1 - q) + (1 - q / m) / 2
             information  n q / (1 - q) + q / (2 m)
-
-        Returns
-        -------
-        value : float
-            Minus infinity if a rate is not in (0, 1).
-        gradient : ndarray of shape (n_rows, n_factors)
-        information : ndarray of shape (n_rows, n_factors, n_factors)
         """
         if not ((rate > 0) & (rate < 1 - _MARGIN)).all():
             return -np.inf, None, None
@@ -122,25 +105,16 @@ class WithinDocuments:
 
     The rates of a document are those of its group. This likelihood depends neither on the scale
     of a group's rates nor on the relevance of its documents.
-
-    Parameters
-    ----------
-    unit, factor : ndarray of shape (n_cells,), int
-        Sorted by unit.
-    clicks, weight : ndarray of shape (n_cells,)
-    group, cluster : ndarray of shape (n_units,), int
-    shape : tuple of (n_groups, n_factors)
-    center : ndarray of shape (n_groups, n_factors) or None
     """
 
-    unit: np.ndarray
-    factor: np.ndarray
-    clicks: np.ndarray
-    weight: np.ndarray
-    group: np.ndarray
-    cluster: np.ndarray
+    unit: np.ndarray  # (n_cells,)
+    factor: np.ndarray  # (n_cells,)
+    clicks: np.ndarray  # (n_cells,)
+    weight: np.ndarray  # (n_cells,)
+    group: np.ndarray  # (n_units,)
+    cluster: np.ndarray  # (n_units,)
     shape: tuple
-    center: np.ndarray | None = None
+    center: np.ndarray | None = None  # (n_groups, n_factors)
 
     @cached_property
     def sums(self) -> list[Floats]:
@@ -159,13 +133,6 @@ class WithinDocuments:
             gradient_gt     sum_{d in g} (c_dt - C_d p_dt) + k (a_gt - b_gt)
             information_gts sum_{d in g} C_d (p_dt 1[t = s] - p_dt p_ds)
                             + k (b_gt 1[t = s] - b_gt b_gs)
-
-        Returns
-        -------
-        value : float
-            Minus infinity if a rate is not above 0.
-        gradient : ndarray of shape (n_groups, n_factors)
-        information : ndarray of shape (n_groups, n_factors, n_factors)
         """
         if not (rate > 0).all():
             return -np.inf, None, None
@@ -270,23 +237,13 @@ class _Clicked(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LowRankFit:
-    """Maximum-likelihood matrix of a given rank.
+    """Maximum-likelihood matrix of a given rank."""
 
-    Parameters
-    ----------
-    left : ndarray of shape (n_rows, rank)
-    right : ndarray of shape (n_factors, rank)
-    value : float
-        Log-likelihood.
-    gradient : ndarray of shape (n_rows, n_factors)
-    information : ndarray of shape (n_rows, n_factors, n_factors)
-    """
-
-    left: np.ndarray
-    right: np.ndarray
+    left: np.ndarray  # (n_rows, rank)
+    right: np.ndarray  # (n_factors, rank)
     value: float
-    gradient: np.ndarray
-    information: np.ndarray
+    gradient: np.ndarray  # (n_rows, n_factors)
+    information: np.ndarray  # (n_rows, n_factors, n_factors)
 
     @property
     def rate(self) -> Floats:
@@ -298,14 +255,6 @@ class LowRankFit:
 
         With the information I and the slopes S of the logarithms of rates (see :func:`_slopes`),
         the residual of a gradient g is (g - I S (S' I S)^-1 S' g) / sqrt(diag I).
-
-        Parameters
-        ----------
-        gradients : ndarray of shape (n, n_rows, n_factors)
-
-        Returns
-        -------
-        residuals : ndarray of shape (n, n_rows, n_factors)
         """
         slopes = _slopes(self.left, self.right)
         weighted = np.einsum("gts,gsp->gtp", self.information, slopes)
@@ -324,18 +273,6 @@ def fit_low_rank(
     With gradient g and information I of the logarithms of rates, and their slopes S in the
     entries of ``left`` and ``right``, each step is (S' I S)^-1 S' g, halved until the likelihood
     rises.
-
-    Parameters
-    ----------
-    table : RateTable or WithinDocuments
-        With a center.
-    rank : int
-    start : LowRankFit, default=None
-        The fit of one rank less.
-
-    Returns
-    -------
-    fit : LowRankFit
     """
     if start is None:
         # Rates stay so far below 1 that rounding cannot exceed it.

@@ -14,15 +14,7 @@ if TYPE_CHECKING:
 
 
 def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
-    """Warn if the documents of a log do not connect its bias factors.
-
-    Parameters
-    ----------
-    log : ClickLog
-    network : bool
-        True if relevance is a function of the features; then only shared features connect the
-        components, and the warning says how far they do.
-    """
+    """Warn if the documents of a log do not connect its bias factors."""
     labels, n_factors = log.cells.component_of_factors, len(log.bias_values)
     n_components = int(labels.max(initial=-1)) + 1
     if n_components == 1:

@@ -36,32 +36,6 @@ def merge_plan(vectors: Floats, labels: Ints) -> tuple[Ints, Ints, Floats]:
     The pairs are the exact minimum spanning tree over components; the distance of components A
     and B is the least Euclidean distance of their bias features, min |v_a - v_b| over factors a
     of A and b of B.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (n_factors, n_dimensions)
-        Bias features, finite.
-    labels : ndarray of shape (n_factors,), int
-        Component of each factor, from 0 to ``n_components - 1``, all of which occur.
-
-    Returns
-    -------
-    a, b : ndarray of shape (n_components - 1,), int
-        Factors to merge. Each ``a`` is in component 0, or in one that an earlier pair joined to
-        it; each ``b`` is in the component that this pair joins.
-    cost : ndarray of shape (n_components - 1,)
-        Distance of each pair.
-
-    Raises
-    ------
-    ValueError
-        If the plan would take more than `MAX_HOURS` hours.
-
-    Notes
-    -----
-    In one dimension the plan takes one sort. In more dimensions the number of distances is
-    quadratic in the number of factors, and the memory is linear. (Search trees are no faster:
-    context vectors have ten or more dimensions, in which hardly any factors are close.)
     """
     vectors = _comparable(np.asarray(vectors, dtype=float))
     n_components = int(labels.max(initial=-1)) + 1
@@ -93,36 +67,9 @@ def intervention_plan(
 
         cost(x, t, t') = 1 / (r_x o_t) + 1 / (r_x o_t') - 2
 
-    (Proposition 1 of [1]_). The cost of joining components A and B is the least over documents x
-    and factors t of A and t' of B, or the reverse; the plan is the minimum spanning tree.
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-        Distinct pairs of a document and a factor it was shown under: the candidates. Components
-        without one can only receive documents.
-    labels : ndarray of shape (n_factors,), int
-        Component of each factor, from 0 to ``n_components - 1``, all of which occur.
-    relevance : ndarray of shape (n_documents,)
-        Click probability if examined, in (0, 1].
-    examination : ndarray of shape (n_factors,)
-        Probability of examination, in (0, 1].
-    reach : ndarray of shape (n_pairs,), default=None
-        Largest position at which each candidate can be shown, such as the length of its list.
-    needed : ndarray of shape (n_factors,), default=None
-        Reach that each factor requires, such as its position. Candidates with a smaller reach are
-        taken only where no other candidate joins two components.
-
-    Returns
-    -------
-    doc, from_, to : ndarray of shape (n_components - 1,), int
-        The document, the factor of its component under which it was shown, and the new one.
-    cost : ndarray of shape (n_components - 1,)
-
-    References
-    ----------
-    .. [1] Chen, M., Liu, C., Liu, Z., Li, Z., Sun, J. (2024). Identifiability matters: Revealing
-       the hidden recoverable condition in unbiased learning to rank. ICML.
+    (Proposition 1 of Chen et al., "Identifiability matters", ICML 2024). The cost of joining
+    components A and B is the least over documents x and factors t of A and t' of B, or the
+    reverse; the plan is the minimum spanning tree.
     """
     target, inverse = _targets(labels, examination)
     if reach is None:
@@ -180,16 +127,6 @@ def random_plan(doc: Ints, factor: Ints, labels: Ints, rng: Any) -> tuple[Ints, 
 
     The result is distributed as that of :func:`intervention_plan` if the costs of all triples
     (document, factor, other factor) were independent draws from one continuous distribution.
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-    labels : ndarray of shape (n_factors,), int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    doc, from_, to : ndarray of shape (n_components - 1,), int
     """
     n_components = int(labels.max(initial=-1)) + 1
     n_factors = np.bincount(labels, minlength=n_components)
@@ -216,18 +153,7 @@ def random_plan(doc: Ints, factor: Ints, labels: Ints, rng: Any) -> tuple[Ints, 
 
 
 def merged_codes(n_factors: int, a: Ints, b: Ints) -> Ints:
-    """Code of each factor after merging pairs of factors.
-
-    Parameters
-    ----------
-    n_factors : int
-    a, b : ndarray of shape (n_merges,), int
-
-    Returns
-    -------
-    codes : ndarray of shape (n_factors,), int
-        The same for factors that are merged; numbered by their first factor.
-    """
+    """Code of each factor after merging pairs: equal for merged ones, numbered by their first."""
     graph = coo_array((np.ones(len(a)), (a, b)), (n_factors, n_factors))
     labels = connected_components(graph, directed=False)[1]
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
@@ -237,24 +163,8 @@ def merged_codes(n_factors: int, a: Ints, b: Ints) -> Ints:
 def neighbour_inside(
     vectors: Floats, labels: Ints, chosen: Ints, distance: Floats
 ) -> tuple[Ints, Floats]:
-    """For each chosen factor, the factor of its component nearest to a given distance from it.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (n_factors, n_dimensions)
-    labels : ndarray of shape (n_factors,), int
-    chosen : ndarray of shape (n_chosen,), int
-        Factors; they may recur.
-    distance : ndarray of shape (n_chosen,)
-        Distance at which the neighbour should be.
-
-    Returns
-    -------
-    neighbour : ndarray of shape (n_chosen,), int
-        -1 where no factor of the component has other features.
-    found : ndarray of shape (n_chosen,)
-        Distance of the neighbour; NaN where there is none.
-    """
+    """For each chosen factor, the factor of its component nearest to a given distance from it, or
+    -1, and its distance, or NaN, where no factor of the component has other features."""
     neighbour = np.full(len(chosen), -1)
     found = np.full(len(chosen), np.nan)
     order = np.argsort(labels, kind="stable")
@@ -278,20 +188,7 @@ def neighbour_inside(
 
 
 def tree_diameter(n_nodes: int, a: Ints, b: Ints, cost: Floats) -> float:
-    """Length of the longest path in a tree.
-
-    Parameters
-    ----------
-    n_nodes : int
-    a, b : ndarray of shape (n_nodes - 1,), int
-        Ends of the edges.
-    cost : ndarray of shape (n_nodes - 1,)
-        Their lengths, not negative.
-
-    Returns
-    -------
-    diameter : float
-    """
+    """Length of the longest path in a tree."""
     if n_nodes < 2:
         return 0.0
     tree = weighted_graph(n_nodes, a, b, cost)

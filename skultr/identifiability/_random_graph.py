@@ -15,18 +15,9 @@ _MAX_EXACT = 30
 def random_graph_connected(n_nodes: int, log_apart: Floats) -> Floats:
     """Probability that a graph is connected whose edges are independent and equally likely.
 
-    Parameters
-    ----------
-    n_nodes : int
-    log_apart : ndarray
-        Logarithm of the probability that two nodes have no edge.
-
-    Returns
-    -------
-    probability : ndarray, shape of ``log_apart``
-        By Gilbert's recursion (1959) over the size k of the part that holds the first node; above
-        30 nodes its limit, in which nodes without an edge are Poisson distributed and nothing
-        else divides the graph.
+    Gilbert's recursion (1959) over the size k of the part that holds the first node; above 30
+    nodes its limit, in which nodes without an edge are Poisson distributed and nothing else
+    divides the graph.
     """
     if n_nodes > _MAX_EXACT:
         return np.exp(-n_nodes * np.exp((n_nodes - 1) * log_apart))

@@ -35,17 +35,7 @@ _LARGEST_COUNT = 2.0**53
 
 @dataclass(frozen=True, eq=False)
 class RowsByFactors:
-    """A table of clicks, with the names of its rows and columns.
-
-    Parameters
-    ----------
-    table : RateTable or WithinDocuments
-    rows, factors : pandas.Index
-    by_query : bool
-        Whether noise is estimated between queries.
-    n_components : int
-        Number of components of the bias factors, between which nothing was compared.
-    """
+    """A table of clicks, with the names of its rows and columns."""
 
     table: RateTable | WithinDocuments
     rows: pd.Index
@@ -55,22 +45,7 @@ class RowsByFactors:
 
 
 def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) -> RowsByFactors:
-    """Clicks and impressions of a log by bias factor, of named rows or of groups of documents.
-
-    Parameters
-    ----------
-    X : frame of shape (n_rows, n_columns)
-    y : array-like of shape (n_rows,)
-    rows : str, array-like of shape (n_rows,) or None
-    bias : str, list of str or None
-    n_groups : int
-    rng : numpy.random.Generator
-        Splits the impressions.
-
-    Returns
-    -------
-    rows_by_factors : RowsByFactors
-    """
+    """Clicks and impressions of a log by bias factor, of named rows or of groups of documents."""
     if isinstance(X, LogOnDisk):
         refuse_arguments({"y": y})
         own = ["bias" if "bias" in X.roles else "position"]

@@ -32,37 +32,8 @@ _CELLS = 1 << 24
 def weak_links(
     doc: Ints, factor: Ints, conductance: Floats, n_factors: int, rng: Any
 ) -> tuple[Ints, Ints, Floats, Ints]:
-    """Minimum spanning tree of the factors under effective resistance, weakest link first.
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-        Distinct pairs, sorted by document.
-    conductance : ndarray of shape (n_pairs,)
-        At least 0; a pair of conductance 0 is no link.
-    n_factors : int
-    rng : numpy.random.RandomState
-        For the random projections of components with more than ``MAX_EXACT`` factors.
-
-    Returns
-    -------
-    a, b : ndarray of shape (n_factors - 1,)
-        The two factors of each link.
-    variance : ndarray of shape (n_factors - 1,)
-        Effective resistance of each link, descending; infinite between components.
-    n_smaller : ndarray of shape (n_factors - 1,)
-        Number of factors on the smaller side of a link, when links are added strongest first.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skultr.identifiability._resistance import weak_links
-    >>> doc, factor = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2])
-    >>> clicks = np.array([100.0, 100.0, 4.0, 4.0])
-    >>> a, b, variance, n_smaller = weak_links(doc, factor, clicks, 3, np.random.RandomState(0))
-    >>> a, b, variance.round(2), n_smaller
-    (array([1, 0]), array([2, 1]), array([0.5 , 0.02]), array([1, 1]))
-    """
+    """Minimum spanning tree of the factors under effective resistance, weakest link first: two
+    factors, resistance (infinite between components) and factors on the smaller side of each."""
     n_components, labels = factor_components(
         doc[conductance > 0], factor[conductance > 0], n_factors
     )
@@ -91,18 +62,6 @@ def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats
     where c_xt is that of the pair of document x and factor t. With the Laplacian
     L = diag(sum_t' w_tt') - W and its inverse M on all factors but one (where M is 0), the
     resistance is R_ab = M_aa + M_bb - 2 M_ab.
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-        Codes without gaps.
-    conductance : ndarray of shape (n_pairs,)
-        Above 0.
-
-    Returns
-    -------
-    resistance : ndarray of shape (n_factors, n_factors)
-        Symmetric, with a zero diagonal.
     """
     joined = _eliminate_documents(doc, factor, conductance)
     np.fill_diagonal(joined, 0.0)

@@ -25,21 +25,7 @@ _LIST = ("qid", "session", "position")
 def read_lists(
     X: Any, graph: Any, values: Mapping[str, NDArray[Any]], shown: Bools
 ) -> ServedLists | None:
-    """The lists of a frame; None without queries or positions, or if a position recurs in a list.
-
-    Parameters
-    ----------
-    X : frame
-    graph : IdentifiabilityGraph
-        The graph of X.
-    values : dict of str to ndarray of shape (n_rows,)
-        The bias columns of X.
-    shown : ndarray of shape (n_rows,), bool
-
-    Returns
-    -------
-    lists : ServedLists or None
-    """
+    """The lists of a frame; None without queries or positions, or if a list repeats a position."""
     frame = nw.from_native(X, eager_only=True)
     if "qid" not in frame.columns or "position" not in frame.columns:
         return None
@@ -95,19 +81,7 @@ def warn_until_served(graph: Any, *, served: bool) -> None:
 
 
 class ServedLists:
-    """Distinct lists of a log, indexed by a document and the factor it was shown under.
-
-    Parameters
-    ----------
-    X : frame
-        With the roles ``qid`` and ``position``; each position at most once per list.
-    doc : ndarray of shape (n_rows,), int
-        Code of the document of each row, -1 if it was never shown.
-    factor : ndarray of shape (n_rows,), int
-        Code of the bias factor of each row, -1 where the row was not shown.
-    factors : DataFrame of shape (n_factors, n_columns)
-        Values that the codes of factors stand for.
-    """
+    """Distinct lists of a log, indexed by a document and the factor it was shown under."""
 
     def __init__(self, X: Any, doc: Ints, factor: Ints, factors: pd.DataFrame) -> None:
         shown = factor >= 0
@@ -134,21 +108,8 @@ class ServedLists:
     def swapped(
         self, doc: Ints, start: Ints, to: Ints, pairs: Pairs
     ) -> tuple[pd.DataFrame, list[int]]:
-        """Table of the lists to serve for some interventions.
-
-        Parameters
-        ----------
-        doc, start, to : ndarray of shape (n_interventions,), int
-        pairs : Pairs
-            The pairs of the log.
-
-        Returns
-        -------
-        lists : DataFrame
-            Columns ``intervention``, ``qid``, ``doc``, ``position`` and the other bias columns.
-        impossible : list of int
-            Interventions that no list of the log can carry out.
-        """
+        """Table of the lists to serve (columns ``intervention``, ``qid``, ``doc``, ``position``
+        and other bias columns), and the interventions that no list of the log can carry out."""
         lists, impossible = [], []
         for number, swap in enumerate(zip(doc, start, to, strict=True)):
             rows, moved, partner = self._find(*swap)

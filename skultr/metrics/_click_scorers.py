@@ -350,17 +350,6 @@ def annotated_documents(
     """Score, mean logged position (or logging score) and grade of each annotated document.
 
     A document is annotated if one of its rows is; its position is the mean over its shown rows.
-
-    Parameters
-    ----------
-    owner : object
-        Errors name its type.
-    estimator, X, sample_weight, logging, qid, relevance, doc, position, impressions
-        See :class:`CMIPScorer`.
-
-    Returns
-    -------
-    scores, logged, grades : ndarray of shape (n_documents,)
     """
     need = {
         "qid": "to say which query a row belongs to",

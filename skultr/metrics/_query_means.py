@@ -20,21 +20,8 @@ _ROUNDING = 1e-12
 def bootstrap(
     values: Floats, level: float, n_resamples: int, rng: np.random.RandomState
 ) -> tuple[Floats, Floats]:
-    """Ends of bootstrap-t intervals of means over queries, at least as wide as Student's.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_queries, n_columns)
-    level : float
-        Confidence level.
-    n_resamples : int
-    rng : RandomState
-
-    Returns
-    -------
-    lower, upper : ndarray of shape (n_columns,)
-        NaN where a column does not vary, and for a single query.
-    """
+    """Ends of bootstrap-t intervals of means over queries, at least as wide as Student's; NaN
+    where a column does not vary, and for a single query."""
     n, mean, tail = len(values), values.mean(axis=0), (1 - level) / 2
     error, varies = _standard_errors(values)
     low, high = np.full((2, len(mean)), np.nan)
@@ -49,17 +36,8 @@ def bootstrap(
 def sign_flips(difference: Floats, n_resamples: int, rng: np.random.RandomState) -> Floats:
     """Two-sided p-values of mean differences under flips of the signs of queries.
 
-    Parameters
-    ----------
-    difference : ndarray of shape (n_queries, n_columns)
-    n_resamples : int
-        So many random flips are counted, or all where there are fewer. (SciPy's permutation
-        test sorts where this draws bits, and took 8 times as long for each column.)
-    rng : RandomState
-
-    Returns
-    -------
-    p_value : ndarray of shape (n_columns,)
+    ``n_resamples`` random flips are counted, or all where there are fewer. (SciPy's permutation
+    test sorts where this draws bits, and took 8 times as long for each column.)
     """
     total, size = difference.sum(axis=0), np.abs(difference).sum(axis=0)
     reached = np.abs(total) - _ROUNDING * size
@@ -81,17 +59,6 @@ def detectable(difference: Floats, level: float, power: float) -> Floats:
     """Smallest true means that a test of this level would find with probability ``power``.
 
     This is the power of a t-test, which sign flips reach where enough queries differ.
-
-    Parameters
-    ----------
-    difference : ndarray of shape (n_queries, n_columns)
-    level, power : float
-
-    Returns
-    -------
-    size : ndarray of shape (n_columns,)
-        NaN where a column does not vary, or so few queries differ that no p-value is as small
-        as ``level``.
     """
     error, varies = _standard_errors(difference)
     size = stats.t.ppf([1 - level / 2, power], len(difference) - 1).sum()

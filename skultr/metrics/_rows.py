@@ -31,24 +31,7 @@ def values_per_query(
     cutoffs: list[int | None],
     ties: str,
 ) -> tuple[Floats, Ints, NDArray[Any]]:
-    """Values of a metric for each query and cutoff; rows may be in any order.
-
-    Parameters
-    ----------
-    value : callable
-        A function of ``_per_query.py`` with its options bound.
-    y_true, y_score, qid : ndarray of shape (n_rows,)
-        Checked.
-    cutoffs : list of int or None
-    ties : {"average", "stable"}
-
-    Returns
-    -------
-    values : ndarray of shape (n_queries, n_cutoffs)
-    lengths : ndarray of shape (n_queries,)
-    ids : ndarray of shape (n_queries,)
-        In sorted order.
-    """
+    """Values of a metric for each query and cutoff; rows may be in any order."""
     codes, ids = encode(qid)
     order, offsets = _group(codes, len(ids))
     lengths = np.diff(offsets)

@@ -163,24 +163,7 @@ class RankingScorer:
 
 
 class AnnotatedDocuments:
-    """The annotated documents of X, each once, and how estimators score them.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    given : dict of str to array-like
-        Roles as keywords, None where they are columns of X.
-    caller : str
-        Name in messages.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n_documents,)
-        The first annotated row of each document, increasing.
-    relevance : ndarray of shape (n_documents,)
-    qid : ndarray of shape (n_documents,)
-    doc : ndarray of shape (n_documents,) or None
-    """
+    """The annotated documents of X, each once, and how estimators score them."""
 
     def __init__(self, X: Table, given: dict[str, Column | None], *, caller: str) -> None:
         self._X = X
@@ -204,14 +187,7 @@ class AnnotatedDocuments:
         self._annotated, self._document = rows, document
 
     def scores(self, ranker: Predictor | Column, name: str) -> Floats:
-        """One score per document, by a fitted ranker or from scores of the rows of X.
-
-        Parameters
-        ----------
-        ranker : object with ``predict``, or array-like of shape (n_rows,)
-        name : str
-            Name in messages.
-        """
+        """One score per document, by a fitted ranker or from scores of the rows of X."""
         is_model = hasattr(ranker, "predict")
         given = as_array(self._predict(ranker) if is_model else ranker)
         if given.shape != (self._roles.n_rows,):
@@ -251,17 +227,8 @@ class AnnotatedDocuments:
 def metric_by_query(
     metric: str | Callable[[Floats, Floats], float], k: int | None, options: Mapping[str, Any]
 ) -> tuple[Callable[[AnnotatedDocuments, Floats], pd.Series], str]:
-    """A metric as a function of documents and scores to its values by query, and its name.
-
-    Parameters
-    ----------
-    metric : str or callable
-        A name, or a function of the relevance and the scores of one query.
-    k : int or None
-        Not used by a callable.
-    options : dict
-        Further keywords of a named metric.
-    """
+    """A metric (a name, or a function of relevance and scores of one query) as a function of
+    documents and scores to its values by query, and its name."""
     if isinstance(metric, str):
         RankingScorer(metric, k=k, **options)  # checks the options
 
@@ -289,15 +256,7 @@ def metric_by_query(
 def predict_within(
     estimator: Predictor, X: Table, qid: Column | None, doc: Column | None = None
 ) -> NDArray[Any]:
-    """Scores of X by an estimator that may request query and document ids.
-
-    Parameters
-    ----------
-    estimator : object
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    qid, doc : ndarray of shape (n_rows,) or None
-        Ids, which X need not contain.
-    """
+    """Scores of X by an estimator that may request query and document ids."""
     columns = role_columns(X) if is_frame(X) else ()
     ids = {
         name: value

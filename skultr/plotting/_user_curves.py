@@ -51,22 +51,7 @@ def read_truth_of_users(truth: Any, table: pd.DataFrame) -> pd.DataFrame | None:
 def draw_user_curves(
     ax: Axes, table: pd.DataFrame, truth: pd.DataFrame | None, quantile: float
 ) -> tuple[dict[Any, Line2D], LineCollection | None]:
-    """Draw one line per user, coloured by the mean position that the user examines.
-
-    Parameters
-    ----------
-    ax : matplotlib axes
-    table : DataFrame
-        Indexed by (user, bias), with the column ``examination`` and optionally ``standard_error``.
-    truth : DataFrame of shape (n_users, n_factors) or None
-    quantile : float
-        Quantile of the normal distribution, for the intervals.
-
-    Returns
-    -------
-    lines : dict of user to matplotlib.lines.Line2D
-    truth_lines : matplotlib.collections.LineCollection or None
-    """
+    """Draw one line per user, coloured by the mean position that the user examines."""
     curves = table["examination"].unstack().sort_index(axis=1).dropna(how="all")
     if curves.empty:
         raise ValueError(

@@ -123,7 +123,7 @@ class AddsCounts(BasePropensity):
             log = X.log()
             if log.doc_ids is None:
                 return log
-            return replace(log, features=np.empty((len(log.features), 0), dtype=np.float32))
+            return log.with_features(np.empty((log.n_docs, 0), dtype=np.float32))
         if is_in_engine(X):
             check_given(X, y, sample_weight, roles, type(self).__name__)
             names, self._click_column = list(nw.from_native(X).collect_schema()), y

@@ -251,7 +251,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
             return
         cells = _with_half_clicks(cells)
         log = _documents_as_lists(cells, contexts)
-        moved = log.doc != log.doc[log.offsets[log.list_]]
+        moved = log.version != log.version[log.offsets[log.list_]]
         self._compares_contexts = bool(moved.any())
         log, _ = log.tempered(self.traffic_exponent)
         criterion = ListLoss(LOSSES["softmax"], loss_scale(log, log.clicks))
@@ -375,7 +375,7 @@ def _offsets(log, logits):
     The intercept of each factor has the noise of the last batches of training. One number per
     factor, fitted to all documents by the same likelihood, removes it.
     """
-    expected = logits[log.doc, log.bias]
+    expected = logits[log.version, log.bias]
     # Up to one constant per document, which cancels; kept within the range of exp.
     highest = np.maximum.reduceat(expected, log.offsets[:-1])[log.list_]
     examined = log.weight * np.exp(np.maximum(expected - highest, -30.0))
@@ -397,7 +397,8 @@ def _documents_as_lists(cells, contexts):
     zeros = np.zeros(len(rows), dtype=np.intp)
     return ClickLog(
         features=contexts,
-        doc=cells.factors.user[factor],
+        version=cells.factors.user[factor],
+        doc_of_version=np.arange(len(contexts)),
         query=cells.doc_query[cells.doc[rows]],
         user=zeros,
         position=zeros + 1,

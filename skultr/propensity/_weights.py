@@ -180,6 +180,19 @@ def document_labels(log, clicks, propensity=None):
     return DocumentLabels(query, doc, total(clicks) / impressions, weight)
 
 
+def examples_of(log, labels):
+    """Training rows of labels: the features of each, and the labels, one row per version.
+
+    A document that was shown with several feature vectors is several rows with its label, which
+    divide its weight by their impressions.
+    """
+    weight = np.where(log.shown, log.weight, 0.0)
+    pair, version, share = log.versions_of(labels.query, labels.doc, weight)
+    return version, DocumentLabels(
+        labels.query[pair], labels.doc[pair], labels.label[pair], labels.weight[pair] * share
+    )
+
+
 def label_table(log, clicks):
     """One row per document of a query: ids, clicks, impressions and label."""
     labels = document_labels(log, clicks)
@@ -202,7 +215,7 @@ def _ids_of_documents(log):
 
 def _documents_of(log, rows):
     """Distinct (query, doc) pairs of some rows, the place of each row among them, their number."""
-    n_docs = len(log.features)
+    n_docs = log.n_docs
     place, key = encode(log.query[rows] * n_docs + log.doc[rows])
     return np.divmod(key, n_docs), place, len(key)
 

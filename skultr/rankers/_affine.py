@@ -236,7 +236,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     def _remember_trust(self, log):
         """Refit the coefficients on all queries; those of the last epoch lack held-out queries."""
         rows = log.shown
-        relevance = self._relevance(log.features)[log.doc]
+        relevance = self._relevance(log.features)[log.version]
         low, high = fit_trust(
             relevance[rows],
             log.bias[rows],
@@ -267,7 +267,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
             )
 
     def _fit_ranking(self, log, task):
-        relevance = self._relevance(log.features)[log.doc]
+        relevance = self._relevance(log.features)[log.version]
         labels = np.where(log.shown, self._labels(log, relevance), 0.0)
         # The sum of debiased clicks may be 0 or negative; that of modelled clicks is positive.
         unit = np.where(log.shown, log.weight * relevance, 0.0)
@@ -370,13 +370,13 @@ class TrustStep(Callback):
         self, net: NeuralNet, dataset_train: ListDataset | None = None, **kwargs: Any
     ) -> None:
         data, module = dataset_train, net.module_
-        doc, *rows = data.rows()
+        version, *rows = data.rows()
         if len(net.history) == 1:
             best = _cautious_start(*rows, n_factors=len(module.low))
         else:
             module.eval()
             logits = data.outputs(module.network[1])
-            relevance = torch.sigmoid(logits.double()).cpu().numpy()[doc]
+            relevance = torch.sigmoid(logits.double()).cpu().numpy()[version]
             best = fit_trust(relevance, *rows, n_factors=len(module.low))
         for table, values in zip((module.low, module.high), best, strict=True):
             # Values closer to 1 round to 1 in single precision, and log(1 - 1) is infinite.

@@ -53,11 +53,13 @@ class ClickChance(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """One row per (query, document), sorted by query; shown documents come first within a query.
+    """One row per (query, version), sorted by query; shown documents come first within a query.
+
+    Versions of a document share its label.
 
     Parameters
     ----------
-    query, doc : ndarray of shape (n_candidates,), int
+    query, version : ndarray of shape (n_candidates,), int
         Codes of the log.
     shown : ndarray of shape (n_candidates,), bool
         Whether any session of the query showed the document.
@@ -71,7 +73,7 @@ class Candidates(NamedTuple):
     """
 
     query: Ints
-    doc: Ints
+    version: Ints
     shown: Bools
     label: Floats
     weight: Floats
@@ -86,7 +88,7 @@ class Candidates(NamedTuple):
         first = np.repeat(offsets[:-1], np.diff(offsets))
         return replace(
             log,
-            doc=self.doc,
+            version=self.version,
             query=self.query,
             user=np.zeros_like(self.query),
             position=np.where(self.shown, np.arange(len(self.query)) - first + 1, -1),
@@ -122,8 +124,8 @@ def find_candidates(
     -------
     candidates : Candidates
     """
-    place, key = encode(log.query * len(log.features) + log.doc)
-    query, doc = np.divmod(key, len(log.features))
+    place, key = encode(log.query * log.n_docs + log.doc)
+    query, doc = np.divmod(key, log.n_docs)
 
     def total(values):
         return np.bincount(place, np.where(log.shown, values, 0.0), minlength=len(key))
@@ -141,12 +143,19 @@ def find_candidates(
     examination = np.divide(
         impressions, total(log.weight / propensity), out=np.ones(len(key)), where=shown
     )
-    order = np.lexsort((doc, ~shown, query))
+    # A document that was never shown divides its weight among all of its versions.
+    counts = np.where(shown[place], np.where(log.shown, log.weight, 0.0), 1.0)
+    pair, version, share = log.versions_of(query, doc, counts)
+    query, shown, label, weight = query[pair], shown[pair], label[pair], weight[pair] * share
+    impressions, examination = impressions[pair], examination[pair]
+    order = np.lexsort((version, ~shown, query))
     order = order[weight[order] > 0]
     seen = log.shown
     rate = log.clicks[seen].sum() / max(log.weight[seen] @ propensity[seen], TINY)
     chance = ClickChance(impressions[order], examination[order], float(rate))
-    return Candidates(query[order], doc[order], shown[order], label[order], weight[order], chance)
+    return Candidates(
+        query[order], version[order], shown[order], label[order], weight[order], chance
+    )
 
 
 def _pages(log):

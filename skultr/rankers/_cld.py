@@ -344,7 +344,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
                 ClickDataWarning,
             )
         with self._seeded():
-            known = log.features[np.unique(rows.doc)]
+            known = log.features[np.unique(rows.version)]
             network = self._network(known, constant=self.loss == "pointwise")
             selection = self._selection_model(log, rows)
             if self.loss == "pointwise":
@@ -432,7 +432,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         # A scale that is given is that of whole labels, with the part of chance.
         chance = rows.chance if scale == "estimate" else None
         selected = SelectedRows(
-            features[rows.doc].astype(float),
+            features[rows.version].astype(float),
             rows.label,
             rows.shown,
             rows.weight / rows.weight.mean(),

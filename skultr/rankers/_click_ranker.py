@@ -229,7 +229,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         log = log.sample()
         rows = log.shown
         self._shift, self._scale = fit_affine(
-            NeuralEstimator._score(self, log.features)[log.doc[rows]],
+            NeuralEstimator._score(self, log.features)[log.version[rows]],
             np.exp(log_examination)[log.bias[rows]],
             log.clicks[rows],
             log.weight[rows],
@@ -242,7 +242,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         """
         part = log.sample()
         rows = part.shown
-        score = self._logits(part.features)[part.doc[rows]]
+        score = self._logits(part.features)[part.version[rows]]
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
             part.bias[rows],

@@ -64,7 +64,7 @@ def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> Implied:
     Parameters
     ----------
     log : ClickLog
-    scores : ndarray of shape (n_docs,)
+    scores : ndarray of shape (n_versions,)
         Of the ranker that was fitted with the told curve.
     told : ndarray of shape (n_factors,)
 
@@ -94,7 +94,7 @@ def _by_scores(log, scores, told):
     n_factors = len(log.bias_values)
     if not len(choice.rows):
         return Implied(np.full(n_factors, np.nan), False)
-    relevance = scores[log.doc]
+    relevance = scores[log.version]
 
     def loss(curve):
         examination = curve[log.bias] + log_exposure

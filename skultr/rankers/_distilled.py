@@ -99,20 +99,19 @@ class DistilledRanker(BaseRanker):
             )
         teacher = DLARanker(relevance="embedding") if self.teacher is None else self.teacher
         self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
-        shown = np.unique(log.doc[log.shown])
+        shown, rows = np.unique(log.version[log.shown], return_index=True)
         features = log.features[shown]
-        relevance = self.teacher_.predict(features, **self._roles_of_documents(log, shown))
-        impressions = np.bincount(log.doc, log.weight * log.shown, minlength=len(log.features))
+        relevance = self.teacher_.predict(features, **self._roles_of_rows(log, rows))
+        impressions = np.bincount(log.version, log.weight * log.shown)
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         named = named_features(self.student_, booster_names(self))
         with its_own_threads(self.student_):
             self.student_.fit(features, relevance, sample_weight=impressions[shown], **named)
 
-    def _roles_of_documents(self, log: ClickLog, shown: Ints) -> dict[str, Ints]:
-        """Roles that the teacher's predict needs beside the features of the documents."""
+    def _roles_of_rows(self, log: ClickLog, rows: Ints) -> dict[str, Ints]:
+        """Roles of shown rows that the teacher's predict needs beside the features."""
         taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
-        _, rows = np.unique(log.doc[log.shown], return_index=True)
-        roles = {"qid": log.query[log.shown][rows], "doc": shown}
+        roles = {"qid": log.query[log.shown][rows], "doc": log.doc[log.shown][rows]}
         return {name: roles[name] for name in taken}
 
     def _score(self, features: NDArray[np.float32]) -> Floats:

@@ -183,7 +183,7 @@ class DLARanker(ClickRanker):
     def _calibrate(self, log, log_examination):
         """Set the scale of the scores so that the clicks of a list fall as they predict."""
         log = log.sample()
-        score = NeuralEstimator._score(self, log.features)[log.doc]
+        score = NeuralEstimator._score(self, log.features)[log.version]
         choice, log_exposure = ClickChoice.of_log(log)
         weight = choice.best_weights(score[:, None], log_examination[log.bias] + log_exposure)[0]
         self._scale = max(float(weight), 0.01)
@@ -194,7 +194,7 @@ class DLARanker(ClickRanker):
     def _fit_intercepts(self, log):
         """One intercept per bias factor, with which scores are logits of click probabilities."""
         log = log.sample()
-        rows, scores = log.shown, self._score(log.features)[log.doc]
+        rows, scores = log.shown, self._score(log.features)[log.version]
         self._bias_values = log.bias_values
         self._factor_logits = fit_factors(
             scores[rows],

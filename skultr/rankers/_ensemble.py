@@ -446,12 +446,15 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         part = _parts_of_queries(log, self.cv, random)
         if part is None:
             return None
-        place, key = encode(log.query * len(log.features) + log.doc)
-        query, doc = np.divmod(key, len(log.features))
+        place, key = encode(log.query * log.n_versions + log.version)
+        query, version = np.divmod(key, log.n_versions)
         work = [(m, k) for m in range(len(members)) for k in range(self.cv)]
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(fitted_elsewhere)(
-                members[m][1], log.select_queries(part != k), log.features[doc[here]], query[here]
+                members[m][1],
+                log.select_queries(part != k),
+                log.features[version[here]],
+                query[here],
             )
             for m, k in work
             for here in [part[query] == k]
@@ -532,7 +535,7 @@ def _parts_of_queries(log, n_parts, random):
 def _content_of_queries(log):
     """A hash of what each query showed where, so that parts do not depend on ids."""
     shown = log.shown
-    document = equal_rows(log.features)[0][log.doc[shown]]
+    vector = equal_rows(log.features)[0][log.version[shown]]
     content = np.zeros(len(log.query_ids), dtype=np.uint64)
-    np.add.at(content, log.query[shown], hash_columns([document, log.position[shown]]))
+    np.add.at(content, log.query[shown], hash_columns([vector, log.position[shown]]))
     return content

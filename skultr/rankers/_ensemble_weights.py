@@ -225,8 +225,8 @@ def shown_depth(log: ClickLog) -> int:
     It is at least the number of rows of the longest page.
     """
     rows = log.shown
-    place, key = encode(log.query[rows] * len(log.features) + log.doc[rows])
-    query = key // len(log.features)
+    place, key = encode(log.query[rows] * log.n_docs + log.doc[rows])
+    query = key // log.n_docs
     n_shown = np.bincount(query)
     impressions = np.bincount(query, np.bincount(place, log.weight[rows]))
     order = np.argsort(n_shown, kind="stable")

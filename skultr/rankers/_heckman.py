@@ -216,10 +216,10 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     def _fit(self, log, task):
         clicks = self._debiased_clicks(log) if self.debias else log.clicks
         rows = find_candidates(log, clicks, self.traffic_exponent)
-        known = log.features[np.unique(rows.doc)]
+        known = log.features[np.unique(rows.version)]
         scale = ScaleFeatures(known) if self.scale_features else nn.Identity()
         self._scaling = scale
-        features = self._scaled(log.features[rows.doc])
+        features = self._scaled(log.features[rows.version])
         weight = rows.weight / rows.weight.mean()
         shown = rows.shown
         mills = np.zeros(len(shown))

@@ -16,6 +16,7 @@ from ..propensity._weights import (
     average_propensities,
     debias_clicks,
     document_labels,
+    examples_of,
     label_table,
 )
 from ._corrections import NAIVE, Correction, corrections, that_differ
@@ -69,10 +70,10 @@ class _WeightedRanker(LearnerRanker):
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         clicks = self._weighted_clicks(log)
         log, factor = log.tempered(self.traffic_exponent)
-        labels = document_labels(log, clicks * factor)
+        version, labels = examples_of(log, document_labels(log, clicks * factor))
         return fit_learner(
             self.estimator,
-            log.features[labels.doc],
+            log.features[version],
             labels.label,
             labels.weight,
             labels.query,

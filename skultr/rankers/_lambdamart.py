@@ -19,7 +19,7 @@ from .._sklearn import Interval, StrOptions
 from .._threads import threads_of
 from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
-from ..propensity._weights import average_propensities, document_labels
+from ..propensity._weights import average_propensities, document_labels, examples_of
 from ._learners import booster_names, order_by_query
 from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
@@ -348,17 +348,18 @@ class LambdaMARTRanker(PropensityRanker):
         return {"objective": partial(_derivatives, loss), "metric": "None"}
 
     def _documents(self, log):
-        """One row per (query, shown document), with its label and its number of examinations."""
+        """One row per (query, shown version): the label of its document, its own examinations."""
         if self._uses_propensities:
             clicks, propensity = self._debiased_clicks(log), self._divisors(log)
         else:
             clicks, propensity = log.clicks, None
         log, factor = log.tempered(self.traffic_exponent)
         labels = document_labels(log, clicks * factor, propensity)
-        order = order_by_query(log.features[labels.doc], labels.query)[0]
+        version, labels = examples_of(log, labels)
+        order = order_by_query(log.features[version], labels.query)[0]
         return _Documents(
             log.features,
-            labels.doc[order],
+            version[order],
             labels.query[order],
             labels.label[order],
             labels.weight[order],
@@ -388,10 +389,10 @@ class LambdaMARTRanker(PropensityRanker):
 
 @dataclass(frozen=True, eq=False)
 class _Documents:
-    """The training rows of the trees; ``doc`` is the row of ``features`` of each."""
+    """The training rows of the trees; ``version`` is the row of ``features`` of each."""
 
     features: NDArray[np.float32]
-    doc: Ints
+    version: Ints
     query: Ints
     label: Floats
     weight: Floats
@@ -400,7 +401,7 @@ class _Documents:
     def take(self, rows, reference=None):
         """Some rows as a dataset of LightGBM, with the bins of the ``reference``."""
         return lgb.Dataset(
-            self.features[self.doc[rows]],
+            self.features[self.version[rows]],
             self.label[rows],
             weight=self.weight[rows],
             group=np.unique(self.query[rows], return_counts=True)[1],
@@ -427,7 +428,7 @@ def _listed(log, names):
             f"has {sizes.max():,d}. Use debiasing='user-aware' or 'ips'."
         )
     return lgb.Dataset(
-        log.features[log.doc[rows]],
+        log.features[log.version[rows]],
         np.rint(log.click_rate[rows] * _RATE_STEPS),
         weight=log.weight[rows],
         group=sizes,

@@ -11,7 +11,7 @@ from .._log._factors import loss_scale
 from .._log._segments import rectangles
 from .._torch._losses import ListLoss, propensity_ratio_loss
 from .._torch._networks import ListScores
-from ..propensity._weights import document_labels
+from ..propensity._weights import document_labels, examples_of
 from ._learner_ranker import LearnerRanker
 from ._learners import booster_names, fit_learner
 from ._one_row_pages import warn_about_one_row_pages
@@ -139,16 +139,17 @@ class PRSRanker(PropensityRanker, LearnerRanker):
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         log, hits, misses = self._pair_weights(log)
-        labels = document_labels(log, log.clicks)
+        version, labels = examples_of(log, document_labels(log, log.clicks))
+        pairs = _pairs_of_examples(log, hits, misses, labels.query, version)
         return fit_learner(
             self.estimator,
-            log.features[labels.doc],
+            log.features[version],
             labels.label,
             labels.weight,
             labels.query,
             random_state=seed,
             names=booster_names(self),
-            objective=PairObjective(*_pairs_of_documents(log, hits, misses, labels)),
+            objective=PairObjective(*pairs),
         )
 
     def _pair_weights(self, log):
@@ -174,20 +175,21 @@ def _ideal_dcg(log):
     return np.interp(clicks, np.arange(len(dcg)), dcg)
 
 
-def _pairs_of_documents(log, hits, misses, labels):
-    """Winner and loser (rows of the labels) and weight of every pair, summed over the lists."""
-    n_docs, n_labels = len(log.features), len(labels.doc)
-    place = np.searchsorted(labels.query * n_docs + labels.doc, log.query * n_docs + log.doc)
+def _pairs_of_examples(log, hits, misses, query, version):
+    """Winner and loser (numbers of examples) and weight of every pair, summed over the lists."""
+    n_versions, n_examples = log.n_versions, len(version)
+    key = query * np.int64(n_versions) + version
+    place = np.searchsorted(key, log.query * np.int64(n_versions) + log.version)
     found = []
     for _, rows in rectangles(log.offsets):
         there = (rows >= 0) & log.shown[rows]
         weight = (hits[rows] * there)[:, :, None] * (misses[rows] * there)[:, None, :]
         weight[:, np.arange(rows.shape[1]), np.arange(rows.shape[1])] = 0.0
         used = weight > 0
-        pairs = (place[rows] * n_labels)[:, :, None] + place[rows][:, None, :]
+        pairs = (place[rows] * n_examples)[:, :, None] + place[rows][:, None, :]
         found.append(_added_up(pairs[used], weight[used]))
     pairs, weight = _added_up(*(np.concatenate(part) for part in zip(*found, strict=True)))
-    return *np.divmod(pairs, n_labels), weight
+    return *np.divmod(pairs, n_examples), weight
 
 
 def _added_up(key, value):

@@ -465,7 +465,7 @@ def fit_to_log(ranker: Any, log: ClickLog) -> Any:
     """The ranker, fitted to a log that was read already; its ids are the codes of the log."""
     log = log.in_memory()
     return ranker.fit(
-        log.features[log.doc],
+        log.features[log.version],
         log.click_rate,
         qid=log.query,
         session=log.list_,

@@ -29,7 +29,7 @@ from ._hull import Hull
 from ._ranker import BaseRanker
 from ._vectorization_formulas import (
     doubly_robust_labels,
-    impressions_of_documents,
+    impressions_of_versions,
     most_likely_vectors,
     relevance_of,
     shown_candidates,
@@ -429,9 +429,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         if self.n_networks == 1:
             return tables[0]
         scale = self.network_[0]
-        docs, weight = impressions_of_documents(log)
+        versions, weight = impressions_of_versions(log)
         joined = nn.Sequential(scale, SideBySide(*networks))
-        outputs = self._outputs(joined, log.features[docs])
+        outputs = self._outputs(joined, log.features[versions])
         merged, observation = merge_networks(networks, outputs, tables, weight)
         self.network_ = nn.Sequential(scale, merged.to(self.device))
         return observation
@@ -480,8 +480,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _remember_training(self, log):
         """Set the range of the variances, and the log scale of the click rates."""
-        docs, _ = impressions_of_documents(log)
-        log_variance = self._parts(log.features[docs])[2]
+        versions, _ = impressions_of_versions(log)
+        log_variance = self._parts(log.features[versions])[2]
         self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
         rows = log.shown
         products = self._training_products(log)[rows]
@@ -491,7 +491,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             self._log_scale = np.log(log.clicks[rows].sum() / expected) - highest
 
     def _training_products(self, log):
-        relevance = self._parts(log.features)[0][log.doc]
+        relevance = self._parts(log.features)[0][log.version]
         return np.einsum("ij,ij->i", relevance, self.observation_embedding_.to_numpy()[log.bias])
 
     def _fit_students(self, log, task):
@@ -508,19 +508,19 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         self.student_network_ = nn.Sequential(self.network_[0], SideBySide(*students))
         self.student_history_ = histories[-1]
         rows = log.shown
-        scores = self._student_scores(log.features)[log.doc]
+        scores = self._student_scores(log.features)[log.version]
         self._spreads = self._spreads[0], spread_within(scores[rows], log.list_[rows])
 
     def _labels(self, log):
         relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
-        relevance = relevance[log.doc]
+        relevance = relevance[log.version]
         if self.link == "logit":
             relevance = relevance_of(relevance, np.where(log.shown, log.weight, 0.0))
         return doubly_robust_labels(log, relevance, self._rates(self._training_products(log)))
 
     def _spread_of_base(self, log):
-        place, query, doc = shown_candidates(log)
-        scores = self._base_scores(log.features[doc], query)
+        place, query, version = shown_candidates(log)
+        scores = self._base_scores(log.features[version], query)
         return spread_within(scores[place], log.list_[log.shown])
 
     def _parts(self, features):

@@ -106,24 +106,24 @@ def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance:
     return vectors
 
 
-def impressions_of_documents(log: ClickLog) -> tuple[Ints, Floats]:
-    """The documents that were shown, and the impressions of each."""
+def impressions_of_versions(log: ClickLog) -> tuple[Ints, Floats]:
+    """The versions that were shown, and the impressions of each."""
     rows = log.shown
-    impressions = np.bincount(log.doc[rows], log.weight[rows], minlength=len(log.features))
-    docs = np.unique(log.doc[rows])
-    return docs, impressions[docs]
+    impressions = np.bincount(log.version[rows], log.weight[rows], minlength=log.n_versions)
+    versions = np.unique(log.version[rows])
+    return versions, impressions[versions]
 
 
 def shown_candidates(log: ClickLog) -> tuple[Ints, Ints, Ints]:
-    """Number of the candidate of each shown row, then query and document of each candidate.
+    """Number of the candidate of each shown row, then query and version of each candidate.
 
     A candidate counts once, however many lists showed it. Queries are codes from 0 of those that
     showed any.
     """
-    rows, n_docs = log.shown, len(log.features)
-    place, key = encode(log.query[rows] * n_docs + log.doc[rows])
-    query, doc = np.divmod(key, n_docs)
-    return place, encode(query)[0], doc
+    rows, n_versions = log.shown, log.n_versions
+    place, key = encode(log.query[rows] * n_versions + log.version[rows])
+    query, version = np.divmod(key, n_versions)
+    return place, encode(query)[0], version
 
 
 def warn_about_rank(n_components: int, n_factors: int) -> None:

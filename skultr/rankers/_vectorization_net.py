@@ -268,7 +268,7 @@ class _DocumentBatch:
 class _Documents(Dataset):
     def __init__(self, log, inputs, observation):
         rows = log.shown & (log.weight > 0)
-        docs, place = np.unique(log.doc[rows], return_inverse=True)
+        versions, place = np.unique(log.version[rows], return_inverse=True)
         weight = np.bincount(place, log.weight[rows])
         mean, square = (
             np.stack(
@@ -279,22 +279,25 @@ class _Documents(Dataset):
         )
         device = inputs.device
         self.inputs = inputs
-        self.doc = torch.from_numpy(docs).to(device)
+        self.version = torch.from_numpy(versions).to(device)
         self.mean, self.variance, self.weight = (
             torch.from_numpy(values).to(device, torch.float32)
             for values in (mean, np.maximum(square - mean**2, 0.0), weight / weight.mean())
         )
 
     def __len__(self):
-        return len(self.doc)
+        return len(self.version)
 
     def __getitem__(self, index):
         return self.__getitems__([index])
 
     def __getitems__(self, indices):
-        rows = torch.as_tensor(indices, device=self.doc.device)
+        rows = torch.as_tensor(indices, device=self.version.device)
         batch = _DocumentBatch(
-            self.inputs[self.doc[rows]], self.mean[rows], self.variance[rows], self.weight[rows]
+            self.inputs[self.version[rows]],
+            self.mean[rows],
+            self.variance[rows],
+            self.weight[rows],
         )
         return batch, batch.weight
 

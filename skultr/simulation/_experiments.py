@@ -288,20 +288,11 @@ class LayoutPolicy(Policy):
     """Swaps and shuffles in shares of the pages of each query; others are as of production.
 
     The column ``arm`` numbers the pairs of positions of swaps; it is 0 on shuffled rows.
-
-    Parameters
-    ----------
-    shares : ndarray of shape (n_queries, n_layouts)
-    layouts : list of list of tuple of int
-        Disjoint pairs of positions, from 0; or ``SHUFFLE``.
-    depth : int
-        Positions that a shuffle reorders.
-    production : Policy
     """
 
-    shares: Floats
-    layouts: list[Layout]
-    depth: int
+    shares: Floats  # (n_queries, n_layouts)
+    layouts: list[Layout]  # disjoint pairs of positions, from 0; or SHUFFLE
+    depth: int  # positions that a shuffle reorders
     production: Policy
 
     def rank(

@@ -13,27 +13,9 @@ _MAX_ROUNDS = 100
 def linked_pages(
     n_documents: int, n_links: int, n_queries: int, part: tuple[int, ...], rng: np.random.Generator
 ) -> Ints:
-    """Pages of one component, on which ``n_links`` documents link its positions.
-
-    Parameters
-    ----------
-    n_documents, n_links, n_queries : int
-        Documents, those of them that are shown at two positions, and pages.
-    part : tuple of int
-        Positions of the component; there are at least ``len(part) - 1`` links.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    pages : ndarray of shape (n_queries, len(part))
-        Codes of documents: first the links, each shown once at two positions; then all others,
-        shown at one position each, about equally often. No page shows a document twice.
-
-    Raises
-    ------
-    ValueError
-        If the documents are too few or too many for such pages.
-    """
+    """Codes of documents on pages of one component, (n_queries, len(part)): ``n_links`` documents
+    are shown once at two positions, all others about equally often at one; a ValueError if
+    impossible."""
     width = len(part)
     n_others = n_documents - n_links
     if n_others < width or n_documents + n_links > n_queries * width:

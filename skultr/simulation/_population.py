@@ -218,19 +218,7 @@ class UserPopulation(User):
 def draw_sessions(
     user_weights: Floats, query_weights: Floats, n_sessions: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Draw the user of each session by P(user), then its query by P(query | user).
-
-    Parameters
-    ----------
-    user_weights : ndarray of shape (n_users,)
-    query_weights : ndarray of shape (n_users, n_queries)
-    n_sessions : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    user, query : ndarray of shape (n_sessions,), int32
-    """
+    """Draw the user of each session by P(user), then its query by P(query | user)."""
     n_users, n_queries = query_weights.shape
     user = rng.choice(n_users, size=n_sessions, p=user_weights)
     cumulated = query_weights.cumsum(axis=1)

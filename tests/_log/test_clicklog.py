@@ -186,9 +186,9 @@ def test_without_doc_equal_features_are_one_document():
     log, clicks = small_log()
     made = make(log.drop(columns="doc"), clicks)
     assert len(made.features) == 24
-    by_row = made.features[made.doc]
+    by_row = made.features[made.version]
     reference = make(log, clicks)
-    np.testing.assert_array_equal(by_row, reference.features[reference.doc])
+    np.testing.assert_array_equal(by_row, reference.features[reference.version])
 
 
 def test_scores_of_the_old_ranker_are_read_on_request_only():
@@ -275,7 +275,6 @@ def test_zero_impressions_are_not_shown():
         ({"bias": 1.5}, r"bias must hold whole numbers.*found 1.5 in 72 rows, first in row 0"),
         ({"bias": np.inf}, r"bias must hold whole numbers.*found inf in 72 rows"),
         ({"position": 1}, r"Two rows of one list stand at position 1 \(query 0, row 1\)"),
-        ({"doc": 1}, r"The document \(0, 1\) has different features in rows 0 and 1"),
     ],
 )
 def test_bad_roles(change, message):
@@ -383,3 +382,55 @@ def test_documented_roles_are_the_roles():
     assert ROLES[-1] == "relevance"
     assert ROLES[-2] == "production"
     assert len(set(ROLES)) == 12
+
+
+def changing_log():
+    """A log whose feature f1 changes between sessions for half of the documents."""
+    log, clicks = small_log()
+    log = log.assign(f1=log["f1"] + np.where(log["doc"] % 2, log["session"] // 6, 0))
+    return log, clicks
+
+
+def test_versions_are_the_feature_vectors_of_a_document():
+    log, clicks = changing_log()
+    made, same = make(log, clicks), make(*small_log())
+    assert made.n_docs == same.n_docs < made.n_versions
+    pd.testing.assert_index_equal(made.doc_ids, same.doc_ids)
+    np.testing.assert_array_equal(made.doc, same.doc)
+    np.testing.assert_array_equal(made.doc_of_version[made.version], made.doc)
+    assert (np.diff(made.doc_of_version) >= 0).all()
+    rows = np.column_stack([made.doc_of_version, made.features])
+    assert len(np.unique(rows, axis=0)) == made.n_versions
+    for name in ("doc", "factor", "clicks", "weight"):
+        np.testing.assert_array_equal(getattr(made.cells, name), getattr(same.cells, name))
+
+
+def test_versions_do_not_depend_on_the_order_of_rows():
+    log, clicks = changing_log()
+    made = make(log, clicks)
+    order = np.random.default_rng(0).permutation(len(log))
+    other = make(log.iloc[order], clicks[order])
+    np.testing.assert_array_equal(made.features, other.features)
+    np.testing.assert_array_equal(made.version, other.version)
+
+
+def test_means_by_document_weigh_versions_by_impressions():
+    log, clicks = changing_log()
+    made = make(log, clicks)
+    found = made.by_document(made.features.astype(float))
+    table = pd.DataFrame(made.features[made.version])
+    expected = (table.mul(made.weight, axis=0)).groupby(made.doc).sum()
+    expected = expected.div(np.bincount(made.doc, made.weight), axis=0)
+    np.testing.assert_allclose(found, expected.to_numpy(), rtol=1e-6)
+
+
+def test_versions_of_pairs_divide_their_weight():
+    log, clicks = changing_log()
+    made = make(log, clicks)
+    key = np.unique(made.query * made.n_docs + made.doc)
+    query, doc = np.divmod(key, made.n_docs)
+    pair, version, share = made.versions_of(query, doc, made.weight)
+    np.testing.assert_array_equal(made.doc_of_version[version], doc[pair])
+    np.testing.assert_allclose(np.bincount(pair, share), 1.0)
+    bare = made.with_features(np.zeros((made.n_docs, 0), dtype=np.float32))
+    assert bare.n_versions == bare.n_docs == made.n_docs

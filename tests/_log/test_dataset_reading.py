@@ -142,7 +142,7 @@ def rows_of(log):
     table["propensity"] = 0.0 if log.propensity is None else log.propensity
     if log.doc_ids is None:
         table = table.drop(columns="doc")
-    features = pd.DataFrame(log.features[log.doc])
+    features = pd.DataFrame(log.features[log.version])
     return pd.concat([table, features], axis=1)
 
 

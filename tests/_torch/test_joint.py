@@ -137,7 +137,7 @@ def _net(network, n_factors=3, seed=0):
             """Rows without lists."""
 
         features = torch.from_numpy(rng.normal(size=(10, 2))).float()
-        doc = torch.from_numpy(rng.integers(0, 10, n_rows))
+        version = torch.from_numpy(rng.integers(0, 10, n_rows))
         bias = torch.from_numpy(rng.integers(0, n_factors, n_rows))
         weight = torch.full((n_rows,), 5.0)
         clicks = torch.from_numpy(rng.binomial(5, 0.3, n_rows)).float()
@@ -156,7 +156,7 @@ def test_examination_step_is_where_no_change_of_a_factor_helps():
     net, data = _net(network)
     ExaminationStep().on_epoch_begin(net, dataset_train=data)
     table = net.module_.examination
-    g = net.module_.network[1](data.features).reshape(-1)[data.doc].detach().double()
+    g = net.module_.network[1](data.features).reshape(-1)[data.version].detach().double()
 
     class Rows:
         mask = torch.ones(1, 60, dtype=torch.bool)

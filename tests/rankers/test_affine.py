@@ -183,7 +183,7 @@ def test_training_begins_with_clicks_that_relevance_moves_a_little():
             """Rows without lists."""
 
         bias = torch.from_numpy(factor)
-        doc = torch.zeros_like(bias)
+        version = torch.zeros_like(bias)
         weight = torch.from_numpy(impressions)
         clicks = weight * torch.tensor([0.5, 0.1, 0.0], dtype=torch.float64)[bias]
 

@@ -110,8 +110,8 @@ def test_labels_and_weights_by_hand():
     for debiasing, (label, weight) in expected.items():
         ranker = _quick(debiasing=debiasing, traffic_exponent=1.0)
         taught = _taught(ranker, log, rate)
-        np.testing.assert_allclose(taught.label[np.argsort(taught.doc)], label)
-        np.testing.assert_allclose(taught.weight[np.argsort(taught.doc)], weight)
+        np.testing.assert_allclose(taught.label[np.argsort(taught.version)], label)
+        np.testing.assert_allclose(taught.weight[np.argsort(taught.version)], weight)
 
 
 def _taught(ranker, log, rate):

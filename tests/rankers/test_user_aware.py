@@ -12,7 +12,7 @@ from skultr.exceptions import UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity
 from skultr.propensity._weights import document_labels
 from skultr.rankers import IPSRanker, NaiveRanker, PRSRanker
-from skultr.rankers._prs import _pairs_of_documents
+from skultr.rankers._prs import _pairs_of_examples
 
 from .._worlds import FEATURES, random_lists
 
@@ -264,7 +264,7 @@ def test_prs_wants_a_ranker_for_a_learner():
 
 
 @pytest.mark.parametrize("random_order", [False, True])
-def test_pairs_of_documents_are_those_of_the_lists(random_order):
+def test_pairs_of_examples_are_those_of_the_lists(random_order):
     """What trees learn from, against a plain loop over lists."""
     log, clicks = random_lists(n_sessions=40)
     if not random_order:
@@ -274,7 +274,7 @@ def test_pairs_of_documents_are_those_of_the_lists(random_order):
     read = ranker._read_log(log, clicks, None, dict.fromkeys(FIT_ROLES))
     read, hits, misses = ranker._pair_weights(read)
     labels = document_labels(read, read.clicks)
-    winner, loser, weight = _pairs_of_documents(read, hits, misses, labels)
+    winner, loser, weight = _pairs_of_examples(read, hits, misses, labels.query, labels.doc)
     found = {
         (labels.doc[i], labels.doc[j]): value
         for i, j, value in zip(winner, loser, weight, strict=True)

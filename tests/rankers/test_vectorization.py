@@ -287,7 +287,7 @@ def test_base_loss_by_document_is_that_by_impression():
     expected = 0.5 * (weight * error.sum(axis=1)).sum() / weight.sum()
     documents = _Documents(log, torch.from_numpy(log.features), observation)
     batch, _ = documents.__getitems__(range(len(documents)))
-    found = _GaussianLoss()(torch.from_numpy(outputs)[documents.doc], batch)
+    found = _GaussianLoss()(torch.from_numpy(outputs)[documents.version], batch)
     np.testing.assert_allclose(found.item(), expected, rtol=1e-5)
 
 
