@@ -71,6 +71,11 @@ class TabularFit:
         """Examination of each factor up to a constant factor; odds with the additive link."""
         return np.exp(self.factor_logits)
 
+    def click_probability(self, doc: Ints, factor: Ints) -> Floats:
+        """P(click) of each row, given by the codes of its document and factor."""
+        logits = self.doc_logits[doc] + self.factor_logits[factor]
+        return np.exp(np.minimum(logits, 0.0)) if self.link == "product" else expit(logits)
+
     def parts(self) -> Iterator[TabularFit]:
         """The fit of each part of the cells."""
         for docs, cells in self.cells.parts():
@@ -345,9 +350,7 @@ def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
     slope² times that of the clicks.
     """
     cells = fit.cells
-    logits = fit.doc_logits[cells.doc] + fit.factor_logits[cells.factor]
-    p = np.exp(np.minimum(logits, 0.0)) if fit.link == "product" else expit(logits)
-    p = np.minimum(p, 1 - SMALLEST)
+    p = np.minimum(fit.click_probability(cells.doc, cells.factor), 1 - SMALLEST)
     noise = cells.weight * p * (1 - p)  # variance of the clicks of a cell
     if fit.link == "additive":
         slope, curvature = np.ones_like(p), noise
