@@ -58,18 +58,11 @@ _SUBSETS = {
     "VectorizationRanker": "a score depends on the candidates of the query, through the base "
     "vector, and a subset of the rows has other candidates",
 }
-_COUNTS = (
-    "the check calls partial_fit after fit, which keeps no counts that a table could add to: the "
-    "error says to start with partial_fit"
-)
 
 
 def _expected_failures(estimator):
     name = type(estimator).__name__
     expected = {}
-    is_table = getattr(estimator, "_learns_more_by", None) == "counts"
-    if is_table or getattr(estimator, "_adds_counts", False):
-        expected["check_fit_score_takes_y"] = _COUNTS
     if name in _SUBSETS:
         expected["check_methods_subset_invariance"] = _SUBSETS[name]
     if name in _WEIGHTS:

@@ -336,6 +336,30 @@ class ClickLog:
         starts = self.query[self.offsets[:-1]]
         return self._take_lists(np.flatnonzero(keep[starts]))
 
+    def part_of(self, queries: Ints) -> ClickLog:
+        """The log of some queries, by sorted codes, as it would be read without the others."""
+        keep = np.zeros(len(self.query_ids), dtype=bool)
+        keep[queries] = True
+        part = self.select_queries(keep)
+        versions, version = _codes_that_occur(part.version)
+        docs, doc_of_version = np.unique(self.doc_of_version[versions], return_inverse=True)
+        found, query = _codes_that_occur(part.query)
+        factors, bias = _codes_that_occur(part.bias)
+        users, user = _codes_that_occur(part.user)
+        return replace(
+            part,
+            features=self.features[versions],
+            version=version,
+            doc_of_version=doc_of_version,
+            query=query,
+            bias=bias,
+            user=user,
+            query_ids=self.query_ids[found],
+            bias_values=self.bias_values[factors],
+            user_ids=self.user_ids[users],
+            doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
+        )
+
     def _identical_lists(self, users, patterns):
         """First list and group number of each set of identical lists."""
         # Lists that differ only in users or clicked rows stay side by side, in whatever way a
@@ -483,6 +507,13 @@ def _select_rows(features, first, reuse):
             columns = slice(start, start + _COLUMNS)
             features[:n_docs, columns] = features[first, columns]
     return features[:n_docs]
+
+
+def _codes_that_occur(codes):
+    """The codes that occur, sorted, and the number of each row's among them; -1 stays."""
+    found = np.unique(codes)
+    found = found[found >= 0]
+    return found, np.where(codes < 0, -1, np.searchsorted(found, codes))
 
 
 class _Versions(NamedTuple):

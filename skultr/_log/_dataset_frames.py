@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Floats, Ints
+from .._typing import Floats
 from ._cells import Cells, distinct
 from ._deferred import lookup
+from ._hashing import hash_columns
 from ._stored_log import StoredLog
 
 
@@ -66,15 +67,18 @@ def cells_of(log: StoredLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     Returns
     -------
     X : DataFrame of shape (n_cells, n_columns)
-        ``qid`` and ``doc`` as codes, the columns of ``by``, ``impressions``, and ``session``, the
-        number of the row: a cell is no result page.
+        ``qid``, ``doc`` (a hash of the features where documents have no ids), the columns of
+        ``by``, ``impressions``, and ``session``, the number of the row: a cell is no result page.
     click_rate : ndarray of shape (n_cells,)
     """
     log = log.without_never_shown()
     tables = {name: _codes(log, name) for name in by}
     factor, n_factors = _combined(tables)
     cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, n_factors)
-    columns = {"qid": _query_of_doc(log)[cells.doc], "doc": cells.doc, "doc_scope": "global"}
+    query, doc = _query_of_doc(log), _doc_ids(log)
+    columns = {"qid": query[cells.doc], "doc": doc[cells.doc]}
+    if not isinstance(log.doc_ids, pd.MultiIndex):
+        columns["doc_scope"] = "global"
     columns |= _split(tables, cells.factor)
     columns["impressions"] = cells.weight
     columns["session"] = np.arange(len(cells.doc))
@@ -142,11 +146,19 @@ def _codes(log: StoredLog, name: str) -> tuple[Any, NDArray[Any]]:
     return lookup(values, log.position), values
 
 
-def _query_of_doc(log: StoredLog) -> Ints:
-    """A query of each document."""
+def _doc_ids(log: StoredLog) -> NDArray[Any]:
+    """What names each document within its query; a hash of its features without ids."""
+    if log.doc_ids is not None:
+        return log.doc_ids.get_level_values(-1).to_numpy()
+    columns = np.ascontiguousarray(log.features.T) + np.float32(0)  # -0.0 and 0.0 are equal
+    return hash_columns(columns.view(np.uint32)).view(np.int64)
+
+
+def _query_of_doc(log: StoredLog) -> NDArray[Any]:
+    """Id of a query of each document."""
     if isinstance(log.doc_ids, pd.MultiIndex):
-        return np.asarray(log.doc_ids.codes[0], dtype=np.intp)
+        return log.doc_ids.get_level_values(0).to_numpy()
     query = np.zeros(log.n_docs, dtype=np.intp)
     for part in log.chunks():
         query[part.doc[::-1]] = part.query[::-1]
-    return query
+    return log.query_ids[query]

@@ -2,64 +2,136 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._sklearn import safe_indexing
+from .._typing import Floats, Ints
 from ..exceptions import python_value
+from ._cells import READS, Cells, count_cells
 from ._clicklog import ClickLog
+from ._dataset_frames import rows_of
 from ._deferred import lookup
-from ._hashing import equal_rows
-from ._reader import first_rows, pairs_of_codes
-from ._segments import encode
+from ._pickles import NotPickled, SlimPickles
+from ._reader import features_of, read
 
 
-def join_logs(first: ClickLog, second: ClickLog) -> ClickLog:
-    """The log of the lists of both, in memory, as if it had been read from both at once.
+class Kept(NamedTuple):
+    """What a later log is added to, and whether pickles hold it."""
 
-    Documents, queries, users and bias factors with equal ids are the same. Lists of the two are
-    different ones, also where their sessions have equal ids.
+    counts: LogCounts | CellCounts
+    is_pickled: bool
 
-    Parameters
-    ----------
-    first, second : ClickLog
 
-    Returns
-    -------
-    log : ClickLog
-        Without propensities.
+class AddsLogs(SlimPickles):
+    """Mixin of tables of counts, whose ``partial_fit`` is ``fit`` to the lists of all logs."""
 
-    Raises
-    ------
-    ValueError
-        If only one of the logs names its documents (or the scores of production).
-    """
-    columns = _join_documents(first, second)
-    logs = (first, second)
-    names = {"query": "query_ids", "bias": "bias_values", "user": "user_ids"}
-    ids = {}
-    for name, of_codes in names.items():
-        codes, ids[of_codes] = _union(getattr(first, of_codes), getattr(second, of_codes))
-        # Rows that were not shown have the bias -1, which stays.
-        n_first = len(getattr(first, of_codes))
-        parts = np.append(codes[:n_first], -1), np.append(codes[n_first:], -1)
-        columns[name] = np.concatenate(
-            [part[np.asarray(getattr(log, name))] for part, log in zip(parts, logs, strict=True)]
+    _kept = NotPickled("the counts of the log", when=lambda kept: not kept.is_pickled)
+
+    def _joined(self, new: LogCounts | CellCounts) -> tuple[pd.DataFrame, Floats]:
+        """Rows and click rates of the logs so far and of a new one."""
+        if "_kept" not in vars(self):
+            raise ValueError(
+                f"This {type(self).__name__} holds no counts that a log could be added to: "
+                "pickles leave out those of fit, and a log whose cells do not fit into memory has "
+                "none. Start with partial_fit, which keeps them in pickles, or fit to the logs of "
+                "all days together, such as a ClickDataset."
+            )
+        return join_logs(self._kept.counts.rows(), new.rows())
+
+
+@dataclass(frozen=True, eq=False)
+class LogCounts:
+    """The lists of a log; features only where they tell the documents apart."""
+
+    log: ClickLog
+
+    @classmethod
+    def of(cls, log: ClickLog) -> LogCounts:
+        """The counts of a log, whose features are freed if documents have ids."""
+        if log.doc_ids is None:
+            return cls(log)
+        return cls(log.with_features(np.empty((log.n_docs, 0), dtype=np.float32)))
+
+    def rows(self) -> tuple[pd.DataFrame, Floats]:
+        """The log as rows with click rates."""
+        log = self.log.in_memory()
+        X, rate = rows_of(log, ("bias", "user"), _names(log.features))
+        return X.drop(columns="propensity", errors="ignore"), np.minimum(rate, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class CellCounts:
+    """The cells of a log, and what their codes stand for."""
+
+    cells: Cells
+    query_ids: np.ndarray
+    #: Name of the column of users; None where all are one.
+    user: str | None
+    #: Features of the documents where nothing else tells them apart, (n_docs, n_features).
+    features: np.ndarray | None
+
+    @classmethod
+    def read(
+        cls, X: Any, y: Any, sample_weight: Any, roles: Any, name: str | None, users: Any
+    ) -> tuple[CellCounts, Ints]:
+        """The counts of a log, and the factor of each row as :func:`read_cells` gives it."""
+        rows = read(X, y, sample_weight, roles, reads=READS)
+        cells, row_factor = count_cells(rows, user=users)
+        has_ids = cells.doc_ids is not None
+        features = None if has_ids else features_of(safe_indexing(X, cells.doc_row))
+        return cls(cells, rows.query_ids, name, features), row_factor
+
+    def rows(self) -> tuple[pd.DataFrame, Floats]:
+        """One row per cell with click rates."""
+        cells, ids = self.cells, self.cells.doc_ids
+        columns = {"qid": self.query_ids[cells.doc_query][cells.doc]}
+        if ids is not None:
+            columns["doc"] = ids.get_level_values(-1).to_numpy()[cells.doc]
+            if not isinstance(ids, pd.MultiIndex):
+                columns["doc_scope"] = "global"
+        columns["bias"] = cells.factors.bias[cells.factor]
+        if self.user is not None:
+            columns[self.user] = cells.factors.user[cells.factor]
+        columns |= {"impressions": cells.weight, "session": np.arange(len(cells.doc))}
+        X = pd.DataFrame(columns)
+        if self.features is not None:
+            features = pd.DataFrame(self.features[cells.doc], columns=_names(self.features))
+            X = pd.concat([X, features], axis=1)
+        return X, np.minimum(cells.clicks / cells.weight, 1.0)
+
+
+def join_logs(
+    first: tuple[pd.DataFrame, Floats], second: tuple[pd.DataFrame, Floats]
+) -> tuple[pd.DataFrame, Floats]:
+    """The rows and click rates of two logs, whose lists are different ones."""
+    (X, rate), (X_new, rate_new) = first, second
+    before, now = _identity_of(X), _identity_of(X_new)
+    if before != now:
+        raise ValueError(
+            f"The documents of this log are identified by {now}, and those of the earlier ones by "
+            f"{before}. Pass qid, doc and doc_scope as before."
         )
-    for name in ("position", "clicks", "weight", "shown"):
-        columns[name] = _both(getattr(first, name), getattr(second, name))
-    log = ClickLog(
-        **columns,
-        **ids,
-        production=_join_production(first, second),
-        propensity=None,
-        offsets=np.append(first.offsets, first.n_rows + second.offsets[1:]),
-    )
-    order = np.argsort(log.query[log.offsets[:-1]], kind="stable")
-    return log._take_lists(order)
+    if ("production" in X) != ("production" in X_new):
+        raise ValueError(
+            "Only one of the logs has the role 'production'. Pass it with every log, or with none."
+        )
+    X_new = X_new.assign(session=X_new["session"] + X["session"].max() + 1)
+    return pd.concat([X, X_new], ignore_index=True), np.concatenate([rate, rate_new])
+
+
+def _identity_of(X):
+    if "doc" not in X:
+        return "the values of the features"
+    return "doc alone" if "doc_scope" in X else "the pair (qid, doc)"
+
+
+def _names(features):
+    return [f"feature {place}" for place in range(features.shape[1])]
 
 
 def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:
@@ -88,66 +160,3 @@ def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:
         )
     # Rows that were not shown have the code -1, the last element.
     return replace(log, bias=lookup(np.append(code, -1), log.bias), bias_values=known)
-
-
-def _join_documents(first, second):
-    """Version of each row, and versions, features and ids of the documents of both logs."""
-    levels = [0 if log.doc_ids is None else log.doc_ids.nlevels for log in (first, second)]
-    if levels[0] != levels[1]:
-        names = ["the values of the features", "doc alone", "the pair (qid, doc)"]
-        raise ValueError(
-            f"The documents of this log are identified by {names[levels[1]]}, and those of the "
-            f"earlier ones by {names[levels[0]]}. Pass qid, doc and doc_scope as before."
-        )
-    features = np.concatenate([first.features, second.features])
-    vector, place = equal_rows(features)
-    if levels[0] == 0:
-        version, doc, ids = vector, np.arange(len(place)), None
-    else:
-        code, ids = _join_ids(first, second)
-        # Code of the document of each version of the first log, then of the second.
-        of_versions = np.append(first.doc_of_version, second.doc_of_version + first.n_docs)
-        n_vectors = len(place)
-        version, key = encode(code[of_versions] * np.int64(n_vectors) + vector)
-        doc, place = key // n_vectors, first_rows(version, len(key))
-    rows = _both(first.version, np.asarray(second.version) + first.n_versions)
-    return {
-        "version": version[rows],
-        "doc_of_version": doc,
-        "features": features[place],
-        "doc_ids": ids,
-    }
-
-
-def _join_ids(first, second):
-    """Code of each document of the first log and then of the second, and ids of the codes."""
-    if first.doc_ids.nlevels == 1:
-        code, ids = _union(first.doc_ids, second.doc_ids)
-        return code, pd.Index(ids, name="doc", tupleize_cols=False)
-    (query, queries), (doc, docs) = (
-        _union(*(log.doc_ids.get_level_values(name) for log in (first, second)))
-        for name in ("qid", "doc")
-    )
-    code, query, doc = pairs_of_codes(query, doc, len(docs))
-    values = (pd.Index(each, tupleize_cols=False) for each in (queries, docs))
-    return code, pd.MultiIndex([*values], [query, doc], names=["qid", "doc"])
-
-
-def _join_production(first, second):
-    if first.production is None and second.production is None:
-        return None
-    if first.production is None or second.production is None:
-        raise ValueError(
-            "Only one of the logs has the role 'production'. Pass it with every log, or with none."
-        )
-    return _both(first.production, second.production)
-
-
-def _union(first, second):
-    """Code of each value of both, and their distinct values, sorted."""
-    first, second = (pd.Index(each, tupleize_cols=False) for each in (first, second))
-    return encode(first.append(second).to_numpy())
-
-
-def _both(first, second):
-    return np.concatenate([np.asarray(first), np.asarray(second)])

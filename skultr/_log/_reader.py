@@ -375,7 +375,7 @@ class Rows:
         """
         doc = self._values.get("doc")
         if doc is None:
-            features = _features_of(self._X) if features is None else features
+            features = features_of(self._X) if features is None else features
             return Documents(*equal_rows(features[rows]), None)
         code, ids = _encode("doc", doc[rows])
         ids = pd.Index(ids, name="doc", tupleize_cols=False)
@@ -467,7 +467,8 @@ def first_rows(code: Ints, n_codes: int) -> Ints:
     return first
 
 
-def _features_of(X):
+def features_of(X: Any) -> NDArray[np.float32]:
+    """Features of a log as an array in float32, shape (n_rows, n_features)."""
     features = read_features(X)
     if sparse.issparse(features):
         features = features.toarray()

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 
-from .._log._cells import read_cells
+from .._log._cells import Cells
+from .._log._dataset import ClickDataset
+from .._log._estimator import forget, unless_it_fails
 from .._log._faults import check, count_of
-from .._log._roles import read_column, read_role
+from .._log._joined_logs import AddsLogs, CellCounts, Kept
+from .._log._roles import FIT_ROLES, read_column, read_role
 from .._log._segments import encode
 from .._progress import progress
 from .._sklearn import Interval, StrOptions
-from .._typing import RandomState
+from .._typing import AnyFrame, Column, RandomState, Scope, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
-from ._adding import AddsCounts
-from ._propensity import LEAST, QUANTILE
+from ._propensity import LEAST, QUANTILE, BasePropensity
 from ._shrinkage import shrink
 
+#: Attributes that reading a log sets, and reading another one reads.
+_OF_READING = ("n_features_in_", "feature_names_in_", "_click_column", "_has_bias")
 #: With fewer documents, the spread over resamples of them underestimates the error.
 _LEAST_DOCS = 100
 #: With fewer queries, documents are resampled instead.
@@ -43,8 +48,17 @@ class Estimate(NamedTuple):
     standard_error: np.ndarray | None = None
 
 
+def _has_partial_fit(estimator: Any) -> bool:
+    if not estimator._adds_counts:
+        raise AttributeError(
+            f"{type(estimator).__name__} has no partial_fit with these parameters: it reads more "
+            "than counts. Fit it to the logs of all days together, such as a ClickDataset."
+        )
+    return True
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class CurvePropensity(AddsCounts):
+class CurvePropensity(AddsLogs, BasePropensity):
     """Estimators of one examination curve, or of one per user.
 
     Subclasses write ``_estimate(cells)`` and set their own default of ``n_bootstrap``. With
@@ -62,6 +76,84 @@ class CurvePropensity(AddsCounts):
         "n_bootstrap": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
+
+    __metadata_request__partial_fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
+
+    #: True if the estimate is a function of the clicks and impressions of documents.
+    _adds_counts = False
+
+    @available_if(_has_partial_fit)
+    @unless_it_fails
+    def partial_fit(
+        self,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
+        sample_weight: Column | None = None,
+        *,
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        impressions: Column | None = None,
+        doc_scope: Scope | None = None,
+    ) -> Self:
+        """Add the clicks and impressions of a further log, such as that of a new day.
+
+        The estimate is that of ``fit`` on the lists of all logs together.
+
+        Parameters
+        ----------
+        X, y, sample_weight, qid, session, doc, position, bias, user, impressions, doc_scope
+            As in :meth:`fit`. The lists of X are other lists than those of earlier logs, whatever
+            their sessions are called.
+
+        Returns
+        -------
+        self : object
+            After an error it is what it was before.
+
+        Raises
+        ------
+        ValueError
+            If a role or ``y`` holds invalid values; if the cells of a log do not fit into memory;
+            or if the estimator was fitted by :meth:`fit` and then pickled, which leaves out the
+            counts: start with ``partial_fit`` then.
+        """
+        self._validate_params()
+        roles = {
+            "qid": qid,
+            "session": session,
+            "doc": doc,
+            "position": position,
+            "bias": bias,
+            "user": user,
+            "impressions": impressions,
+            "doc_scope": doc_scope,
+        }
+        is_first = "n_features_in_" not in vars(self)
+        X, y = self._read(X, y, sample_weight, roles, reset=is_first)
+        if isinstance(X, Cells):
+            raise ValueError(
+                "The clicks and impressions of the documents of this log do not fit into memory, "
+                f"where {type(self).__name__}.partial_fit keeps them. Call fit, with the logs of "
+                "all days together."
+            )
+        has_bias = self._read_bias(X, roles) is not None
+        if not is_first:
+            if has_bias != self._has_bias:
+                raise ValueError(
+                    "Only one of the logs has positions (or the role 'bias'). Pass them with "
+                    "every log, or with none."
+                )
+            X, y = self._joined(self._read_counts(X, y, sample_weight, roles)[0])
+            forget(self, keep=_OF_READING)
+            sample_weight, roles = None, dict.fromkeys(roles)
+        self._has_bias = has_bias
+        self._fit(X, y, sample_weight, roles)
+        self._kept = self._kept._replace(is_pickled=True)
+        return self
 
     @property
     def _reads_users(self):
@@ -95,11 +187,21 @@ class CurvePropensity(AddsCounts):
 
     # Fitting ------------------------------------------------------------------------------
     def _fit(self, X, y, sample_weight, roles):
-        users = None if self.user is None else self._read_users(X, roles)
-        self._fit_cells(read_cells(X, y, sample_weight, roles, user=users)[0])
+        self._fit_cells(self._read_cells(X, y, sample_weight, roles)[0])
 
     def _fit_cells(self, cells):
         self._tabulate(cells, self._estimate)
+
+    def _read_counts(self, X, y, sample_weight, roles):
+        users = None if self.user is None else self._read_users(X, roles)
+        return CellCounts.read(X, y, sample_weight, roles, self.user, users)
+
+    def _read_cells(self, X, y, sample_weight, roles):
+        """The cells of a log, kept for ``partial_fit``, and the factor of each row of X."""
+        counts, row_factor = self._read_counts(X, y, sample_weight, roles)
+        if self._adds_counts:
+            self._kept = Kept(counts, is_pickled=False)
+        return counts.cells, row_factor
 
     def _tabulate(self, cells, estimate):
         """Estimate, and set the tables and the attributes that ``predict`` reads."""

@@ -10,7 +10,6 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils import check_array, check_random_state
 
-from .._log._cells import read_cells
 from .._log._clicklog import make_click_log
 from .._log._counted import EngineLog, count_cells_of, count_lists_of
 from .._log._faults import count_of
@@ -69,8 +68,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         if self.relevance == "embedding":
             super()._fit(X, y, sample_weight, roles)
             return
-        users = None if self.user is None else self._read_users(X, roles)
-        cells, row_factor = read_cells(X, y, sample_weight, roles, user=users)
+        cells, row_factor = self._read_cells(X, y, sample_weight, roles)
         estimate = self._network_estimate(X, y, sample_weight, roles, cells, row_factor)
         self._tabulate(cells, estimate)
         self._warn_about_links()

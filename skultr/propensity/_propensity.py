@@ -15,7 +15,7 @@ from .._log._counted import check_given, count_cells_of, is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._estimator import afresh
 from .._log._factors import bias_values
-from .._log._on_disk import refuse_arguments
+from .._log._on_disk import LogOnDisk, refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 from .._typing import AnyFrame, Column, Floats, Scope, Table
@@ -109,15 +109,7 @@ class BasePropensity(BaseEstimator):
             "impressions": impressions,
             "doc_scope": doc_scope,
         }
-        if isinstance(X, ClickDataset):
-            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
-            self._checked(pd.DataFrame(columns=X.feature_names), reset=True)
-            X, y = self._read_dataset(X)
-        elif is_in_engine(X):
-            X, y = self._counted(X, y, sample_weight, roles)
-        else:
-            X, y, self._click_column = take_clicks(X, y, type(self).__name__)
-            X = self._checked(X, reset=True)
+        X, y = self._read(X, y, sample_weight, roles, reset=True)
         if isinstance(X, Cells):
             self._has_bias = True
             self._fit_cells(X)
@@ -193,13 +185,19 @@ class BasePropensity(BaseEstimator):
         return ["bias" if "bias" in names else "position"]
 
     # What comes in ------------------------------------------------------------------------
-    def _counted(self, X, y, sample_weight, roles):
-        """The cells of a log in an engine, as a log in memory with click rates."""
-        check_given(X, y, sample_weight, roles, type(self).__name__)
-        names = list(nw.from_native(X).collect_schema())
-        self._click_column = y
-        self._checked(pd.DataFrame(columns=names), reset=True)
-        return self._count(X, y, names)
+    def _read(self, X, y, sample_weight, roles, *, reset):
+        """The log in memory and its clicks; cells with rates of a log on disk or in an engine."""
+        if isinstance(X, LogOnDisk):
+            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
+            self._checked(pd.DataFrame(columns=X.feature_names), reset=reset)
+            return self._read_dataset(X)
+        if is_in_engine(X):
+            check_given(X, y, sample_weight, roles, type(self).__name__)
+            names, self._click_column = list(nw.from_native(X).collect_schema()), y
+            self._checked(pd.DataFrame(columns=names), reset=reset)
+            return self._count(X, y, names)
+        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+        return self._checked(X, reset=reset), y
 
     def _count(self, X, click, names):
         """See :meth:`_counted`; ``names`` are the columns of X."""

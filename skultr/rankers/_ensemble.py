@@ -452,7 +452,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(fitted_elsewhere)(
                 members[m][1],
-                log.select_queries(part != k),
+                log.part_of(np.flatnonzero(part != k)),
                 log.features[version[here]],
                 query[here],
             )

@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 
 from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, forget, unless_it_fails
-from .._log._joined_logs import join_logs, with_bias_values
+from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
 from .._log._roles import FIT_ROLES
 from .._typing import AnyFrame, ArrayLike, Column, Scope, Table
 
@@ -26,7 +26,7 @@ def _learns_more(ranker):
     return True
 
 
-class LearnsMore:
+class LearnsMore(AddsLogs):
     """Mixin of :class:`BaseRanker` with ``partial_fit``.
 
     Estimators that have one say by ``_learns_more_by`` what it continues.
@@ -91,8 +91,8 @@ class LearnsMore:
         ValueError
             If a role or ``y`` has invalid values; if the features are not those of the first
             log; if a network has no parameter for a bias factor, or was read by
-            :func:`~skultr.serving.load_model`; or if a table was fitted by :meth:`fit`, which
-            keeps no counts: start with ``partial_fit`` then.
+            :func:`~skultr.serving.load_model`; or if a table was fitted by :meth:`fit` and then
+            pickled, which leaves out the counts: start with ``partial_fit`` then.
         """
         self._validate_params()
         roles = {
@@ -143,14 +143,11 @@ class LearnsMore:
             )
 
     def _fit_counts(self, log, task, is_first):
-        """Fit to the lists of this log and of the earlier ones, which are kept, merged."""
+        """Fit to the lists of this log and of the earlier ones."""
         if not is_first:
-            if not hasattr(self, "_counts"):
-                raise ValueError(
-                    f"{type(self).__name__} was fitted by fit, which keeps no counts to add to. "
-                    "Start with partial_fit instead: its first call does what fit does."
-                )
-            log = join_logs(self._counts, log)
+            X, rate = self._joined(LogCounts.of(log))
             forget(self, keep=_OF_READING)
-        self._counts = log.fold(self._reads_users, patterns=self._reads_clicks)
-        self._fit(self._counts, task)
+            log = self._fold(self._before_folding(self._log_of_rows(X, rate)))
+        self._fit(log, task)
+        folded = log.fold(self._reads_users, patterns=self._reads_clicks)
+        self._kept = Kept(LogCounts.of(folded), is_pickled=True)

@@ -17,10 +17,10 @@ from .._log._clicklog import sort_into_lists
 from .._log._counted import EngineLog, check_given, is_in_engine
 from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, afresh
-from .._log._joined_logs import with_bias_values
+from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
-from .._log._on_disk import refuse_arguments
-from .._log._pickles import SlimPickles
+from .._log._on_disk import LogOnDisk, refuse_arguments
+from .._log._read_log import ReadLog
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
     FIT_ROLES,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 
 
-class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
+class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
@@ -159,6 +159,8 @@ class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
+        if self._learns_more_by == "counts":
+            self._kept = Kept(LogCounts.of(log), is_pickled=False)
         vars(self).pop("_validation", None)
         self._check_against(log)
         context.call_on_fit_task_end(
@@ -301,7 +303,7 @@ class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
 
     def _read(self, X, y, sample_weight, roles, *, reset):
         """The log, and X and y without names; ``reset`` if it is the first that is read."""
-        if isinstance(X, ClickDataset):
+        if isinstance(X, LogOnDisk):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             return self._read_dataset(X, reset=reset), X, y
         if is_in_engine(X):
@@ -363,14 +365,25 @@ class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
             roles = self._fit_propensity(X, y, sample_weight, roles)
         else:
             roles = self._known_propensity(X, roles)
-        reads = (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
-        rows = read(X, y, sample_weight, roles, reads=reads)
+        rows = read(X, y, sample_weight, roles, reads=self._roles_read)
         rows.warn_about_features(features, names)
         log = sort_into_lists(rows, features, reuse=own)
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
+
+    @property
+    def _roles_read(self):
+        """Roles that are read from a log."""
+        return (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
+
+    def _log_of_rows(self, X, rate):
+        """The log of rows without features other than those that tell documents apart."""
+        features = np.empty((len(X), 0), dtype=np.float32)
+        if "doc" not in X:
+            features, _ = read_values(X)
+        return sort_into_lists(read(X, rate, reads=self._roles_read), features)
 
     def _read_dataset(self, dataset, *, reset):
         """The log of a dataset, which was checked and merged when it was written."""
@@ -463,20 +476,11 @@ class BaseRanker(SlimPickles, LearnsMore, CallbackSupportMixin, BaseEstimator):
 
 def fit_to_log(ranker: Any, log: ClickLog) -> Any:
     """The ranker, fitted to a log that was read already; its ids are the codes of the log."""
-    log = log.in_memory()
-    return ranker.fit(
-        log.features[log.version],
-        log.click_rate,
-        qid=log.query,
-        session=log.list_,
-        doc=log.doc,
-        position=np.where(log.shown, log.position, np.nan),
-        bias=np.where(log.shown, log.bias_values[log.bias], np.nan),
-        user=log.user,
-        propensity=log.propensity,
-        impressions=log.weight,
-        doc_scope="global",  # a code is one document
-    )
+    read_log = ReadLog(log)
+    if isinstance(ranker, BaseRanker):
+        return ranker.fit(read_log)
+    features, rate, roles = read_log.to_arrays()
+    return ranker.fit(features, rate, **roles)
 
 
 def _warn_about_clicks_as_relevance(X, y):

@@ -1,5 +1,7 @@
 """Propensities of counts: the days add up to the whole log."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -65,10 +67,31 @@ def test_a_failure_changes_nothing(days):
     with pytest.raises(ValueError, match="y"):
         estimator.partial_fit(days[1][0], np.full(len(days[1][1]), np.nan))
     assert vars(estimator) == before
-    fitted = RegressionEMPropensity(relevance="embedding").fit(*days[0])
-    assert not hasattr(fitted, "_counts")
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+def test_partial_fit_goes_on_after_fit_and_in_its_own_pickles(estimator, days):
+    fitted, begun = clone(estimator).fit(*days[0]), clone(estimator).partial_fit(*days[0])
+    loaded = [pickle.loads(pickle.dumps(each)) for each in (fitted, begun)]
     with pytest.raises(ValueError, match="Start with partial_fit"):
-        fitted.partial_fit(*days[1])
+        loaded[0].partial_fit(*days[1])
+    tables = [each.partial_fit(*days[1]).examination_ for each in (fitted, begun, loaded[1])]
+    for table in tables[1:]:
+        pd.testing.assert_frame_equal(table, tables[0])
+
+
+def test_documents_without_ids_add_up_by_their_features(days, tmp_path):
+    days = [(X.drop(columns=["doc", "segment"]), y) for X, y in days]
+    estimator = InterventionHarvesting(n_bootstrap=0)
+    X, y = pd.concat([X for X, _ in days]), np.concatenate([y for _, y in days])
+    whole = clone(estimator).fit(X, y).examination_
+    stored = [
+        ClickDataset.from_parquet(X.assign(click=y), path=tmp_path / str(n))
+        for n, (X, y) in enumerate(days)
+    ]
+    for first, second in (days, [(each,) for each in stored]):
+        added = clone(estimator).fit(*first).partial_fit(*second).examination_
+        pd.testing.assert_frame_equal(added, whole, check_dtype=False)
 
 
 def test_logs_without_positions_are_under_one_factor(days):

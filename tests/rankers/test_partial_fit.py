@@ -1,6 +1,7 @@
 """A further log: networks train on, tables of counts become what all logs give together."""
 
 import copy
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -107,10 +108,24 @@ def test_days_add_up_to_the_whole_log(estimator, days, both):
     np.testing.assert_allclose(added.predict(both[0]), whole.predict(both[0]), rtol=1e-9)
 
 
-def test_counts_are_kept_only_by_partial_fit(days):
-    assert not hasattr(DCTRModel().fit(*days[0]), "_counts")
+@pytest.mark.parametrize("estimator", TABLES, ids=repr)
+def test_a_table_goes_on_after_fit(estimator, days, both):
+    fitted = clone(estimator).fit(*days[0])
+    size = len(pickle.dumps(fitted))
+    begun = clone(estimator).partial_fit(*days[0])
+    assert size < len(pickle.dumps(begun))
+    scores = [each.partial_fit(*days[1]).predict(both[0]) for each in (fitted, begun)]
+    np.testing.assert_array_equal(*scores)
+
+
+def test_pickles_hold_only_counts_of_partial_fit(days):
+    fitted, begun = DCTRModel().fit(*days[0]), DCTRModel().partial_fit(*days[0])
+    loaded = [pickle.loads(pickle.dumps(each)) for each in (fitted, begun)]
     with pytest.raises(ValueError, match="Start with partial_fit"):
-        DCTRModel().fit(*days[0]).partial_fit(*days[1])
+        loaded[0].partial_fit(*days[1])
+    loaded[1].partial_fit(*days[1])
+    expected = begun.partial_fit(*days[1]).documents_
+    pd.testing.assert_frame_equal(loaded[1].documents_, expected)
 
 
 def test_documents_without_ids_add_up_by_their_features(days, both):
