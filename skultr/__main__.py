@@ -20,7 +20,7 @@ import pandas as pd
 from ._page import Findings, page
 from .click_models import PBMModel, UBMModel
 from .datasets import read_ubi
-from .datasets._ubi_log import normal_texts
+from .datasets._ubi_queries import normal_texts
 from .identifiability import IdentifiabilityGraph
 from .metrics import dcg_score
 from .model_selection import train_test_queries

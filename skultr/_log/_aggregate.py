@@ -6,37 +6,34 @@ is collected has the size of the *distinct* lists, and is processed as codes and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from .._typing import AnyFrame, Floats, Frame
+from .._typing import AnyFrame, Floats, Frame, Ints
 from ..exceptions import python_value
-from ._engine import (
-    check_counts,
-    check_numbers,
-    check_rows,
+from ._counted import (
+    CHECKED,
+    EngineLog,
     code_ids,
-    collect,
-    encode_ids,
-    fault_columns,
-    scope_of,
-    with_hashes,
+    codes_of,
+    count_by,
+    one_value,
+    totals_of,
+    with_versions,
 )
-from ._faults import (
-    IDS,
-    ONE_ROW_PER_POSITION,
-    ONE_USER_PER_SESSION,
-    count_of,
-)
+from ._engine import check_counts, collect, value_bits, with_hashes
+from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION, count_of
 from ._hashing import hash_columns
-from ._roles import ROLES
+from ._roles import ROLES, feature_names
 from ._segments import encode
 
-#: Replaces a missing position (or bias) in a group key.
+#: Replaces a missing position (or bias) in a group key, because some engines drop null keys.
 _MISSING = -(2**31)
 #: Roles that are values of documents, not counts of impressions.
 _OF_DOCUMENTS = ("production", "relevance")
@@ -61,11 +58,13 @@ def aggregate_clicks(
         shown). Optional columns are ``session`` (the served list; without it each query of each
         user is one list), ``user`` (one per session), ``bias``, ``impressions`` (number of
         impressions of the row) and ``doc_scope``, which is copied to the result. Columns without
-        a role are ignored.
+        a role are the features of the row, if there are no ``documents``: lists are then equal
+        only if their features are, so drop columns that differ in every session, such as times.
     documents : eager frame, default=None
         Features of each ``doc``, and optionally ``production`` and ``relevance``, to join to the
         result. With a column ``qid`` the join is on both. Documents that are not in the log are
-        ignored.
+        ignored, and so are columns of ``impressions`` without a role: features that change from
+        session to session must stand in ``impressions``, all others take less here.
     click : str, default="click"
         Name of the column of clicks. Without a column ``impressions`` it holds values between 0
         and 1 (larger ones are graded relevance and divided by their maximum); else the *number*
@@ -75,10 +74,10 @@ def aggregate_clicks(
     -------
     X : eager frame
         One row per document of each distinct list: the role columns of the log, ``session`` (the
-        number of the list) and ``impressions``, then ``relevance`` and features; sorted by query,
-        list and position. An eager frame is returned as its own kind, a lazy Polars frame as
-        Polars, any other as what its engine collects to (pandas for Dask, PyArrow for DuckDB and
-        Spark).
+        number of the list) and ``impressions``, then ``relevance`` and the features; sorted by
+        query, list and position. An eager frame is returned as its own kind, a lazy Polars frame
+        as Polars, any other as what its engine collects to (pandas for Dask, PyArrow for DuckDB
+        and Spark).
     click_rate : ndarray of shape (n_rows,)
         Clicks over impressions, the ``y`` of ``fit(X, click_rate)``.
 
@@ -91,13 +90,13 @@ def aggregate_clicks(
 
     Notes
     -----
-    *Lists.* Sessions in which a query showed the same documents (under the same ``bias``, to the
-    same ``user``) at the same positions are one list. Losses that are linear in the clicks given
-    the list do not change. The result does not contain which clicks fell into the same session:
-    click models of sequences (cascade, DBN, UBM) need the raw log.
+    *Lists.* Sessions in which a query showed the same documents with the same features (under the
+    same ``bias``, to the same ``user``) at the same positions are one list. Losses that are
+    linear in the clicks given the list do not change. The result does not contain which clicks
+    fell into the same session: click models of sequences (cascade, DBN, UBM) need the raw log.
 
     *Never-shown rows* (no position) are kept once per query (and user), in its first list, with
-    their number of rows as ``impressions`` and click rate 0.
+    their features and number of rows as ``impressions`` and click rate 0.
 
     *Cost.* The engine sums two hashes of each row by session, and groups by these sums: the cost
     is that of two group-bys and a join, however long a list is. Two different lists of a query
@@ -124,118 +123,112 @@ def aggregate_clicks(
     >>> click_rate
     array([0.5, 0. , 1. , 0. ])
     """
-    log = _read(impressions, click)
-    lists = _read_lists(log, collect(_by_list(log)))
-    row = _in_order(log, lists)
-    X = _result(log, lists, row)
-    if documents is not None:
-        X = _with_features(X, documents, lists, row)
-    weight = lists.weight[row]
-    rate = np.divide(lists.clicks[row], weight, out=np.zeros(len(row)), where=lists.shown[row])
-    return X.to_native(), rate
-
-
-# The log, with keys that every engine groups alike ------------------------------------
-@dataclass(frozen=True, eq=False)
-class _Log:
-    """The impressions: ids, keys without nulls, ``_click`` and ``_weight``.
-
-    For a frame in memory, ids are codes, and ``ids`` holds the distinct ids that these stand for;
-    otherwise ``ids`` is empty.
-    """
-
-    frame: nw.DataFrame | nw.LazyFrame
-    schema: nw.Schema
-    scope: str
-    click: str
-    ids: dict
-
-    def has(self, role):
-        return role in self.schema
-
-    @property
-    def shown(self):
-        return self.frame.filter(nw.col("position") != _MISSING)
-
-    @property
-    def group(self):
-        return [name for name in ("qid", "user") if self.has(name)]
-
-    @property
-    def place(self):
-        return [name for name in ("doc", "position", "bias") if self.has(name)]
-
-
-def _read(impressions, click):
-    frame = nw.from_native(impressions)
-    schema = frame.collect_schema()
-    _check_columns(schema, click)
-    if frame.implementation.is_polars():
-        frame = frame.lazy()
-    clicks = nw.col(click).cast(nw.Float64).fill_nan(None)
-    reads = (*IDS, "position", "bias", "impressions")
-    columns = fault_columns(schema, reads, clicks, rates="impressions" not in schema)
-    scale = check_rows(frame, columns, schema, {"click": repr(click), "n_clicks": repr(click)})
-    ids = [name for name in IDS if name in schema]
-    shown = columns["shown"]
-    values = {
-        # A row without an impression was not shown.
-        "position": _key(columns, "position", shown),
-        "_click": clicks if scale == 1 else clicks / scale,
-    }
-    if "bias" in schema:
-        values["bias"] = _key(columns, "bias", shown)
-    if "impressions" in schema:
-        values["_weight"] = columns["impressions"].cast(nw.Float64)
-    rows = frame.select(*ids, *(value.alias(name) for name, value in values.items()))
-    rows, known = code_ids(rows, ids)
-    return _Log(rows, schema, scope_of(frame), repr(click), known)
-
-
-def _check_columns(schema, click):
-    lacking = [name for name in ("qid", "doc", "position", click) if name not in schema]
-    if lacking:
-        raise ValueError(
-            f"impressions lacks the columns {lacking}; found {list(schema)}. Rename your columns "
-            "to 'qid', 'doc' and 'position', and name the column of clicks with click=."
-        )
-    extra = [name for name in ("propensity", "production", "relevance") if name in schema]
+    names = nw.from_native(impressions).collect_schema().names()
+    extra = [name for name in ("propensity", *_OF_DOCUMENTS) if name in names]
     if extra:
         raise ValueError(
             f"impressions has the columns {extra}, which cannot be added up over impressions. "
             "Pass 'production' and 'relevance' with documents=; join known propensities to the "
             "result."
         )
-    check_numbers(schema, ["position", "bias", click, "impressions"])
+    features = feature_names(names, {click}) if documents is None else []
+    return _count_lists(impressions, click, features, documents)
 
 
-def _key(columns, name, shown):
-    """A number to group by; never null, because some engines drop null keys."""
-    return nw.when(shown).then(columns[name]).otherwise(nw.lit(_MISSING)).fill_null(_MISSING)
+def count_lists_of(X: Any, click: str, features: Iterable[str] = ()) -> tuple[Any, Floats]:
+    """Distinct lists of a log with features and click rates; ``click`` as ``fit`` reads it."""
+    return _count_lists(X, click, list(features), rates=True)
 
 
-# Counts by list, in the engine --------------------------------------------------------
-def _by_list(log):
-    """Clicks and impressions by list, document and place."""
-    frame, keys = log.frame, [*log.group, *log.place]
-    names = frame.collect_schema().names()
-    counts = [nw.col(name).sum() for name in ("_click", "_weight") if name in names]
-    if log.has("session"):
-        frame = _with_lists(log)
-        keys += _HASHES
-        counts.append(nw.col("_length").max())
-    return frame.group_by(*keys).agg(nw.len().alias("_n"), *counts)
+def _count_lists(X, click, features, documents=None, *, rates=False):
+    log = EngineLog.of(X, click, CHECKED, needs=["qid", "doc", "position"], rates=rates)
+    rows = _Rows.of(log, features)
+    lists = rows.lists()
+    row = lists.in_order()
+    table = _result(lists, row)
+    if documents is not None:
+        table = _with_features(table, documents, lists, row)
+    weight = lists.weight[row]
+    rate = np.divide(lists.clicks[row], weight, out=np.zeros(len(row)), where=lists.shown[row])
+    return table.to_native(), np.minimum(rate, 1.0)  # sums of rates may be rounded up
 
 
-def _with_lists(log):
+# The log, with keys that every engine groups alike ------------------------------------
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """All rows of a log, with keys without nulls, and features or the number of the row.
+
+    ``ids`` are what the codes of a frame in memory stand for, and ``first`` its features.
+    """
+
+    log: EngineLog
+    frame: Any
+    ids: dict
+    features: list
+    first: Any
+
+    @classmethod
+    def of(cls, log, features):
+        shown, first = log.columns["shown"], None
+        values = {name: log.columns[name] for name in IDS if name in log.schema}
+        for name in ("position", "bias"):
+            if name in log.schema:
+                # A row without an impression was not shown.
+                key = nw.when(shown).then(log.columns[name]).otherwise(nw.lit(_MISSING))
+                values[name] = key.fill_null(_MISSING).cast(nw.Int64)
+        of_rows = {name: nw.col(name) for name in features}
+        frame = log.rows(values | of_rows, shown=False)
+        if features and isinstance(frame, nw.DataFrame):
+            first = with_versions(nw.maybe_reset_index(frame.select(features)), features)
+            numbers = np.arange(len(frame)), first["_version"].to_numpy()
+            new = zip(("_row", "_version"), numbers, strict=True)
+            new = [nw.new_series(k, each, backend=frame.implementation) for k, each in new]
+            frame = nw.maybe_reset_index(frame.drop(features)).with_columns(*new)
+        elif features:
+            frame = with_versions(frame, features)
+        frame, ids = code_ids(frame, [name for name in IDS if name in values])
+        return cls(log, frame, ids, features, first)
+
+    def names(self, *names):
+        return [name for name in names if name in self.frame.collect_schema()]
+
+    def lists(self):
+        """Clicks and impressions by list, document and place."""
+        frame = self.frame
+        keys = self.names("qid", "user", "doc", "position", "bias", "_version")
+        if self.first is None:
+            more = [one_value(frame, name) for name in self.features]
+        else:
+            more = [nw.col("_row").min()]
+        if "session" in self.log.schema:
+            # The user enters, so that a session of several users differs from any of one user.
+            frame = _with_lists(frame, keys[1:])
+            keys = keys + _HASHES
+            more.append(nw.col("_length").max())
+        return _Lists(self, count_by(frame, keys, *more))
+
+    def refuse_users(self):
+        """Raise an error if a session has several users."""
+        if "user" not in self.log.schema:
+            return
+        users = self.frame.filter(nw.col("position") != _MISSING).select("qid", "session", "user")
+        users = users.unique().group_by("qid", "session").agg(nw.len().alias("n"))
+        users = collect(users.filter(nw.col("n") > 1))
+        if len(users):
+            example = users["qid"][0]
+            example = self.ids["qid"][int(example)] if "qid" in self.ids else example
+            where = f"such as in query {python_value(example)!r}"
+            ONE_USER_PER_SESSION.report(len(users), None, where)
+
+
+def _with_lists(frame, place):
     """The rows, with the length of their list and the sums of two hashes over it.
 
     The sums depend on what the list shows, not on the order of the rows; they are 0 in rows that
     were never shown.
     """
     shown = nw.col("position") != _MISSING
-    # The user enters, so that a session of several users differs from any session of one user.
-    frame = with_hashes(log.frame, [*log.group[1:], *log.place])
+    frame = with_hashes(frame, place)
     frame = frame.with_columns(
         *(nw.when(shown).then(nw.col(name)).otherwise(0) for name in _HASHES),
         shown.cast(nw.Int64).alias("_length"),
@@ -257,137 +250,143 @@ def _with_lists(log):
 # What was collected -------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class _Lists:
-    """The rows of the result in any order: codes of their ids, their list and their counts.
+    """The rows of the result in any order: codes of their ids, their list and their counts."""
 
-    ``place`` is the rank of the position among all distinct positions, of which "never shown" is
-    the first if it occurs.
-    """
-
+    rows: _Rows
     table: nw.DataFrame
-    ids: dict
-    codes: dict
-    shown: np.ndarray
-    place: np.ndarray
-    weight: np.ndarray
-    clicks: np.ndarray
-    list_: np.ndarray
 
+    def __post_init__(self):
+        log = self.rows.log
+        check_counts(self.weight[self.shown], self.clicks[self.shown], log.counts)
 
-def _read_lists(log, table):
-    codes, ids = {}, {}
-    for name in (*log.group, "doc"):
-        known = name in log.ids
-        coded = (table[name].to_numpy(), log.ids[name]) if known else encode_ids(table[name])
-        codes[name], ids[name] = coded
-    position = table["position"].to_numpy().astype(np.int64)
-    shown, place = position != _MISSING, encode(position)[0]
-    weight, clicks = (
-        table[name].to_numpy().astype(float)
-        for name in ("_weight" if log.has("impressions") else "_n", "_click")
-    )
-    check_counts(weight[shown], clicks[shown], log.click if log.has("impressions") else None)
-    list_ = _number_lists(table, ids, codes, shown, place)
-    return _Lists(table, ids, codes, shown, place, weight, clicks, list_)
+    @cached_property
+    def coded(self):
+        """Codes of queries, users and documents, and what they stand for."""
+        names = self.rows.names("qid", "user", "doc")
+        return {name: codes_of(self.table, self.rows.ids, name) for name in names}
 
+    @cached_property
+    def position(self) -> Ints:
+        return self.table["position"].to_numpy().astype(np.int64)
 
-def _number_lists(table, ids, codes, shown, place):
-    """Number of the list of each row, by query and user; never-shown rows are in the first one."""
-    group = codes["qid"]
-    if "user" in codes:
-        group = encode(group * len(ids["user"]) + codes["user"])[0]
-    if _HASHES[0] not in table.columns:
-        return group
-    listed = np.zeros(int(group.max()) + 1, dtype=bool)
-    listed[group[shown]] = True
-    rows = np.flatnonzero(shown | ~listed[group])
-    high, low = (table[name].to_numpy() for name in _HASHES)
-    hashes, known = encode(((high << 20) ^ low)[rows])
-    code, lists = encode(group[rows] * len(known) + hashes)
-    # Lists are ordered by what they show, first row first, so that no engine determines the order.
-    of_group = lists // len(known)
-    shows = (place * len(ids["doc"]) + codes["doc"])[rows]
-    first = np.full(len(lists), np.iinfo(np.int64).max)
-    np.minimum.at(first, code, shows)
-    content = np.zeros(len(lists), dtype=np.uint64)
-    bias = [table["bias"].to_numpy()[rows]] if "bias" in table.columns else []
-    np.add.at(content, code, hash_columns([shows, *bias]))
-    order = np.lexsort((content, first, of_group))
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = np.arange(len(order))
-    list_ = np.searchsorted(of_group, np.arange(len(listed)))[group]
-    list_[rows] = number[code]
-    return list_
+    @cached_property
+    def shown(self):
+        return self.position != _MISSING
 
+    @cached_property
+    def place(self):
+        """Rank of the position among all, of which "never shown" is the first if it occurs."""
+        return encode(self.position)[0]
 
-def _in_order(log, lists):
-    """The rows by query, list and position, rows never shown last, by document.
+    @cached_property
+    def weight(self) -> Floats:
+        return totals_of(self.table)[0]
 
-    Raises an error if two rows of a list have the same position.
-    """
-    n_places, n_docs = int(lists.place.max()) + 1, len(lists.ids["doc"])
-    place = np.where(lists.shown, lists.place, n_places + lists.codes["doc"])
-    key = lists.list_ * (n_places + n_docs) + place
-    row = np.argsort(key)
-    twice = np.flatnonzero(key[row[1:]] == key[row[:-1]])
-    if len(twice):
-        _refuse_place(lists, row[twice[0]])
-    if "_length" in lists.table.columns:
-        # If a row recurs within a session, the session is longer than its list.
-        length = np.bincount(lists.list_, lists.shown)[lists.list_]
-        longer = lists.shown & (lists.table["_length"].to_numpy() != length)
-        if longer.any():
-            _refuse_users(log)
-            _refuse_place(lists, np.argmax(longer * lists.table["_n"].to_numpy()))
-    return row
+    @cached_property
+    def clicks(self) -> Floats:
+        return totals_of(self.table)[1]
 
+    @cached_property
+    def features(self):
+        """The features of each row; None if the log has none."""
+        rows = self.rows
+        if rows.first is None:
+            return self.table.select(rows.features) if rows.features else None
+        return rows.first.select(rows.features)[self.table["_row"].to_numpy()]
 
-def _refuse_users(log):
-    """Raise an error if a session has several users."""
-    if not log.has("user"):
-        return
-    users = log.shown.select("qid", "session", "user").unique()
-    users = users.group_by("qid", "session").agg(nw.len().alias("n")).filter(nw.col("n") > 1)
-    users = collect(users)
-    if len(users):
-        example = users["qid"][0]
-        example = log.ids["qid"][int(example)] if log.ids else example
-        where = f"such as in query {python_value(example)!r}"
-        ONE_USER_PER_SESSION.report(len(users), None, where)
+    @cached_property
+    def what(self) -> Ints:
+        """Code of the document with its features, by document; no engine determines the order."""
+        doc = self.coded["doc"][0]
+        if self.features is None:
+            return doc
+        hashes = hash_columns([value_bits(self.features[name]) for name in self.rows.features])
+        version, versions = encode(hashes)
+        return encode(doc * len(versions) + version)[0]
 
+    @cached_property
+    def list_(self) -> Ints:
+        """Number of the list, by query and user; never-shown rows are in the first one."""
+        group = self.coded["qid"][0]
+        if "user" in self.coded:
+            user, users = self.coded["user"]
+            group = encode(group * len(users) + user)[0]
+        if _HASHES[0] not in self.table.columns:
+            return group
+        listed = np.zeros(int(group.max()) + 1, dtype=bool)
+        listed[group[self.shown]] = True
+        rows = np.flatnonzero(self.shown | ~listed[group])
+        high, low = (self.table[name].to_numpy() for name in _HASHES)
+        hashes, known = encode(((high << 20) ^ low)[rows])
+        code, lists = encode(group[rows] * len(known) + hashes)
+        # Lists are ordered by what they show, first row first: no engine determines the order.
+        of_group = lists // len(known)
+        shows = (self.place * (int(self.what.max()) + 1) + self.what)[rows]
+        first = np.full(len(lists), np.iinfo(np.int64).max)
+        np.minimum.at(first, code, shows)
+        content = np.zeros(len(lists), dtype=np.uint64)
+        bias = [self.table["bias"].to_numpy()[rows]] if "bias" in self.table.columns else []
+        np.add.at(content, code, hash_columns([shows, *bias]))
+        order = np.lexsort((content, first, of_group))
+        number = np.empty(len(order), dtype=np.int64)
+        number[order] = np.arange(len(order))
+        list_ = np.searchsorted(of_group, np.arange(len(listed)))[group]
+        list_[rows] = number[code]
+        return list_
 
-def _refuse_place(lists, row):
-    position = int(lists.table["position"].to_numpy()[row])
-    query = lists.ids["qid"][int(lists.codes["qid"][row])]
-    ONE_ROW_PER_POSITION.report(2, position, f"query {python_value(query)!r}")
+    def in_order(self) -> Ints:
+        """The rows by query, list and position, rows never shown last, by document.
+
+        Raises an error if two rows of a list have the same position.
+        """
+        n_places, n_docs = int(self.place.max()) + 1, int(self.what.max()) + 1
+        place = np.where(self.shown, self.place, n_places + self.what)
+        key = self.list_ * (n_places + n_docs) + place
+        row = np.argsort(key)
+        twice = np.flatnonzero(key[row[1:]] == key[row[:-1]])
+        if len(twice):
+            self._refuse_place(row[twice[0]])
+        if "_length" in self.table.columns:
+            # If a row recurs within a session, the session is longer than its list.
+            length = np.bincount(self.list_, self.shown)[self.list_]
+            longer = self.shown & (self.table["_length"].to_numpy() != length)
+            if longer.any():
+                self.rows.refuse_users()
+                self._refuse_place(np.argmax(longer * self.table["_n"].to_numpy()))
+        return row
+
+    def _refuse_place(self, row):
+        codes, ids = self.coded["qid"]
+        where = f"query {python_value(ids[int(codes[row])])!r}"
+        ONE_ROW_PER_POSITION.report(2, int(self.position[row]), where)
 
 
 # The result ---------------------------------------------------------------------------
-def _result(log, lists, row):
-    """The role columns of the result, with the ids of the log."""
-    table, weight = lists.table, lists.weight[row]
-    backend = table.implementation
+def _result(lists, row):
+    """The role columns of the result with the ids of the log, and the features."""
+    table, rows, weight = lists.table, lists.rows, lists.weight[row]
     columns = {}
-    for name in ROLES:
-        if name in log.ids and name in lists.codes:
-            columns[name] = log.ids[name][lists.codes[name][row]]
-        elif name != "session" and name in table.columns:
+    for name in rows.names("qid", "doc", "position", "bias", "user"):
+        if name in rows.ids:
+            columns[name] = rows.ids[name][lists.coded[name][0][row]]
+        else:
             columns[name] = table[name][row]
     computed = {
         "session": lists.list_[row],
         "impressions": weight.astype(np.int64) if not (weight % 1).any() else weight,
     }
-    if log.has("doc_scope"):
-        computed["doc_scope"] = np.full(len(row), log.scope, dtype=object)
+    if rows.log.scope is not None:
+        computed["doc_scope"] = np.full(len(row), rows.log.scope, dtype=object)
     for name, values in computed.items():
-        columns[name] = nw.new_series(name, values, backend=backend)
+        columns[name] = nw.new_series(name, values, backend=table.implementation)
+    columns = {name: columns[name] for name in ROLES if name in columns}
+    columns |= {name: lists.features[name][row] for name in rows.features}
     # pandas would align the columns by their row labels.
-    X = nw.from_dict(
-        {name: nw.maybe_reset_index(columns[name]) for name in ROLES if name in columns}
-    )
-    keys = [nw.col(name).cast(nw.Int64) for name in ("position", "bias") if name in columns]
-    if not lists.shown.all():
-        keys = [nw.when(nw.col("position") != _MISSING).then(key) for key in keys]
-    return X.with_columns(*keys)
+    X = nw.from_dict({name: nw.maybe_reset_index(each) for name, each in columns.items()})
+    if lists.shown.all():
+        return X
+    keys = [nw.col(name) for name in ("position", "bias") if name in columns]
+    return X.with_columns(*(nw.when(nw.col("position") != _MISSING).then(key) for key in keys))
 
 
 def _with_features(X, documents, lists, row):
@@ -409,20 +408,21 @@ def _with_features(X, documents, lists, row):
             f"documents has {int(twice.sum())} rows that share their {' and '.join(keys)} with "
             f"another (such as {example}); expected one row each."
         )
+    coded = {name: lists.coded[name] for name in keys}
     codes = {
-        name: pd.Index(lists.ids[name].to_numpy()).get_indexer(documents[name].to_numpy())
-        for name in keys
+        name: pd.Index(ids.to_numpy()).get_indexer(documents[name].to_numpy())
+        for name, (_, ids) in coded.items()
     }
     table = pd.DataFrame(codes).assign(row=np.arange(len(twice)))
-    wanted = pd.DataFrame({name: lists.codes[name][row] for name in keys})
+    wanted = pd.DataFrame({name: code[row] for name, (code, _) in coded.items()})
     place = wanted.merge(table, how="left")["row"].to_numpy()
     if np.isnan(place).any():
-        lost = np.unique(lists.codes["doc"][row[np.isnan(place)]])
-        example = python_value(lists.ids["doc"].to_numpy()[lost[0]])
+        ids = coded["doc"][1]
+        lost = np.unique(wanted["doc"][np.isnan(place)])
         raise ValueError(
-            f"documents is missing {len(lost)} of {count_of(len(lists.ids['doc']), 'doc')} of the "
-            f"log (such as {example!r}); expected one row for each. Types of 'doc': "
-            f"{X.schema['doc']} in the log, {documents.schema['doc']} in documents."
+            f"documents is missing {len(lost)} of {count_of(len(ids), 'doc')} of the log (such as "
+            f"{python_value(ids.to_numpy()[lost[0]])!r}); expected one row for each. Types of "
+            f"'doc': {X.schema['doc']} in the log, {documents.schema['doc']} in documents."
         )
     names = [name for name in _OF_DOCUMENTS if name in columns]
     names += [name for name in columns if name not in ROLES]

@@ -15,7 +15,6 @@ from scipy.sparse.csgraph import connected_components
 
 from .._typing import Ints
 from ._components import comparable_components, factor_components
-from ._deferred import DeferredArray, lookup
 from ._reader import first_rows, read
 from ._segments import TINY, encode
 
@@ -439,8 +438,6 @@ def _code_factors(bias, bias_values, user):
 
 def distinct(key, n_keys):
     """Distinct keys, sorted, and the number of each row's key among them."""
-    if isinstance(key, DeferredArray):
-        return _distinct_in_parts(key, n_keys)
     if n_keys > 4 * len(key) + 1_000_000:
         codes, keys = encode(key)  # by hashing: sorting ten million rows would take longest of all
         return keys, codes
@@ -448,15 +445,3 @@ def distinct(key, n_keys):
     seen = np.zeros(n_keys, dtype=bool)
     seen[key] = True
     return np.flatnonzero(seen), (np.cumsum(seen) - 1)[key]
-
-
-def _distinct_in_parts(key, n_keys):
-    """As :func:`distinct`, of a column that is read part by part."""
-    if n_keys > 4 * len(key) + 1_000_000:
-        keys = np.unique(np.concatenate([np.unique(key.take(rows)) for rows in key.parts()]))
-        return keys, key.mapped(lambda some: np.searchsorted(keys, some), np.intp)
-    seen = np.zeros(n_keys, dtype=bool)
-    for rows in key.parts():
-        seen[key.take(rows)] = True
-    number = np.cumsum(seen, dtype=np.int32 if n_keys < 1 << 31 else np.int64)
-    return np.flatnonzero(seen), lookup(number - 1, key)

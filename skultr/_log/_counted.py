@@ -1,13 +1,13 @@
-"""A log in an engine as a small log in memory: clicks and impressions counted by the engine.
+"""A log in any engine: checked once, and counted there by any key.
 
-Estimates of examination, tables of relevance and labels depend on a log through its cells alone:
-the clicks and impressions of each document under each bias factor (for each user). The engine
-adds up the impressions of a cell, and what is collected is a log again, of one row per cell, that
-every estimator in memory reads as it is.
+Lists, cells, pairs of the graph and labels depend on a log through sums over its rows. The engine
+adds them up, and only the distinct keys are collected. A frame in memory goes the same way, with
+codes in place of ids.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +16,9 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._typing import Floats
-from ._aggregate import aggregate_clicks
+from .._typing import Floats, Ints
 from ._engine import (
+    CODES,
     check_numbers,
     check_rows,
     collect,
@@ -32,15 +32,8 @@ from ._reader import pairs_of_codes
 from ._roles import ROLES
 from ._segments import ROUNDING
 
-#: Roles whose faults are reported, whatever tells cells apart.
-_CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
-
-
-def is_in_engine(X: Any) -> bool:
-    """True if X is a frame of an engine: lazy Polars, DuckDB, Dask, PySpark, ..."""
-    if nw.dependencies.is_into_dataframe(X):
-        return False
-    return isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame)
+#: Roles whose faults are reported, whatever is counted.
+CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
 
 
 def check_given(X: Any, y: Any, sample_weight: Any, roles: Mapping[str, Any], caller: str) -> None:
@@ -62,227 +55,95 @@ def check_given(X: Any, y: Any, sample_weight: Any, roles: Mapping[str, Any], ca
         )
 
 
-# Cells --------------------------------------------------------------------------------
-def count_cells_of(
-    X: Any,
-    click: str | None,
-    by: Iterable[str],
-    *,
-    documents: bool = True,
-    optional: Iterable[str] = (),
-    mean: Iterable[str] = (),
-    features: Iterable[str] = (),
-    in_order: bool = False,
-) -> tuple[Any, Floats]:
-    """Log of one row per cell, with click rates, counted in the engine that holds the log.
-
-    The state of the engine and the result grow with the number of distinct cells, not of
-    impressions. All faults of rows are reported but one: that two rows of a result page have the
-    same position would need the pages.
-
-    Parameters
-    ----------
-    X : frame of any kind that Narwhals reads, lazy or in memory
-    click : str
-        Name of the column of clicks, or of click rates where rows have ``impressions``, as
-        ``fit(X, click)`` reads it in memory. None: all click rates are 0.
-    by : iterable of str
-        Columns that tell cells apart, beside ``qid`` and ``doc``. Roles that X lacks are left out.
-    documents : bool, default=True
-        Whether cells are those of documents; else only of queries.
-    optional : iterable of str, default=()
-        Columns of ``by`` without a role in which a value may be missing: such rows are left out.
-    mean : iterable of str, default=()
-        Roles of which the mean over the rows of a document is a column of the result.
-    features : iterable of str, default=()
-        Columns of numbers that have one value per document; the result has them too.
-    in_order : bool, default=False
-        Whether the cells are sorted; engines return them in any order.
-
-    Returns
-    -------
-    X : frame in memory
-        ``qid``, ``doc``, ``doc_scope`` if X has them, the columns of ``by`` and ``mean``,
-        ``impressions``, and ``session``, the number of the row: a cell is no result page.
-    click_rate : ndarray of shape (n_cells,)
-
-    Raises
-    ------
-    ValueError
-        If a column is missing or holds values that it must not, or no row was shown.
-    """
-    count = EngineLog.of(X, click).count_of(
-        by, documents=documents, optional=optional, mean=mean, features=features
-    )
-    return count.cells(in_order=in_order)
-
-
+# The log, checked ---------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class EngineLog:
-    """A log in an engine and its columns."""
+    """A log without faults: its columns, clicks and weight (None: 1) by row, as expressions.
+
+    ``counts`` names the column of numbers of clicks in messages; None where clicks are rates.
+    """
 
     frame: Any
     schema: nw.Schema
-    click: str | None
+    columns: dict[str, nw.Expr]
+    clicks: nw.Expr | None
+    weight: nw.Expr | None
+    counts: str | None
 
     @classmethod
-    def of(cls, X: Any, click: str | None) -> EngineLog:
-        """The log of a frame of any kind; an error if it lacks ``click``."""
+    def of(
+        cls,
+        X: Any,
+        click: str | None,
+        reads: Iterable[str] = CHECKED,
+        *,
+        needs: Iterable[str] = (),
+        optional: Iterable[str] = (),
+        sample_weight: str | None = None,
+        rates: bool = False,
+        called: str | None = None,
+    ) -> EngineLog:
+        """The log of a frame of any kind; an error with the faults that its rows have.
+
+        Columns of ``reads`` that X lacks are left out, those of ``needs`` are an error; columns
+        without a role that are not ``optional`` must have a value in every row that was shown.
+        With ``rates``, clicks are rates even where rows have ``impressions``.
+        """
         frame = nw.from_native(X)
         schema = frame.collect_schema()
-        if click is not None and click not in schema:
-            raise ValueError(
-                f"X has no column {click!r}: its columns are {list(schema)}. Add the column, or "
-                "name another one."
-            )
-        numbers = ["position", "bias", "impressions", "propensity"]
-        check_numbers(schema, numbers if click is None else [*numbers, click])
+        named = [name for name in (click, sample_weight) if name is not None]
+        require_columns(schema, [*needs, *named])
+        reads = [name for name in dict.fromkeys([*needs, *reads]) if name in schema]
+        numbers = [name for name in (*CODES, "impressions", "propensity") if name in reads]
+        check_numbers(schema, [*numbers, *named])
         if frame.implementation.is_polars():
             frame = frame.lazy()
-        return cls(frame, schema, click)
-
-    def count_of(
-        self,
-        by: Iterable[str],
-        *,
-        documents: bool = True,
-        optional: Iterable[str] = (),
-        mean: Iterable[str] = (),
-        features: Iterable[str] = (),
-    ) -> CellCount:
-        """What has to be counted; faults of the log are reported. See :func:`count_cells_of`."""
-        by = [name for name in dict.fromkeys(by) if name not in ROLES or name in self.schema]
-        mean = [name for name in mean if name in self.schema]
-        ids = [name for name in ("qid", "doc")[: 1 + documents] if name in self.schema]
-        self._check_columns([*by, *features], documents)
-        keys = [*ids, *(name for name in by if name not in ids)]
-        read, scale = self._checked(keys, list(optional), mean)
-        values = {"_weight": read["impressions"].cast(nw.Float64)}
-        rate = nw.lit(0.0) if self.click is None else read["click"] / scale
-        values["_click"] = _whole_if_close(rate * values["_weight"])
-        values |= {f"_{name}": read[name].cast(nw.Float64) for name in mean}
-        columns = {name: read.get(name, nw.col(name)) for name in keys}
-        shown = read["shown"]
-        for name in optional:
-            shown = shown & ~nw.col(name).is_null()
-        scope = None
-        if "doc_scope" in self.schema:
-            scope = scope_of(self.frame)
-        return CellCount(self.frame.filter(shown), columns, values, list(features), mean, scope)
-
-    def _check_columns(self, by, documents):
-        lacking = [name for name in by if name not in self.schema]
-        if lacking:
-            raise ValueError(f"X lacks the columns {lacking}; found {list(self.schema)}.")
-        if documents and "doc" not in self.schema:
-            raise ValueError(
-                f"X is a lazy frame without a column 'doc'; found {list(self.schema)}. Rename "
-                "the column of ids of documents to 'doc'; only a frame in memory can be searched "
-                "for equal features."
-            )
-
-    def _checked(self, by, optional, mean):
-        """Columns that are read, as expressions, and the scale of click rates."""
-        reads = dict.fromkeys([*_CHECKED, *by, *mean])
-        reads = [name for name in reads if name in ROLES]
-        click = None
-        if self.click is not None:
-            click = nw.col(self.click).cast(nw.Float64).fill_nan(None)
-        read = fault_columns(self.schema, reads, click, rates=True)
-        if "position" not in read and "bias" in read:
-            read["shown"] = read["served"] = read["shown"] & ~read["bias"].is_null()
-        own = [name for name in by if name not in ROLES and name not in optional]
-        columns = read | {name: nw.col(name) for name in own}
-        more = [_missing_value(name) for name in own]
-        scale = check_rows(self.frame, columns, self.schema, {"click": repr(self.click)}, more)
-        return read, scale
-
-
-@dataclass(frozen=True, eq=False)
-class CellCount:
-    """A group-by of the shown rows of a log in an engine.
-
-    Parameters
-    ----------
-    frame : narwhals.LazyFrame or narwhals.DataFrame
-        The shown rows.
-    keys, values : dict of str to narwhals.Expr
-        What is grouped by, and what is summed.
-    features, mean : list of str
-        See :func:`count_cells_of`.
-    scope : str or None
-        Scope of the ids of documents, if the log has one.
-    """
-
-    frame: Any
-    keys: dict[str, nw.Expr]
-    values: dict[str, nw.Expr]
-    features: list[str]
-    mean: list[str]
-    scope: str | None
+        rates = rates or "impressions" not in schema
+        clicks, weight = (
+            None if name is None else nw.col(name).cast(nw.Float64).fill_nan(None)
+            for name in (click, sample_weight)
+        )
+        columns = fault_columns(schema, reads, clicks, weight, rates=rates)
+        own = [name for name in reads if name not in ROLES and name not in optional]
+        called = repr(click) if called is None else called
+        names = {"click": called, "n_clicks": called}
+        scale = check_rows(frame, columns, schema, names, map(_missing_value, own))
+        if "impressions" in schema:
+            known = columns["impressions"].cast(nw.Float64)
+            weight = known if weight is None else known * weight
+        if clicks is not None and rates:
+            clicks = clicks if scale == 1 else clicks / scale
+            clicks = clicks if weight is None else _whole_if_close(clicks * weight)
+        return cls(frame, schema, columns, clicks, weight, None if rates else called)
 
     @cached_property
-    def n_rows(self) -> int:
-        """Number of shown rows, an upper limit of the number of cells."""
-        return int(collect(self.frame.select(nw.len())).item())
+    def scope(self) -> str | None:
+        """Scope of the ids of documents, or None if the log does not have it."""
+        return scope_of(self.frame) if "doc_scope" in self.schema else None
 
-    @property
-    def shards_have_whole_queries(self) -> bool:
-        """True if documents are dealt to shards by their query; else by their id."""
-        return self.scope != "global" and "qid" in self.keys
+    def key(self, name: str) -> nw.Expr:
+        """A column of shown rows to group by: positions and bias factors are integers."""
+        column = self.columns[name]
+        return column.cast(nw.Int64) if name in CODES else column
 
-    def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
-        """A log of one row per cell, and click rates; see :func:`count_cells_of`.
-
-        Parameters
-        ----------
-        shard : tuple of (int, int), default=None
-            Number of the shard and of all shards; documents are dealt to shards by a hash of
-            their query, or of their ids, where these are global.
-        in_order : bool, default=False
-        """
-        frame, keys = self.frame, list(self.keys)
-        if shard is not None:
-            of = "qid" if self.shards_have_whole_queries else "doc"
-            frame = with_hashes(frame, [of]).filter(nw.col("_hash0") % shard[1] == shard[0])
-        columns = (each.alias(name) for name, each in (self.keys | self.values).items())
-        rows = frame.select(*columns, *self.features)
-        sums = [nw.col(name).sum() for name in self.values]
-        of_documents = [nw.col(name).max() for name in self.features]
-        counts = rows.group_by(*keys).agg(*sums, *of_documents, nw.len().alias("_n"))
-        table = collect(counts)
-        return self._as_log(table.sort(*keys) if in_order else table, shard is None)
-
-    def _as_log(self, table, is_whole):
-        weight, clicks = (table[name].to_numpy().astype(float) for name in ("_weight", "_click"))
-        if is_whole and not len(weight):
-            NO_ROW_SHOWN.report(0, None, None)
-        columns = {name: table[name] for name in [*self.keys, *self.features]}
-        backend = table.implementation
-        new = {"impressions": weight, "session": np.arange(len(weight))}
-        if self.scope is not None:
-            new["doc_scope"] = np.full(len(weight), self.scope, dtype=object)
-        new |= {name: _mean_of_documents(table, name) for name in self.mean}
-        columns |= {k: nw.new_series(k, values, backend=backend) for k, values in new.items()}
-        X = nw.from_dict({name: nw.maybe_reset_index(of) for name, of in columns.items()})
-        # Sums of rates may be a rounding error above the impressions.
-        return X.to_native(), np.minimum(clicks / weight, 1.0)
+    def rows(self, values: Mapping[str, nw.Expr], *, shown: bool = True) -> Any:
+        """Some values of the rows that were shown (or of all), with ``_click`` and ``_weight``."""
+        places = {"sample_weight"} & {*self.columns} | {*CODES, "impressions"} & {*self.schema}
+        frame = self.frame.filter(self.columns["shown"]) if shown and places else self.frame
+        sums = {"_click": self.clicks, "_weight": self.weight}
+        values = {name: each for name, each in sums.items() if each is not None} | dict(values)
+        return frame.select(*(each.alias(name) for name, each in values.items()))
 
 
-def _mean_of_documents(table, name):
-    """Mean of a role over the rows of each document of a query, for each of its cells."""
-    doc, ids = encode_ids(table["doc"])
-    if "qid" in table.columns:
-        doc, *_ = pairs_of_codes(encode_ids(table["qid"])[0], doc, len(ids))
-    total, n = (np.bincount(doc, table[each].to_numpy()) for each in (f"_{name}", "_n"))
-    return (total / n)[doc]
-
-
-def _whole_if_close(clicks):
-    """As :func:`~skultr._log._segments.whole_if_close`, as an expression."""
-    whole = clicks.round()
-    is_whole = (clicks - whole).abs() <= clicks * ROUNDING
-    return nw.when(is_whole).then(whole).otherwise(clicks)
+def require_columns(schema: nw.Schema, names: Iterable[str]) -> None:
+    """Raise an error with the names of columns that a frame lacks."""
+    lacking = [name for name in names if name not in schema]
+    if lacking:
+        raise ValueError(
+            f"X lacks the columns {lacking}; found {list(schema)}. Rename yours to their roles "
+            "('qid', 'doc', 'position', ...); columns of clicks and of bias factors may have any "
+            "name that you pass."
+        )
 
 
 def _missing_value(name):
@@ -296,33 +157,182 @@ def _missing_value(name):
     )
 
 
-# Lists --------------------------------------------------------------------------------
-def count_lists_of(X: Any, click: str, features: Iterable[str] = ()) -> tuple[Any, Floats]:
-    """Distinct result lists of a log, with click rates and features, counted in its engine.
+def _whole_if_close(clicks):
+    """As :func:`~skultr._log._segments.whole_if_close`, as an expression."""
+    whole = clicks.round()
+    is_whole = (clicks - whole).abs() <= clicks * ROUNDING
+    return nw.when(is_whole).then(whole).otherwise(clicks)
+
+
+# The count ----------------------------------------------------------------------------
+def code_ids(rows: Any, names: Iterable[str]) -> tuple[Any, dict[str, nw.Series[Any]]]:
+    """Rows in memory with codes in place of ids that are no integers, and these ids."""
+    if isinstance(rows, nw.LazyFrame):
+        return rows, {}
+    texts = [n for n in names if not (rows[n].dtype.is_integer() or rows[n].dtype == nw.Boolean)]
+    coded = {name: encode_ids(rows[name]) for name in texts}
+    columns = {name: rows[name].to_numpy() for name in rows.columns if name not in coded}
+    columns |= {name: codes for name, (codes, _) in coded.items()}
+    ids = {name: ids for name, (_, ids) in coded.items()}
+    return nw.from_dict(columns, backend=rows.implementation), ids
+
+
+def codes_of(table: nw.DataFrame[Any], ids: Mapping[str, Any], name: str) -> tuple[Ints, Any]:
+    """Codes of a column that was counted by, and what they stand for, sorted."""
+    return (table[name].to_numpy(), ids[name]) if name in ids else encode_ids(table[name])
+
+
+def count_by(rows: Any, keys: Iterable[str], *more: nw.Expr) -> nw.DataFrame[Any]:
+    """Number of rows ``_n`` of each distinct key and sums of their ``_click`` and ``_weight``."""
+    names = rows.collect_schema().names()
+    sums = [nw.col(name).sum() for name in ("_click", "_weight") if name in names]
+    return collect(rows.group_by(*keys).agg(nw.len().alias("_n"), *sums, *more))
+
+
+def totals_of(table: nw.DataFrame[Any]) -> tuple[Floats, Floats | None]:
+    """Weight and clicks of each key; without clicks None."""
+    weight = table["_weight" if "_weight" in table.columns else "_n"].to_numpy().astype(float)
+    return weight, table["_click"].to_numpy().astype(float) if "_click" in table.columns else None
+
+
+def with_versions(rows: Any, features: list[str]) -> Any:
+    """Rows with ``_version``, a hash of their features."""
+    rows = with_hashes(rows, features)
+    return rows.with_columns(nw.col("_hash0").alias("_version")).drop("_hash0", "_hash1")
+
+
+def one_value(rows: Any, name: str) -> nw.Expr:
+    """The value of a column that is constant within each key."""
+    if rows.implementation.is_dask():
+        return nw.col(name).max()
+    with warnings.catch_warnings():  # Narwhals may still rename it; max() has no lists
+        warnings.simplefilter("ignore", nw.exceptions.NarwhalsUnstableWarning)
+        return nw.col(name).any_value()
+
+
+# Cells --------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class CellCount:
+    """A group-by of the shown rows of a log: by what, and what is summed beside clicks."""
+
+    rows: Any
+    keys: list[str]
+    features: list[str]
+    mean: list[str]
+    scope: str | None
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Number of shown rows, an upper limit of the number of cells."""
+        return int(collect(self.rows.select(nw.len())).item())
+
+    @property
+    def shards_have_whole_queries(self) -> bool:
+        """True if documents are dealt to shards by their query; else by their id."""
+        return self.scope != "global" and "qid" in self.keys
+
+    def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
+        """A log of one row per cell, and click rates; engines return cells in any order.
+
+        With ``shard`` (its number, and that of all shards) only the documents whose query (or
+        id, where ids are global) has the hash of the shard.
+        """
+        rows, keys = self.rows, list(self.keys)
+        if self.features:
+            rows, keys = with_versions(rows, self.features), [*keys, "_version"]
+        if shard is not None:
+            rows = with_hashes(rows, ["qid" if self.shards_have_whole_queries else "doc"])
+            rows = rows.filter(nw.col("_hash0") % shard[1] == shard[0])
+        sums = (nw.col(f"_{name}").sum() for name in self.mean)
+        table = count_by(rows, keys, *sums, *(one_value(rows, name) for name in self.features))
+        return self._as_log(table.sort(*self.keys) if in_order else table, shard is None)
+
+    def _as_log(self, table, is_whole):
+        weight, clicks = totals_of(table)
+        if is_whole and not len(weight):
+            NO_ROW_SHOWN.report(0, None, None)
+        columns = {name: table[name] for name in [*self.keys, *self.features]}
+        new = {"impressions": weight, "session": np.arange(len(weight))}
+        if self.scope is not None:
+            new["doc_scope"] = np.full(len(weight), self.scope, dtype=object)
+        new |= {name: _mean_of_documents(table, name) for name in self.mean}
+        backend = table.implementation
+        columns |= {k: nw.new_series(k, values, backend=backend) for k, values in new.items()}
+        X = nw.from_dict({name: nw.maybe_reset_index(each) for name, each in columns.items()})
+        clicks = np.zeros(len(weight)) if clicks is None else clicks
+        # Sums of rates may be a rounding error above the impressions.
+        return X.to_native(), np.minimum(clicks / weight, 1.0)
+
+
+def _mean_of_documents(table, name):
+    """Mean of a role over the rows of each document of a query, for each of its cells."""
+    doc, ids = encode_ids(table["doc"])
+    if "qid" in table.columns:
+        doc, *_ = pairs_of_codes(encode_ids(table["qid"])[0], doc, len(ids))
+    total, n = (np.bincount(doc, table[each].to_numpy()) for each in (f"_{name}", "_n"))
+    return (total / n)[doc]
+
+
+def count_of(
+    X: Any,
+    click: str | None,
+    by: Iterable[str],
+    *,
+    documents: bool = True,
+    optional: Iterable[str] = (),
+    mean: Iterable[str] = (),
+    features: Iterable[str] = (),
+) -> CellCount:
+    """What has to be counted for :func:`count_cells_of`; faults of the log are reported."""
+    schema = nw.from_native(X).collect_schema()
+    by = [name for name in dict.fromkeys(by) if name not in ROLES or name in schema]
+    mean, optional, features = [name for name in mean if name in schema], [*optional], [*features]
+    ids = [name for name in ("qid", "doc")[: 1 + documents] if name in schema]
+    needs = [*by, *["doc"] * documents]
+    reads = [*CHECKED, *mean]
+    log = EngineLog.of(X, click, reads, needs=needs, optional=optional, rates=True)
+    require_columns(schema, features)
+    keys = list(dict.fromkeys([*ids, *by]))
+    values = {name: log.key(name) for name in keys}
+    values |= {f"_{name}": log.columns[name].cast(nw.Float64) for name in mean}
+    rows = log.rows(values | {name: nw.col(name) for name in features})
+    for name in optional:
+        rows = rows.filter(~nw.col(name).is_null())
+    return CellCount(rows, keys, features, mean, log.scope)
+
+
+def count_cells_of(
+    X: Any, click: str | None, by: Iterable[str], *, in_order: bool = False, **settings: Any
+) -> tuple[Any, Floats]:
+    """Log of one row per cell with click rates, counted in the engine that holds the log.
+
+    Faults of rows are reported but one: that two rows of a result page have one position would
+    need the pages.
 
     Parameters
     ----------
-    X : frame of any kind that Narwhals reads, lazy or in memory
-    click : str
-        As in :func:`count_cells_of`.
+    X : frame of any kind that Narwhals reads
+    click : str or None
+        Column of clicks, or of click rates where rows have ``impressions``, as ``fit(X, click)``
+        reads it in memory. None: all click rates are 0.
+    by : iterable of str
+        Columns that tell cells apart, beside ``qid`` and ``doc``; roles that X lacks are left out.
+    in_order : bool, default=False
+        Whether the cells are sorted.
+    documents : bool, default=True
+        Whether cells are those of documents; else only of queries.
+    optional : iterable of str, default=()
+        Columns of ``by`` without a role in which a value may be missing: such rows are left out.
+    mean : iterable of str, default=()
+        Roles of which the mean over the rows of a document is a column of the result.
     features : iterable of str, default=()
-        Columns of X to join to the result, each with one value per document.
+        Columns that the result has, too; they tell cells apart.
 
     Returns
     -------
     X : frame in memory
-        See :func:`~skultr.aggregate_clicks`.
-    click_rate : ndarray of shape (n_rows,)
+        ``qid``, ``doc``, ``doc_scope`` if X has them, the columns of ``by``, ``mean`` and
+        ``features``, ``impressions``, and ``session``, the number of the row: no result page.
+    click_rate : ndarray of shape (n_cells,)
     """
-    log = EngineLog.of(X, click)
-    frame, features = log.frame, list(features)
-    kept = [name for name in (*_CHECKED, "doc_scope") if name in log.schema]
-    documents = None
-    if features:
-        ids = [name for name in ("qid", "doc") if name in kept]
-        documents = collect(frame.select(*ids, *features).unique()).to_native()
-    clicks = nw.col(click).cast(nw.Float64)
-    if "impressions" in log.schema:  # aggregate_clicks reads a number of clicks there
-        clicks = clicks * nw.col("impressions")
-    frame = frame.select(*kept, clicks.alias("_click_"))
-    return aggregate_clicks(frame.to_native(), documents, click="_click_")
+    return count_of(X, click, by, **settings).cells(in_order=in_order)

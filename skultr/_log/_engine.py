@@ -1,4 +1,4 @@
-"""Logs in the engine that holds them: faults, codes of ids, hashes of rows, and collection."""
+"""Frames of any engine: faults of a log, codes of ids, hashes of rows, and collection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ from ._segments import encode, sorting_order
 #: Bits of the hash of a row: sums over half a million rows fit into 64 bits in every engine.
 _HASH_BITS = 44
 #: Roles that hold whole numbers, whatever type a column with missing values has.
-_CODES = ("position", "bias")
+CODES = ("position", "bias")
+
+
+def is_in_engine(X: Any) -> bool:
+    """True if X is a frame of an engine: lazy Polars, DuckDB, Dask, PySpark, ..."""
+    if nw.dependencies.is_into_dataframe(X):
+        return False
+    return isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame)
 
 
 def collect(frame: Any) -> nw.DataFrame[Any]:
@@ -70,7 +77,7 @@ def _in_duckdb(relation, table):
 
 
 def scope_of(frame: Any) -> str:
-    """Scope of the ids of documents: "query" or "global"; see :func:`read_scope`."""
+    """Scope of the ids of documents, "query" or "global"."""
     if "doc_scope" not in frame.collect_schema():
         return "query"
     found = collect(frame.select("doc_scope").unique())["doc_scope"]
@@ -97,67 +104,28 @@ def fault_columns(
     *,
     rates: bool = False,
 ) -> dict[str, nw.Expr]:
-    """Columns that the predicates of faults read, as expressions.
-
-    Parameters
-    ----------
-    schema : narwhals.Schema
-    reads : iterable of str
-        Names of roles; roles that the schema lacks are skipped.
-    click : narwhals.Expr, default=None
-        Number of clicks, between 0 and ``impressions``.
-    sample_weight : narwhals.Expr, default=None
-    rates : bool, default=False
-        Whether ``click`` is a click rate instead of a number of clicks.
-
-    Returns
-    -------
-    columns : dict of str to narwhals.Expr
-        The roles, ``impressions`` (1 by default), ``shown``, ``served``, ``click``, and
-        ``n_clicks`` unless ``rates``.
-    """
+    """Columns that the predicates of faults read: those named, weight, clicks and ``shown``."""
     columns = {name: _column(name, schema[name]) for name in reads if name in schema}
     columns.setdefault("impressions", nw.lit(1.0))
     shown = (columns["impressions"] > 0).fill_null(False)
-    if "position" in columns:
-        shown = shown & ~columns["position"].is_null()
+    place = next((name for name in CODES if name in columns), None)
+    if place is not None:
+        shown = shown & ~columns[place].is_null()
     columns |= {"shown": shown, "served": shown}
     if sample_weight is not None:  # a sample weight of 0 excludes a row on purpose
         columns |= {"sample_weight": sample_weight, "shown": shown & (sample_weight > 0)}
     if click is not None:
-        columns |= {"click": click, "n_clicks": click}
-        if rates:
-            del columns["n_clicks"]
+        columns["click"] = click
+        if not rates:
+            columns["n_clicks"] = click
     return columns
 
 
 def _column(name, dtype):
     column = nw.col(name)
-    if name in (*_CODES, "impressions") and not dtype.is_integer():
+    if name in (*CODES, "impressions") and not dtype.is_integer():
         return column.cast(nw.Float64).fill_nan(None)
     return column.fill_nan(None) if dtype.is_float() else column
-
-
-def select_shown(
-    frame: Any, columns: Mapping[str, nw.Expr], names: list[str], values: Mapping[str, nw.Expr]
-) -> Any:
-    """The shown rows of a checked log: some of its columns, with values of one kind.
-
-    Parameters
-    ----------
-    frame : narwhals.DataFrame or narwhals.LazyFrame
-    columns : dict of str to narwhals.Expr
-        See :func:`fault_columns`.
-    names : list of str
-        Columns to keep; positions and bias factors become integers.
-    values : dict of str to narwhals.Expr
-        Columns to add.
-    """
-    codes = {name: columns[name].cast(nw.Int64) for name in names if name in _CODES}
-    kept = [codes.get(name, nw.col(name)) for name in names]
-    return frame.filter(columns["shown"]).select(
-        *kept, *(value.alias(name) for name, value in values.items())
-    )
 
 
 def check_rows(
@@ -167,23 +135,9 @@ def check_rows(
     called: Mapping[str, str],
     more: Iterable[Fault] = (),
 ) -> float:
-    """Report the faults of a log: raise the first error, warn of suspicious rows.
+    """Report the faults of a log; the result is the scale of click rates (1 but for grades).
 
-    Parameters
-    ----------
-    frame : narwhals.DataFrame or narwhals.LazyFrame
-    columns : dict of str to narwhals.Expr
-        See :func:`fault_columns`.
-    schema : narwhals.Schema
-    called : dict of str to str
-        Names of columns in messages, if these differ from the keys of ``columns``.
-    more : iterable of Fault, default=()
-        Faults to look for beside those of all logs.
-
-    Returns
-    -------
-    scale : float
-        Number by which to divide click rates: 1, or the maximum if they are graded relevance.
+    ``called`` are names of columns in messages, and ``more`` faults beside those of all logs.
     """
     faults = [*_faults(columns, schema), *more]
     expressions = Columns(columns, nw.Expr.is_null)
@@ -229,16 +183,9 @@ def _may_be_negative(dtype):
 def check_counts(
     weight: NDArray[Any], clicks: NDArray[Any] | None, called: str | None = None
 ) -> None:
-    """Report a log without shown rows or clicks, and rates where numbers of clicks are expected.
+    """Report counts of shown cells without a row or clicks, and rates in a column of counts.
 
-    Parameters
-    ----------
-    weight : ndarray of shape (n_cells,)
-        Impressions of shown cells.
-    clicks : ndarray of shape (n_cells,) or None
-        None if unknown.
-    called : str, default=None
-        Name of the column of numbers of clicks in messages; None if it held click rates.
+    ``called`` is the name of the column of numbers of clicks; None if it held click rates.
     """
     if not len(weight):
         NO_ROW_SHOWN.report(0, None, None)
@@ -270,18 +217,9 @@ def warn_about_rates(called: str) -> None:
 
 # Ids ----------------------------------------------------------------------------------
 def encode_ids(series: nw.Series[Any]) -> tuple[Ints, nw.Series[Any]]:
-    """Codes of ids, without a Python object per text.
+    """Code of each id (-1 where it is missing), and the distinct ids, sorted.
 
-    Parameters
-    ----------
-    series : narwhals.Series
-
-    Returns
-    -------
-    codes : ndarray of shape (n_rows,), int
-        Codes ascend with the ids; -1 where an id is missing.
-    ids : narwhals.Series of shape (n_ids,)
-        The distinct ids, sorted.
+    There is no Python object per text.
     """
     kind, dtype = series.implementation, series.dtype
     if dtype.is_integer() and not series.is_null().any():
@@ -297,17 +235,6 @@ def encode_ids(series: nw.Series[Any]) -> tuple[Ints, nw.Series[Any]]:
         if not kind.is_pandas():
             ids = nw.new_series(series.name, ids.to_numpy(), backend=kind).to_native()
     return codes, nw.from_native(ids, series_only=True)
-
-
-def code_ids(frame: Any, names: list[str]) -> tuple[Any, dict[str, nw.Series[Any]]]:
-    """A frame with codes in place of some columns, and the ids of these codes, if in memory."""
-    if isinstance(frame, nw.LazyFrame):
-        return frame, {}
-    coded = {name: encode_ids(frame[name]) for name in names}
-    columns = {name: frame[name].to_numpy() for name in frame.columns if name not in coded}
-    columns |= {name: codes for name, (codes, _) in coded.items()}
-    frame = nw.from_dict(columns, backend=frame.implementation)
-    return frame, {name: ids for name, (_, ids) in coded.items()}
 
 
 def _encode_polars(series):
@@ -361,13 +288,7 @@ def _renumber(codes, order):
 def with_hashes(frame: Any, names: list[str]) -> Any:
     """A frame with two hashes of some of its columns, ``_hash0`` and ``_hash1``.
 
-    Each engine has its own hash function, which is the same throughout a run. A hash has 44 bits,
-    so that its sum over half a million rows does not overflow (otherwise most engines wrap).
-
-    Parameters
-    ----------
-    frame : narwhals.DataFrame of integers, or narwhals.LazyFrame
-    names : list of str
+    Each engine has its own hash function, which is the same throughout a run.
     """
     kind, native = frame.implementation, frame.to_native()
     if kind.is_polars():
@@ -385,13 +306,23 @@ def with_hashes(frame: Any, names: list[str]) -> Any:
             "cannot be hashed; expected a frame in memory, or one of Polars, DuckDB, Dask or "
             "PySpark. Collect it first."
         )
-    columns = [frame[name].to_numpy() for name in names]
-    return frame.with_columns(
-        *(
-            nw.new_series(f"_hash{i}", values, backend=kind)
-            for i, values in enumerate(_shifted(columns))
-        )
-    )
+    hashes = enumerate(_shifted([value_bits(frame[name]) for name in names]))
+    new = (nw.new_series(f"_hash{i}", values, backend=kind) for i, values in hashes)
+    return nw.maybe_reset_index(frame).with_columns(*new)
+
+
+def value_bits(series: nw.Series[Any]) -> Ints:
+    """A whole number for each value, equal where the values are: itself, its bits or its code."""
+    dtype = series.dtype
+    if dtype.is_integer() and not series.is_null().any():
+        return series.to_numpy().astype(np.int64, copy=False)
+    if dtype.is_numeric():
+        values = series.cast(nw.Float64).to_numpy() + 0.0  # one zero, and one NaN
+        return np.where(np.isnan(values), np.nan, values).view(np.int64)
+    if isinstance(dtype, nw.List | nw.Array):
+        cells = [None if cell is None else tuple(cell) for cell in series.to_list()]
+        return pd.factorize(pd.Series(cells, dtype=object))[0]
+    return encode_ids(series)[0]
 
 
 def _shifted(columns):
@@ -412,6 +343,7 @@ def _hashes_polars(names):
 
 
 def _hashes_sql(names):
+    names = ['"' + name.replace('"', '""') + '"' for name in names]
     orders = ", ".join(names), ", ".join(["1", *names[::-1]])
     return [
         f"CAST(hash(hash({columns})) >> {64 - _HASH_BITS} AS BIGINT) AS _hash{i}"
@@ -420,9 +352,10 @@ def _hashes_sql(names):
 
 
 def _hashes_spark(names):
-    columns, shift = ", ".join(names), 64 - _HASH_BITS
+    # Each column by itself: xxhash64 passes over null, whichever column holds it.
+    columns = ", ".join(f"xxhash64(`{name.replace('`', '``')}`)" for name in names)
     return [
-        f"shiftrightunsigned(xxhash64({salt}, {columns}), {shift}) AS _hash{salt}"
+        f"shiftrightunsigned(xxhash64({salt}, {columns}), {64 - _HASH_BITS}) AS _hash{salt}"
         for salt in range(2)
     ]
 

@@ -19,9 +19,7 @@ def equal_rows(features: NDArray[Any]) -> tuple[Ints, Ints]:
 
     The order of the codes depends on the values alone.
     """
-    hashes = np.zeros((2, len(features)), dtype=np.uint64)
-    for start in range(0, len(features), _ROWS):
-        _hash_rows(features[start : start + _ROWS], hashes[:, start : start + _ROWS])
+    hashes = row_hashes(features)
     # With 128 bits, two of a billion different vectors collide with probability below 1e-20.
     order = np.lexsort(hashes)
     new = np.ones(len(order), dtype=bool)
@@ -29,6 +27,14 @@ def equal_rows(features: NDArray[Any]) -> tuple[Ints, Ints]:
     codes = np.empty(len(order), dtype=np.intp)
     codes[order] = np.cumsum(new) - 1
     return codes, order[new]
+
+
+def row_hashes(features: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Two hashes of each row, shape (2, n_rows); rows with equal features have equal hashes."""
+    hashes = np.zeros((2, len(features)), dtype=np.uint64)
+    for start in range(0, len(features), _ROWS):
+        _hash_rows(features[start : start + _ROWS], hashes[:, start : start + _ROWS])
+    return hashes
 
 
 def sums_of_rows(features: NDArray[np.float32]) -> NDArray[np.uint64]:

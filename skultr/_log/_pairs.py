@@ -18,51 +18,35 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from .._typing import ArrayLike, Column, Ints
-from ._engine import (
-    check_counts,
-    check_numbers,
-    check_rows,
-    code_ids,
-    collect,
-    encode_ids,
-    fault_columns,
-    scope_of,
-)
-from ._faults import NO_ROW_SHOWN, Fault, check, count_of
+from ._counted import EngineLog, code_ids, codes_of, count_by, require_columns, totals_of
+from ._engine import check_counts, scope_of
+from ._faults import NO_ROW_SHOWN, check, count_of
 from ._hashing import equal_rows
 from ._on_disk import LogOnDisk, refuse_arguments
 from ._reader import as_clicks, pairs_of_codes, warn_without_queries
 from ._roles import ROLES, is_frame, read_features, without_columns
 from ._segments import as_array, encode
 
+#: Names of columns that are added for arrays.
+_RATE, _SAMPLE_WEIGHT = "__skultr_rate", "__skultr_sample_weight"
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Distinct (document, bias factor) pairs of the shown rows of a log.
+    """Distinct (document, bias factor) pairs of the shown rows of a log, sorted by their codes.
 
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-        Codes of the document and the factor, without gaps; sorted by document, then factor.
-    impressions : ndarray of shape (n_pairs,), float
-    clicks : ndarray of shape (n_pairs,), float, or None
-        Number of clicks; None if the log has none.
-    names : dict of str to (ndarray of shape (n_documents,), Series or ndarray), or None
-        ``qid`` and ``doc`` of each document, or ``doc`` if ids are global: codes, and the sorted
-        ids that they stand for. None if documents are equal rows of features.
-    factors : pandas.DataFrame of shape (n_factors, n_columns)
-        Values that the codes of factors stand for, one column per bias column, sorted.
-    doc_rows : ndarray of shape (n_documents,), int, or None
-        First row of the log with the features of each document, if documents have no ids.
+    ``names`` are ``qid`` and ``doc`` of each document (or ``doc``, if ids are global) as codes and
+    the sorted ids that they stand for; without ids, ``doc_rows`` is the first row of the log with
+    the features of each document.
     """
 
-    doc: np.ndarray
-    factor: np.ndarray
-    impressions: np.ndarray
-    clicks: np.ndarray | None
+    doc: np.ndarray  # (n_pairs,)
+    factor: np.ndarray  # (n_pairs,)
+    impressions: np.ndarray  # (n_pairs,)
+    clicks: np.ndarray | None  # (n_pairs,); None if the log has none
     names: dict | None
-    factors: pd.DataFrame
-    doc_rows: np.ndarray | None = None
+    factors: pd.DataFrame  # (n_factors, n_columns), one column per bias column, sorted
+    doc_rows: np.ndarray | None = None  # (n_documents,)
 
     @property
     def n_pairs(self) -> int:
@@ -94,16 +78,7 @@ class Pairs:
         return pd.MultiIndex(list(levels.values()), codes, names=list(levels))
 
     def name_documents(self, documents: Ints) -> pd.DataFrame:
-        """Table of some documents: ``qid`` and ``doc``, or the first ``row`` with their features.
-
-        Parameters
-        ----------
-        documents : ndarray of shape (n_chosen,), int
-
-        Returns
-        -------
-        table : DataFrame of shape (n_chosen, n_columns)
-        """
+        """Table of some documents: ``qid`` and ``doc``, or the first row with their features."""
         if self.names is not None:
             return self.doc_ids[documents].to_frame(index=False)
         if self.doc_rows is not None:
@@ -126,44 +101,11 @@ def read_pairs(
 ) -> Pairs:
     """Distinct (document, bias factor) pairs of a log, with their impressions and clicks.
 
-    Rows without a position (if X has this column) or with 0 impressions are candidates that were
-    never shown; they are left out.
+    ``click`` names the column with the *number* of clicks of each row, between 0 and its
+    ``impressions``, or holds clicks (click rates) in memory, which are ``called`` so in messages;
+    without such a column, clicks are unknown. In a frame in memory without ``doc``, rows with
+    equal features are one document.
 
-    Parameters
-    ----------
-    X : frame, SimulatedLog or ClickDataset
-        Any frame that Narwhals reads, in memory or lazy. The pairs are counted in its engine;
-        only they are collected. A document is the pair of ``qid`` and ``doc``, or ``doc`` alone
-        if the column ``doc_scope`` holds "global". In a frame in memory without ``doc``, rows with
-        equal features are one document.
-    bias : str or list of str, default=None
-        Columns whose values together are the bias factor; by default ``bias`` if there is one,
-        else ``position``.
-    click : str or array-like of shape (n_rows,), default="click"
-        Name of the column with the *number* of clicks of each row, between 0 and its
-        ``impressions``; or clicks (click rates) in memory, as the ``y`` of ``fit``. Without
-        such a column, clicks are unknown.
-    sample_weight : ndarray of shape (n_rows,), default=None
-        Multiplies ``impressions``; only for a frame in memory.
-    called : str, default="click"
-        Name of an array of clicks in messages.
-
-    Returns
-    -------
-    pairs : Pairs
-
-    Raises
-    ------
-    TypeError
-        X is no log.
-    ValueError
-        A column is missing, an id or factor of a shown row is missing, clicks or impressions are
-        out of range, or nothing was shown.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skultr._log._pairs import read_pairs
     >>> log = pd.DataFrame({
     ...     "qid": 1, "doc": ["a", "a", "b"], "position": [1, 2, 1], "click": [1, 0, 1],
     ... })
@@ -173,41 +115,53 @@ def read_pairs(
     >>> pairs.factors["position"].tolist(), pairs.doc_ids.tolist()
     ([1, 2], [(1, 'a'), (1, 'b')])
     """
+    by_default = isinstance(click, str) and click == "click"
     if isinstance(X, LogOnDisk):
-        refuse_arguments({"click": None if isinstance(click, str) and click == "click" else click})
-        refuse_arguments({"sample_weight": sample_weight})
+        refuse_arguments({"click": None if by_default else click, "sample_weight": sample_weight})
         return _pairs_on_disk(X, bias)
     frame = nw.from_native(X, pass_through=True)
     if not isinstance(frame, nw.LazyFrame) and not is_frame(X):
         if hasattr(X, "X") and hasattr(X, "clicks"):
-            given = isinstance(click, str) and click == "click"
-            return read_pairs(X.X, bias=bias, click=X.clicks if given else click)
+            return read_pairs(X.X, bias=bias, click=X.clicks if by_default else click)
         raise TypeError(
             f"X is a {type(X).__name__}; expected a frame (pandas, Polars, PyArrow, DuckDB, Dask, "
             "PySpark, ...) or a simulated log. From arrays: IdentifiabilityGraph(doc, bias)."
         )
     schema = frame.collect_schema()
     columns = _bias_columns(schema, bias)
-    _check_columns(schema, columns, click)
+    if by_default and click not in schema:
+        click = None
+    of_rows, doc_rows = not isinstance(click, str | None), None
+    in_engine = isinstance(frame, nw.LazyFrame)
+    require_columns(schema, [*columns, *["doc"] * in_engine, *[click] * isinstance(click, str)])
     documents = _document_columns(schema, frame)
-    doc_rows = None
-    if isinstance(frame, nw.LazyFrame):
-        _check_lazy(X, schema, click)
-    else:
+    if isinstance(frame, nw.DataFrame):
         frame, doc_rows = _with_arrays(frame, columns, click, sample_weight)
-    counted, ids = _counted(frame, documents, columns, click, called)
-    table = collect(counted)
-    weight = table["_weight"].to_numpy().astype(float)
-    clicks = table["_click"].to_numpy().astype(float) if "_click" in table.columns else None
-    check_counts(weight, clicks, repr(click) if isinstance(click, str) else None)
-    coded = {
-        name: (table[name].to_numpy(), ids[name]) if name in ids else encode_ids(table[name])
-        for name in table.columns
-        if name not in ("_weight", "_click")
-    }
-    del table, counted
-    bias = {name: coded.pop(f"_bias{i}") for i, name in enumerate(columns)}
-    pairs = _combine(*_documents(coded), bias, weight, clicks)
+    elif of_rows:
+        raise ValueError(
+            f"click is an array and X is a lazy frame ({type(X).__module__}.{type(X).__name__}), "
+            "whose rows have no order; expected the name of a column of X."
+        )
+    log = EngineLog.of(
+        frame,
+        _RATE if of_rows else click,
+        ["position", "impressions"],
+        needs=[*documents, *columns],
+        sample_weight=None if sample_weight is None else _SAMPLE_WEIGHT,
+        rates=of_rows,
+        called=called if of_rows else None,
+    )
+    keys = list(dict.fromkeys([*documents, *columns]))
+    rows, ids = code_ids(log.rows({name: log.key(name) for name in keys}), keys)
+    table = count_by(rows, keys)
+    del rows
+    weight, clicks = totals_of(table)
+    check_counts(weight, clicks, log.counts)
+    coded = {name: codes_of(table, ids, name) for name in keys}
+    del table
+    doc, names = _documents({name: coded[name] for name in documents})
+    factors = {name: coded[name] for name in columns}
+    pairs = _combine(doc, names, factors, weight, clicks)
     if doc_rows is None:
         return pairs
     shown = pairs.names["doc"][1].to_numpy()
@@ -246,13 +200,7 @@ def _pairs_on_disk(dataset, bias):
         )
     X, click_rate = dataset.to_cells(columns)
     pairs = read_pairs(X, bias=columns, click=click_rate)
-    codes, index = pairs.doc_ids.to_numpy(), dataset.doc_ids
-    if index is None:
-        return replace(pairs, names=None)
-    if not isinstance(index, pd.MultiIndex):
-        return replace(pairs, names={"doc": (codes, index.to_numpy())})
-    names = zip(index.names, index.codes, index.levels, strict=True)
-    return replace(pairs, names={name: (of[codes], ids.to_numpy()) for name, of, ids in names})
+    return replace(pairs, names=None) if dataset.doc_ids is None else pairs
 
 
 # Rows given as arrays -----------------------------------------------------------------
@@ -325,22 +273,6 @@ def _bias_columns(schema, bias):
     return columns
 
 
-def _check_columns(schema, columns, click):
-    lacking = [name for name in columns if name not in schema]
-    if lacking:
-        raise ValueError(
-            f"X lacks the bias columns {lacking}; found {list(schema)}. Name the columns of the "
-            "bias factor with bias=, or rename yours to 'position'."
-        )
-    if isinstance(click, str) and click != "click" and click not in schema:
-        raise ValueError(
-            f"X lacks the column of clicks {click!r}; found {list(schema)}. Pass its name, or "
-            "leave click out if the log has none."
-        )
-    numeric = ["position", "impressions", *({"bias"} & set(columns))]
-    check_numbers(schema, [*numeric, click] if isinstance(click, str) else numeric)
-
-
 def _document_columns(schema, frame):
     """The columns that together identify a document."""
     if "doc" not in schema or scope_of(frame) == "global":
@@ -351,22 +283,6 @@ def _document_columns(schema, frame):
     return ["qid", "doc"]
 
 
-def _check_lazy(X, schema, click):
-    kind = f"{type(X).__module__}.{type(X).__name__}"
-    if "doc" not in schema:
-        raise ValueError(
-            f"X is a lazy frame ({kind}) without a column 'doc'; found {list(schema)}. Rename "
-            "the column of ids of documents to 'doc'; only a frame in memory can be searched for "
-            "equal features."
-        )
-    if not isinstance(click, str | None):
-        raise ValueError(
-            f"click is an array and X is a lazy frame ({kind}), whose rows have no order; "
-            "expected the name of a column of X."
-        )
-
-
-# The pairs, in the engine of X --------------------------------------------------------
 def _with_arrays(frame, columns, click, sample_weight):
     """The columns of a frame in memory that are read, with columns for given arrays.
 
@@ -382,9 +298,9 @@ def _with_arrays(frame, columns, click, sample_weight):
         named = [*columns, click] if isinstance(click, str) else columns
         new["doc"], doc_rows = read_documents(frame, named)
     if not isinstance(click, str | None):
-        new["__skultr_rate"] = as_clicks(frame, click)
+        new[_RATE] = as_clicks(frame, click)
     if sample_weight is not None:
-        new["__skultr_sample_weight"] = sample_weight
+        new[_SAMPLE_WEIGHT] = sample_weight
     new = [nw.new_series(k, values, backend=table.implementation) for k, values in new.items()]
     return table.with_columns(*new) if new else table, doc_rows
 
@@ -400,68 +316,9 @@ def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]
     return equal_rows(read_features(features.to_native()).to_numpy())
 
 
-def _counted(frame, documents, columns, click, called):
-    """Frame of the distinct pairs of shown rows with counts, and the ids of its coded columns."""
-    schema = frame.collect_schema()
-    read, scale = _read_columns(frame, schema, documents, columns, click, called)
-    values = {"_weight": read["impressions"]}
-    if "sample_weight" in read:
-        values["_weight"] = values["_weight"] * read["sample_weight"]
-    if "n_clicks" in read:
-        values["_click"] = read["n_clicks"]
-    elif "click" in read:
-        values["_click"] = read["click"] * values["_weight"] / scale
-    keys = {name: read[name] for name in documents}
-    keys |= {f"_bias{i}": read[name] for i, name in enumerate(columns)}
-    if not {"position", "impressions", "__skultr_sample_weight"}.isdisjoint(schema):
-        frame = frame.filter(read["shown"])
-    frame = frame.select(*(each.alias(name) for name, each in (keys | values).items()))
-    ids = {}
-    if frame.implementation.is_polars():
-        frame = frame.lazy()
-    elif isinstance(frame, nw.DataFrame):
-        text = [
-            k for k in keys if not (frame[k].dtype.is_numeric() or frame[k].dtype == nw.Boolean)
-        ]
-        frame, ids = code_ids(frame, text)
-    return frame.group_by(*keys).agg(*(nw.col(name).sum() for name in values)), ids
-
-
-def _read_columns(frame, schema, documents, columns, click, called):
-    """Columns that are read, as expressions, and the scale of clicks; faults are reported."""
-    reads = dict.fromkeys([*documents, "position", "impressions", *columns])
-    clicks = nw.col("__skultr_rate") if "__skultr_rate" in schema else None
-    if isinstance(click, str) and click in schema:
-        clicks, called = nw.col(click).cast(nw.Float64).fill_nan(None), repr(click)
-    weight = nw.col("__skultr_sample_weight") if "__skultr_sample_weight" in schema else None
-    rates = "__skultr_rate" in schema or "impressions" not in schema
-    read = fault_columns(schema, reads, clicks, weight, rates=rates)
-    values = [_missing_value(name) for name in columns if name not in ("position", "bias")]
-    scale = check_rows(frame, read, schema, {"click": called, "n_clicks": called}, values)
-    return read, scale
-
-
-def _missing_value(name):
-    return Fault(
-        f"{name} missing",
-        (name, "shown"),
-        ValueError,
-        f"The bias column {name!r} is missing in {{rows}}, {{where}}; expected a value in every "
-        "row that was shown. Fill it (with a separate value such as 'unknown'), or drop these "
-        "rows.",
-        lambda c: c.shown & c.missing(name),
-    )
-
-
 # Codes --------------------------------------------------------------------------------
 def _documents(coded):
-    """Code of the document of each row, and the names of the documents.
-
-    Parameters
-    ----------
-    coded : dict of str to (ndarray of shape (n_rows,), ids)
-        ``doc``, and ``qid`` if documents are pairs of both.
-    """
+    """Code of the document of each row, and names of documents, from the codes of their ids."""
     doc, ids = coded["doc"]
     if "qid" not in coded:
         return doc, {"doc": (np.arange(len(ids)), ids)}

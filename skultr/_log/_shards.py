@@ -14,7 +14,7 @@ from .._typing import Floats, Ints
 from . import _cells
 from ._cells import Cells, cells_of_log
 from ._clicklog import ClickLog, make_click_log
-from ._counted import CellCount
+from ._counted import CellCount, count_of
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
 from ._segments import encode, offsets_from_counts
 
@@ -79,7 +79,8 @@ def joined(logs: list[ClickLog]) -> ClickLog:
 
 
 def _recoded(codes: list[Ints], columns: list[Ints]) -> Ints:
-    return np.concatenate([code[of] for code, of in zip(codes, columns, strict=True)])
+    parts = zip(codes, columns, strict=True)
+    return np.concatenate([code.astype(np.int32)[of] for code, of in parts])
 
 
 def _united(ids: list[pd.Index]) -> tuple[pd.Index, list[Ints]]:
@@ -98,8 +99,9 @@ def _united(ids: list[pd.Index]) -> tuple[pd.Index, list[Ints]]:
     return united, np.split(code, np.cumsum([len(each) for each in ids])[:-1])
 
 
-def cells_of_count(count: CellCount) -> tuple[Cells | Any, Floats | None]:
+def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floats | None]:
     """A frame of cells and click rates; cells and None where the frame would be too large."""
+    count = count_of(X, click, by)
     if number_of_shards(count) == 1:
         return count.cells()
 

@@ -12,8 +12,7 @@ from sklearn.isotonic import isotonic_regression
 
 from .._log._cells import Cells, distinct
 from .._log._clicklog import ClickLog
-from .._log._deferred import largest_by
-from .._log._segments import TINY, encode
+from .._log._segments import TINY, encode, pair_codes
 from .._typing import Floats, Ints
 
 #: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
@@ -91,7 +90,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     """
     rows = log.shown_rows
     n_docs, n_queries = log.n_docs, len(log.query_ids)
-    key, pair = distinct(log.query[rows] * n_docs + log.doc[rows], n_queries * n_docs)
+    key, pair = distinct(pair_codes(log.query[rows], log.doc[rows], n_docs), n_queries * n_docs)
     query, doc = np.divmod(key, n_docs)
     weight, position = log.weight[rows], log.position[rows]
     impressions = np.bincount(pair, weight, minlength=len(key))
@@ -102,10 +101,11 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
         return LoggedPlaces(query, doc, impressions, mean[query] - score, pair)
     # The number of lists: of impressions at the position where most of them have a document.
     depth = int(position.max(initial=0)) + 1
-    cells, cell = distinct(log.query[rows] * depth + position, n_queries * depth)
+    cells, cell = distinct(pair_codes(log.query[rows], position, depth), n_queries * depth)
     lists = np.zeros(n_queries)
     np.maximum.at(lists, cells // depth, np.bincount(cell, weight, minlength=len(cells)))
-    below = largest_by(log.query[rows], position + 1, n_queries)
+    below = np.zeros(n_queries)
+    np.maximum.at(below, log.query[rows], position + 1.0)
     total = np.bincount(pair, weight * position, minlength=len(key))
     lists, below = np.maximum(lists[query], impressions), below[query]
     place = (total + (lists - impressions) * below) / np.maximum(lists, TINY)

@@ -18,6 +18,7 @@ from .._log._roles import ROLES, is_frame, read_features, role_columns
 from .._log._segments import as_array, encode
 from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
+    as_numbers,
     average_precision_score,
     dcg_score,
     err_score,
@@ -25,7 +26,6 @@ from ._ranking import (
     precision_score,
     reciprocal_rank_score,
 )
-from ._rows import as_numbers
 
 if TYPE_CHECKING:
     from .._log._reader import Rows

@@ -20,7 +20,7 @@ from .._log._roles import FIT_ROLES, read_column, read_role
 from .._log._segments import encode
 from .._progress import progress
 from .._sklearn import Interval, StrOptions
-from .._typing import AnyFrame, Column, RandomState, Scope, Table
+from .._typing import AnyFrame, Column, Frame, RandomState, Scope, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
 from ._propensity import LEAST, QUANTILE, BasePropensity
 from ._shrinkage import shrink
@@ -77,7 +77,9 @@ class CurvePropensity(AddsLogs, BasePropensity):
         "random_state": ["random_state"],
     }
 
-    __metadata_request__partial_fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
+    __metadata_request__partial_fit = dict.fromkeys(
+        (*FIT_ROLES, "sample_weight", "documents"), True
+    )
 
     #: True if the estimate is a function of the clicks and impressions of documents.
     _adds_counts = False
@@ -98,6 +100,7 @@ class CurvePropensity(AddsLogs, BasePropensity):
         user: Column | None = None,
         impressions: Column | None = None,
         doc_scope: Scope | None = None,
+        documents: Frame | None = None,
     ) -> Self:
         """Add the clicks and impressions of a further log, such as that of a new day.
 
@@ -105,7 +108,8 @@ class CurvePropensity(AddsLogs, BasePropensity):
 
         Parameters
         ----------
-        X, y, sample_weight, qid, session, doc, position, bias, user, impressions, doc_scope
+        X, y, sample_weight, qid, session, doc, position, bias, user, impressions, doc_scope, \
+                documents
             As in :meth:`fit`. The lists of X are other lists than those of earlier logs, whatever
             their sessions are called.
 
@@ -131,6 +135,7 @@ class CurvePropensity(AddsLogs, BasePropensity):
             "user": user,
             "impressions": impressions,
             "doc_scope": doc_scope,
+            "documents": documents,
         }
         is_first = "n_features_in_" not in vars(self)
         X, y = self._read(X, y, sample_weight, roles, reset=is_first)

@@ -9,17 +9,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._log._engine import (
-    check_counts,
-    check_numbers,
-    check_rows,
-    code_ids,
-    collect,
-    fault_columns,
-    in_engine_of,
-    select_shown,
-)
+from .._log._counted import EngineLog, code_ids, count_by, totals_of
+from .._log._engine import check_counts, collect, in_engine_of
 from .._log._faults import count_of
+from .._log._segments import encode
 from .._sklearn import Interval, validate_params
 from .._typing import AnyFrame, ArrayLike, Predictor
 from ..exceptions import python_value
@@ -35,7 +28,7 @@ from ._weights import zero_propensity
 #: Roles that decide how likely a row was examined, if an estimator reads them.
 _PLACES = ("position", "bias")
 #: Sums over the impressions of a document that its label and weight are made of.
-_SUMS = ["_impressions", "_clicks", "_examinations"]
+_SUMS = ["_weight", "_click", "_examinations"]
 
 
 @validate_params(
@@ -136,40 +129,26 @@ def debiased_table(
     >>> table.collect().to_dicts()[0]
     {'qid': 'q', 'doc': 'a', 'label': 0.8, 'weight': 1.25, 'group': 0}
     """
-    log = nw.from_native(frame)
-    schema = log.collect_schema()
+    schema = nw.from_native(frame).collect_schema()
     of_column = takes_column(propensity, "propensity" in schema)
     if propensity is None and not of_column:
         no_propensities()
-    _check_columns(schema, click, of_column)
-    rows = _read(log, schema, click, of_column, _read_by(propensity, schema))
-    counts = click if "impressions" in schema else None
-    if of_column:
-        least = _check_column(rows, counts)
-    else:
-        rows = _with_propensities(rows, propensity, counts)
-        least = 1.0
+    keys = ["propensity"] if of_column else _read_by(propensity, schema)
+    reads = ["qid", "doc", *_PLACES, "impressions", *keys]
+    log = EngineLog.of(frame, click, reads, needs=["qid", "doc", "position"])
+    weight = nw.lit(1.0) if log.weight is None else log.weight
+    rows = log.rows({name: log.key(name) for name in ("qid", "doc", *keys)} | {"_weight": weight})
+    rows, least = _with_propensities(rows, None if of_column else propensity, keys, log.counts)
     if not user_aware:
-        _refuse_zeros(rows.filter(nw.col("_propensity") <= 0), "propensity", least)
+        _refuse_zeros(rows.filter(nw.col("propensity") <= 0), "propensity", least)
     table = _sums(rows, user_aware, clip)
     if user_aware:
         of_mean = "The mean propensity over all impressions of a document in its query"
         _refuse_zeros(table.filter(nw.col("_examinations") <= 0), of_mean, least)
     label, weight = _estimate(user_aware, clip)
-    return table.select(
-        "qid", "doc", label.alias("label"), weight.alias("weight"), "group"
-    ).to_native()
-
-
-# The log ------------------------------------------------------------------------------
-def _check_columns(schema, click, of_column):
-    lacking = [name for name in ("qid", "doc", "position", click) if name not in schema]
-    if lacking:
-        raise ValueError(
-            f"The frame lacks the columns {lacking}; found {list(schema)}. Rename your columns to "
-            "'qid', 'doc' and 'position', and name the column of clicks with click=."
-        )
-    check_numbers(schema, [*_PLACES, click, "impressions", *["propensity"] * of_column])
+    table = table.select("qid", "doc", label.alias("label"), weight.alias("weight"), "group")
+    in_memory = isinstance(nw.from_native(frame), nw.DataFrame)
+    return (collect(table) if in_memory else table).to_native()
 
 
 def _read_by(source, schema):
@@ -186,45 +165,29 @@ def _read_by(source, schema):
     return [name for name in dict.fromkeys((*roles, *own)) if name in schema]
 
 
-def _read(log, schema, click, of_column, keys):
-    """The shown rows, checked: ids, ``_clicks``, ``_impressions``, keys or ``_propensity``."""
-    reads = ["qid", "doc", *_PLACES, "impressions", *["propensity"] * of_column]
-    reads += [name for name in ("user",) if name in keys]
-    clicks = nw.col(click).cast(nw.Float64).fill_nan(None)
-    columns = fault_columns(schema, reads, clicks, rates="impressions" not in schema)
-    scale = check_rows(log, columns, schema, {"click": repr(click), "n_clicks": repr(click)})
-    values = {"_clicks": clicks / scale, "_impressions": columns["impressions"].cast(nw.Float64)}
-    if of_column:
-        values["_propensity"] = columns["propensity"].cast(nw.Float64)
-    return select_shown(log, columns, ["qid", "doc", *keys], values)
-
-
 # Propensities -------------------------------------------------------------------------
-def _check_column(rows, counts):
-    """Check the totals of a log with propensities; returns the smallest propensity."""
-    totals = nw.col("_impressions", "_clicks").sum()
-    totals = rows.select(nw.len().alias("n"), totals, nw.col("_propensity").min())
-    n_rows, weight, clicks, least = collect(totals).row(0)
-    totals = np.array([weight, clicks][: 2 * bool(n_rows)], dtype=float)
-    check_counts(totals[:1], totals[1:], counts)
-    return least
+def _with_propensities(rows, source, keys, counts):
+    """The rows with ``propensity``, predicted once per distinct value of its keys; the smallest.
 
-
-def _with_propensities(rows, source, counts):
-    """The rows with ``_propensity``, predicted once per distinct value of its keys."""
-    keys = [name for name in rows.collect_schema().names() if name not in {"qid", "doc", *_SUMS}]
-    totals = (nw.col(name).sum() for name in ("_impressions", "_clicks"))
-    cells = collect(rows.group_by(*keys).agg(*totals))
-    check_counts(*(cells[name].to_numpy() for name in ("_impressions", "_clicks")), counts)
+    Without a source the rows have it.
+    """
+    if source is None:
+        least = nw.col("propensity").min().alias("_least")
+        totals = rows.select(nw.len().alias("_n"), nw.col("_click", "_weight").sum(), least)
+        totals = collect(totals)
+        check_counts(*(each[: totals["_n"][0]] for each in totals_of(totals)), counts)
+        return rows, totals["_least"][0]
+    cells = count_by(rows, keys)
+    check_counts(*totals_of(cells), counts)
     cells = cells.select(keys)
     if hasattr(source, "fit"):
         predicted = _predict(source, cells)
     else:
         position = cells["position"].to_numpy()
         predicted = check_curve(source, int(position.max()))[position - 1]
-    predicted = nw.new_series("_propensity", predicted, backend=cells.implementation)
-    cells = cells.with_columns(predicted)
-    return rows.join(in_engine_of(rows, cells), on=keys, how="left").drop(*keys)
+    predicted = nw.new_series("propensity", predicted, backend=cells.implementation)
+    cells = in_engine_of(rows, cells.with_columns(predicted))
+    return rows.join(cells, on=keys, how="left").drop(*keys), 1.0
 
 
 def _predict(estimator, cells):
@@ -258,42 +221,29 @@ def _sums(rows, user_aware, clip):
     ``_examinations`` is the sum of the propensities; without ``user_aware`` it is the sum of
     their inverses, and clicks are divided by them.
     """
-    weight, clicks, propensity = map(nw.col, ("_impressions", "_clicks", "_propensity"))
+    weight, clicks, propensity = map(nw.col, ("_weight", "_click", "propensity"))
     if user_aware:
         examinations = weight * propensity
     else:
         divisor = _at_least(propensity, clip)
         clicks, examinations = clicks / divisor, weight / divisor
-    rows = rows.select(
-        "qid", "doc", weight, clicks.alias("_clicks"), examinations.alias("_examinations")
-    )
+    sums = {"_click": clicks, "_weight": weight, "_examinations": examinations}
+    rows = rows.select("qid", "doc", *(each.alias(name) for name, each in sums.items()))
     if rows.implementation.is_dask():
         return nw.from_native(_sums_in_dask(rows.to_native()))
-    if isinstance(rows, nw.LazyFrame):
-        return _sums_in_engine(rows)
-    return _sums_in_memory(rows)
-
-
-def _sums_in_memory(rows):
-    coded, ids = code_ids(rows, ["qid", "doc"])
-    table = nw.maybe_reset_index(_by_document(coded).sort("qid", "doc"))
-    codes = {name: table[name].to_numpy() for name in ids}
-    decoded = [nw.maybe_reset_index(ids[name][codes[name]]).alias(name) for name in ids]
-    return table.with_columns(nw.col("qid").alias("group")).with_columns(*decoded)
-
-
-def _sums_in_engine(rows):
-    table = _by_document(rows)
-    queries = rows.group_by("qid").agg(nw.len().alias("_n"))
-    number = (nw.col("qid").rank("dense") - 1).cast(nw.Int64)
-    queries = queries.select("qid", number.alias("group"))
-    table = table.join(queries, on="qid", how="left")
-    # Sorting would shuffle a Spark frame, which keeps no order in the next step anyway.
-    return table if table.implementation.is_spark_like() else table.sort("qid", "doc")
-
-
-def _by_document(rows):
-    return rows.group_by("qid", "doc").agg(*(nw.col(name).sum() for name in _SUMS))
+    rows, ids = code_ids(rows, ["qid", "doc"])
+    table = rows.group_by("qid", "doc").agg(*(nw.col(name).sum() for name in _SUMS))
+    if isinstance(table, nw.LazyFrame):
+        number = (nw.col("qid").rank("dense") - 1).cast(nw.Int64)
+        queries = rows.select("qid").unique().select("qid", number.alias("group"))
+        table = table.join(queries, on="qid", how="left")
+        # Sorting would shuffle a Spark frame, which keeps no order in the next step anyway.
+        return table if table.implementation.is_spark_like() else table.sort("qid", "doc")
+    table = nw.maybe_reset_index(table.sort("qid", "doc"))
+    group = encode(table["qid"].to_numpy())[0]
+    names = [nw.maybe_reset_index(ids[k][table[k].to_numpy()]).alias(k) for k in ids]
+    group = nw.new_series("group", group, backend=table.implementation)
+    return table.with_columns(group, *names)
 
 
 def _sums_in_dask(rows):

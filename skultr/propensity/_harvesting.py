@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from .._log._aggregate import count_lists_of
 from .._log._cells import READS, count_cells
-from .._log._counted import count_cells_of, count_lists_of
+from .._log._counted import count_cells_of
 from .._log._faults import count_of
 from .._log._reader import read
 from .._log._roles import read_column

@@ -10,8 +10,9 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils import check_array, check_random_state
 
+from .._log._aggregate import count_lists_of
 from .._log._clicklog import make_click_log
-from .._log._counted import EngineLog, count_cells_of, count_lists_of
+from .._log._counted import count_cells_of
 from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
 from .._log._roles import feature_names, is_frame, read_features, without_columns
@@ -42,7 +43,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
 
     def _count(self, X, click, names):
         if self.relevance == "embedding" and self.user is None:
-            return cells_of_count(EngineLog.of(X, click).count_of(self._factor_columns(names)))
+            return cells_of_count(X, click, self._factor_columns(names))
         features = self._features_among(names)
         return count_cells_of(X, click, self._factor_columns(names), features=features)
 

@@ -11,14 +11,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._cells import Cells
-from .._log._counted import check_given, count_cells_of, is_in_engine
+from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
+from .._log._engine import is_in_engine
 from .._log._estimator import afresh
 from .._log._factors import bias_values
+from .._log._feature_table import FeatureTable
 from .._log._on_disk import LogOnDisk, refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
-from .._typing import AnyFrame, Column, Floats, Scope, Table
+from .._typing import AnyFrame, Column, Floats, Frame, Scope, Table
 
 #: Smallest propensity that is predicted: rankers divide by propensities.
 LEAST = 1e-6
@@ -45,7 +47,7 @@ class BasePropensity(BaseEstimator):
     _predicts_from_features = False
 
     # Requested by default, as rankers do.
-    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
+    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight", "documents"), True)
     __metadata_request__predict = dict.fromkeys(("position", "bias", "user"), True)
 
     @afresh
@@ -63,6 +65,7 @@ class BasePropensity(BaseEstimator):
         user: Column | None = None,
         impressions: Column | None = None,
         doc_scope: Scope | None = None,
+        documents: Frame | None = None,
     ) -> Self:
         """Estimate examination from a click log.
 
@@ -88,6 +91,9 @@ class BasePropensity(BaseEstimator):
         doc_scope : {"query", "global"}, default=None
             Whether an id in ``doc`` identifies a document within its query (the default), or the
             same document in all queries.
+        documents : frame, default=None
+            Features of the documents, by ``doc`` or by ``qid`` and ``doc``, if X holds roles
+            only. Estimators that read no features ignore it.
 
         Returns
         -------
@@ -108,6 +114,7 @@ class BasePropensity(BaseEstimator):
             "user": user,
             "impressions": impressions,
             "doc_scope": doc_scope,
+            "documents": documents,
         }
         X, y = self._read(X, y, sample_weight, roles, reset=True)
         if isinstance(X, Cells):
@@ -191,12 +198,15 @@ class BasePropensity(BaseEstimator):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             self._checked(pd.DataFrame(columns=X.feature_names), reset=reset)
             return self._read_dataset(X)
+        documents = roles.pop("documents", None)
         if is_in_engine(X):
             check_given(X, y, sample_weight, roles, type(self).__name__)
             names, self._click_column = list(nw.from_native(X).collect_schema()), y
             self._checked(pd.DataFrame(columns=names), reset=reset)
             return self._count(X, y, names)
         X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+        if documents is not None and self._reads_rows:
+            X = FeatureTable(documents).joined(X, roles["qid"], roles["doc"])
         return self._checked(X, reset=reset), y
 
     def _count(self, X, click, names):

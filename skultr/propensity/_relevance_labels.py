@@ -12,7 +12,8 @@ from sklearn.base import clone
 
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog, sort_into_lists
-from .._log._counted import check_given, count_cells_of, is_in_engine
+from .._log._counted import check_given, count_cells_of
+from .._log._engine import is_in_engine
 from .._log._on_disk import LogOnDisk
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role, without_columns

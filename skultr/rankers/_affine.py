@@ -28,7 +28,7 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from .._typing import Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, warn_user
-from ..identifiability._not_identifiable import warn_unless_identifiable
+from ..identifiability._graph import warn_unless_identifiable
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:

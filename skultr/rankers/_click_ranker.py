@@ -12,7 +12,6 @@ from scipy.special import expit, log_expit, logit
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from .._log._deferred import lookup
 from .._log._documents import KnownDocuments
 from .._log._factors import examination_table, factor_codes, factor_table
 from .._log._roles import read_role
@@ -23,7 +22,7 @@ from .._torch._fixed_examination import fit_affine, fit_best_of, fit_listwise
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import python_value
-from ..identifiability._not_identifiable import warn_unless_identifiable
+from ..identifiability._graph import warn_unless_identifiable
 from ._corrections import NAIVE, corrections, that_differ
 from ._final_curve import final_curve
 from ._ranker import BaseRanker
@@ -191,14 +190,14 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _fit_with_curve(self, log, task, curve):
         """Train a network listwise on the final curve; sets all that predictions need."""
-        examination = lookup(np.exp(curve.log_examination), log.bias)
+        examination = np.exp(curve.log_examination)[log.bias]
         ways = corrections("offset", "auto")
         if not curve.is_determined:  # held-out clicks would confirm any curve
             ways = ways[:1]
         known = replace(log, propensity=examination)
         found = {each.name: each for each in that_differ(ways, known)}
         if self._validation is not None:
-            of_rows = lookup(np.exp(curve.log_examination), self._validation.bias)
+            of_rows = np.exp(curve.log_examination)[self._validation.bias]
             self._validation = replace(self._validation, propensity=of_rows)
         targets = {name: each.target(known, self._validation) for name, each in found.items()}
         name, _ = fit_best_of(self, log, task, examination, targets, cautious=NAIVE)
@@ -211,7 +210,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         if self._correction is None:
             self._fit_network(log, task)
         else:
-            known = replace(log, propensity=lookup(np.exp(self._log_examination), log.bias))
+            known = replace(log, propensity=np.exp(self._log_examination)[log.bias])
             with self._seeded():
                 fit_listwise(self, log, task, self._correction.target(known))
             self._calibrate(log, self._log_examination)
@@ -284,7 +283,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _remember_factors(self, log, logits, link):
         self.link_, self._factor_logits, self._bias_values = link, logits, log.bias_values
-        self.examination_ = examination_table(log, lookup(np.exp(logits), log.bias))
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
 
     def _remember_documents(self, log, relevance):
         known = ~np.isnan(relevance)

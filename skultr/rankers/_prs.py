@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._log._factors import loss_scale
-from .._log._segments import rectangles
+from .._log._segments import pair_codes, rectangles
 from .._torch._losses import ListLoss, propensity_ratio_loss
 from .._torch._networks import ListScores
 from ..propensity._weights import document_labels, examples_of
@@ -178,8 +178,8 @@ def _ideal_dcg(log):
 def _pairs_of_examples(log, hits, misses, query, version):
     """Winner and loser (numbers of examples) and weight of every pair, summed over the lists."""
     n_versions, n_examples = log.n_versions, len(version)
-    key = query * np.int64(n_versions) + version
-    place = np.searchsorted(key, log.query * np.int64(n_versions) + log.version)
+    key = pair_codes(query, version, n_versions)
+    place = np.searchsorted(key, pair_codes(log.query, log.version, n_versions))
     found = []
     for _, rows in rectangles(log.offsets):
         there = (rows >= 0) & log.shown[rows]

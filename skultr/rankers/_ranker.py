@@ -14,12 +14,15 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._log._clicklog import sort_into_lists
-from .._log._counted import EngineLog, check_given, is_in_engine
+from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
+from .._log._engine import is_in_engine
 from .._log._estimator import FitTask, afresh
+from .._log._feature_table import FeatureTable
 from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import LogOnDisk, refuse_arguments
+from .._log._pickles import NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
@@ -36,7 +39,7 @@ from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._log._shards import log_of_count
 from .._sklearn import check_sample_weight
-from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, Scope, Table
+from .._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 from ._learns_more import LearnsMore
@@ -66,12 +69,14 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     #: True if the score of the ranker that served is read.
     _reads_production = False
 
+    _feature_table = NotPickled("the features that were passed as documents=")
+
     #: Name of the column of X that holds the clicks, if ``y`` names one; it is not a feature.
     _click_column = None
 
     # Requested by default, so that GridSearchCV routes roles without set_fit_request.
     __metadata_request__fit = dict.fromkeys(
-        (*FIT_ROLES, "production", "sample_weight", "validation"), True
+        (*FIT_ROLES, "production", "sample_weight", "documents", "validation"), True
     )
     __metadata_request__score = {"qid": True}
 
@@ -93,6 +98,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         impressions: Column | None = None,
         production: Column | None = None,
         doc_scope: Scope | None = None,
+        documents: Frame | None = None,
         validation: tuple[Table, Column | str] | ClickDataset | None = None,
     ) -> Self:
         """Fit the ranker to a click log.
@@ -122,6 +128,11 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         doc_scope : {"query", "global"}, default=None
             With "query" (the default), an id in ``doc`` identifies a document within its query;
             with "global", it identifies the same document in all queries.
+        documents : frame, default=None
+            Features of the documents, one row each by ``doc``, or by ``qid`` and ``doc``; X then
+            holds roles only, and its other columns are not read. The features are never repeated
+            by impression. Rows to predict may leave them out as well, as long as they name
+            documents of this frame: it stays in memory, and pickles leave it out.
         validation : (X, y) or ClickDataset, default=None
             A log for early stopping, such as that of a later day, in place of the queries that
             ``validation_fraction`` holds out. Its clicks stop the training and choose between
@@ -152,6 +163,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             "impressions": impressions,
             "production": production,
             "doc_scope": doc_scope,
+            "documents": documents,
         }
         log, X, y = self._read(X, y, sample_weight, roles, reset=True)
         if validation is not None:
@@ -344,12 +356,15 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
         by, mean = ["position", "bias"], ["production"] * self._reads_production
-        return EngineLog.of(X, y).count_of(by, mean=mean)
+        return count_of(X, y, by, mean=mean)
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True):
         """The log with equal lists merged; on return the features of the rows are freed."""
-        features = self._read_features(X, reset=reset)
+        table = self._table_of(X, roles.get("documents"))
+        features = self._read_features(X if table is None else table.frame, reset=reset)
         own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
+        if table is not None:
+            self._feature_table, table.features, own = table, features, False
         if own:
             features.flags.writeable = True  # pandas hands out arrays that are read-only
         if not is_frame(X):
@@ -360,18 +375,34 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
                 "distinguishes the documents. Add their ids as a column 'doc'."
             )
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        warn_about_names(X, names, roles)
+        if table is None:
+            warn_about_names(X, names, roles)
         if reset:
             roles = self._fit_propensity(X, y, sample_weight, roles)
         else:
             roles = self._known_propensity(X, roles)
         rows = read(X, y, sample_weight, roles, reads=self._roles_read)
-        rows.warn_about_features(features, names)
-        log = sort_into_lists(rows, features, reuse=own)
+        if table is None:
+            rows.warn_about_features(features, names)
+        log = sort_into_lists(rows, features, reuse=own, table=table)
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
+
+    def _table_of(self, X, documents):
+        """The table of features that was passed beside X; None if X holds the features."""
+        if documents is None or not self._needs_features:
+            return None
+        if not is_frame(X):
+            raise TypeError(
+                "documents= was passed, and X is an array; expected a frame whose columns are the "
+                "roles of the rows, such as 'qid', 'doc' and 'position'."
+            )
+        table = FeatureTable(documents)
+        if not self._reads_production:
+            table.production = None
+        return table
 
     @property
     def _roles_read(self):
@@ -426,6 +457,11 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
+        table = vars(self).get("_feature_table")
+        if not reset and table is not None:
+            names = getattr(self, "feature_names_in_", ())
+            if table.covers(X, names):
+                return table.features[table.rows_of(X)]
         features = self._validated(X, reset)
         if reset:
             self._offsets = find_offsets(X, features)

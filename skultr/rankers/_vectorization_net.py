@@ -234,8 +234,8 @@ class BaseModel(NeuralEstimator):
         )
         _start_at_marginal(network[-1], log, observation)
         network.to(self.device)
-        inputs = self._scaled_inputs(scale, log.features)
-        parts = self._split_queries(log, log.weight)
+        inputs = self._inputs(scale, log.features)
+        parts = map(log.select_queries, self._split_queries(log, log.weight))
         training, validation = [*(_Documents(part, inputs, observation) for part in parts), None][
             :2
         ]
@@ -294,7 +294,7 @@ class _Documents(Dataset):
     def __getitems__(self, indices):
         rows = torch.as_tensor(indices, device=self.version.device)
         batch = _DocumentBatch(
-            self.inputs[self.version[rows]],
+            self.inputs.index_select(0, self.version[rows]),
             self.mean[rows],
             self.variance[rows],
             self.weight[rows],

@@ -485,6 +485,71 @@ def test_documents_faults():
 
 
 # --------------------------------------------------------------------------------------
+# Features of impressions
+# --------------------------------------------------------------------------------------
+def with_features(log):
+    """A feature of the document, a price with gaps that changes, and one of text."""
+    by_doc = log["doc"].astype(str).str[-1].astype(int)
+    price = by_doc + np.where(log["session"] % 7 == 0, 0.5, 0.0)
+    return log.assign(
+        quality=by_doc * 0.1,
+        price=np.where(by_doc == 2, np.nan, price),
+        brand=np.where(by_doc == 1, None, "b" + by_doc.astype(str)),
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["deterministic", "random", "bias-user"])
+def test_features_of_rows_are_part_of_what_a_list_shows(name, engine):
+    log = with_features(LOGS[name])
+    features = ["quality", "price", "brand"]
+    X, click_rate = aggregate_clicks(ENGINES[engine](log))
+    expected, expected_rate = aggregate_clicks(log)
+    X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
+    assert list(X.columns) == list(expected.columns)
+    assert list(X.columns[-3:]) == features
+    for column in expected:
+        assert [*map(plain, X[column])] == [*map(plain, expected[column])]
+    np.testing.assert_allclose(click_rate, expected_rate, rtol=1e-12)
+
+    def by_version(frame):
+        ids = [str((*map(plain, row),)) for row in frame[["doc", *features]].to_numpy()]
+        return frame.drop(columns=features).assign(doc=ids)
+
+    assert_same(as_oracle(by_version(X), click_rate), oracle(by_version(log)))
+
+
+def test_features_of_impressions_train_like_the_raw_log():
+    log = with_features(LOGS["random"]).drop(columns="brand").fillna({"price": 0.0})
+    X, click_rate = aggregate_clicks(pl.from_pandas(log).lazy())
+    X, names = X.to_pandas(), ["quality", "price"]
+    one, two = (
+        make_click_log(frame, frame[names].to_numpy(dtype=np.float32), y).fold(users=True)
+        for frame, y in ((X, click_rate), (log, log["click"]))
+    )
+    assert one.clicks.sum() == pytest.approx(two.clicks.sum())
+    assert one.weight[one.shown].sum() == two.weight[two.shown].sum()
+    assert len(one.features) == len(two.features) > one.n_docs
+
+
+def test_features_that_change_within_a_list_need_sessions():
+    log = with_features(LOGS["deterministic"]).drop(columns="session")
+    with pytest.raises(ValueError, match="in a column 'session'"):
+        aggregate_clicks(log)
+
+
+def test_lists_in_cells_are_features():
+    log = pl.from_pandas(LOGS["random"])
+    number = pl.col("session") % 2
+    log = log.with_columns(v=pl.concat_list(number, number).list.to_array(2))
+    for frame in (log, log.lazy(), duckdb.from_arrow(log.to_arrow()), log.to_arrow()):
+        X, _ = aggregate_clicks(frame)
+        X = X if isinstance(X, pl.DataFrame) else pl.from_arrow(X)
+        assert X["v"].to_list() == [[v[0]] * 2 for v in X["v"].to_list()]
+        assert set(X["v"].arr.first()) == {0, 1}
+
+
+# --------------------------------------------------------------------------------------
 # Faults of the log
 # --------------------------------------------------------------------------------------
 FAULTS = {

@@ -175,7 +175,7 @@ def test_arrays_by_row_are_refused_beside_an_engine(estimator):
         (lambda log: log.assign(position=np.nan, click=0.0), "No row was shown"),
         (lambda log: log.assign(doc=log["doc"].mask(log.index == 3)), "'doc' is missing in 1 row"),
         (lambda log: log.drop(columns="doc"), "'doc'"),
-        (lambda log: log.drop(columns="click"), "X has no column 'click'"),
+        (lambda log: log.drop(columns="click"), r"lacks the columns \['click'\]"),
     ],
 )
 def test_faults_are_found_in_the_engine(fault, match, engine):

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from skultr import ClickDataset
 from skultr.evaluation import Interleaver, interleaving_outcome
 from skultr.exceptions import NotIdentifiableWarning
-from skultr.metrics._cluster_ratios import p_value_of_lead
+from skultr.metrics._query_means import p_value_of_lead
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
 from skultr.rankers import NaiveRanker
 from skultr.simulation import (

@@ -507,12 +507,12 @@ def test_pickle():
 @pytest.mark.parametrize(
     ("change", "arguments", "message"),
     [
-        ({}, {"bias": ["position", "browser"]}, r"lacks the bias columns \['browser'\]"),
+        ({}, {"bias": ["position", "browser"]}, r"lacks the columns \['browser'\]"),
         ({}, {"bias": []}, "expected the name of a column"),
         ({}, {"bias": 0}, "expected the name of a column"),
         ({}, {"bias": ["device", "device"]}, "different names"),
         ({}, {"bias": "doc"}, "its own bias factor"),
-        ({}, {"click": "clicked"}, "lacks the column of clicks 'clicked'"),
+        ({}, {"click": "clicked"}, r"lacks the columns \['clicked'\]"),
         ({}, {"click": "device"}, "'device' must hold numbers"),
         ({"position": "1"}, {}, "'position' must hold numbers"),
         ({"position": np.nan, "click": 0}, {}, "No row was shown"),
@@ -554,7 +554,7 @@ def test_bad_logs():
     log = pd.DataFrame({"position": [1, 2], "qid": [1, 1]})
     with pytest.raises(ValueError, match="neither a column 'doc' nor feature columns"):
         read_pairs(log)
-    with pytest.raises(ValueError, match=r"lazy frame .* without a column 'doc'"):
+    with pytest.raises(ValueError, match=r"lacks the columns \['doc'\]"):
         read_pairs(pl.from_pandas(log).lazy())
     log["doc"] = ["a", "b"]
     with pytest.raises(ValueError, match="click is an array and X is a lazy frame"):
@@ -563,7 +563,7 @@ def test_bad_logs():
         read_pairs(log, click=[0, 1, 1])
     with pytest.raises(ValueError, match="click holds negative values: found -1 in 1 row"):
         read_pairs(log, click=[0, -1])
-    with pytest.raises(ValueError, match=r"lacks the bias columns \['position'\]"):
+    with pytest.raises(ValueError, match=r"lacks the columns \['position'\]"):
         read_pairs(log[["qid", "doc"]])
     with pytest.raises(ValueError, match="X has no rows"):
         read_pairs(log.iloc[:0])

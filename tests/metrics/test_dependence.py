@@ -9,8 +9,7 @@ from scipy.stats import kstest
 
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import CMIPResult, _dependence, cmip_score
-from skultr.metrics._density_ratio import _correlations, _with_nearest_grade
-from skultr.metrics._information import knn_information
+from skultr.metrics._dependence import _correlations, _with_nearest_grade, knn_information
 
 SHARES = [0.5, 0.2, 0.15, 0.1, 0.05]
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.validation import NotFittedError
 
 from skultr import UserAwareIPSRanker
-from skultr._log import _engine
+from skultr._log import _counted, _engine
 from skultr.exceptions import ClickDataWarning
 from skultr.propensity import (
     InterventionHarvesting,
@@ -146,8 +146,8 @@ def test_what_is_collected_is_small(engine, monkeypatch):
         collected.append(len(frame))
         return frame
 
-    monkeypatch.setattr(_engine, "collect", counted)
-    monkeypatch.setattr(_debiased_table, "collect", counted)
+    for module in (_engine, _counted, _debiased_table):
+        monkeypatch.setattr(module, "collect", counted)
     debiased_table(ENGINES[engine](make_log()), CURVE)
     assert sorted(collected) == [1, len(CURVE)]
 
