@@ -17,7 +17,7 @@ from ._engine import check_numbers, check_rows, fault_columns
 from ._faults import IDS, NO_ROWS
 from ._hashing import hash_columns, mix, row_hashes
 from ._offsets import is_far
-from ._roles import ROLES, check_team, read_scope
+from ._roles import ROLES, check_team, is_role, read_scope
 from ._segments import encode
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def feature_names(schema: pa.Schema, click: str | None = None) -> list[str]:
     """Names of the columns that are neither a role nor the clicks."""
     if "team" in schema.names:
         check_team(nw.from_native(schema.empty_table()).schema["team"])
-    return [name for name in schema.names if name not in ROLES and name != click]
+    return [name for name in schema.names if not is_role(name) and name != click]
 
 
 class FeatureRanges:
@@ -236,13 +236,13 @@ class FeatureRanges:
 
     def add(self, place: int, values: NDArray[np.float64]) -> None:
         """Values of one feature."""
-        self._low[place] = min(self._low[place], values.min(initial=np.inf))
-        self._high[place] = max(self._high[place], values.max(initial=-np.inf))
+        self._low[place] = np.fmin.reduce(values, initial=self._low[place])
+        self._high[place] = np.fmax.reduce(values, initial=self._high[place])
 
     def warn(self) -> None:
         """Warn of features of which float32 would lose digits."""
         varies = self._low < self._high
-        far = np.flatnonzero(varies & is_far(self._low, np.where(varies, self._high, 0)))
+        far = np.flatnonzero(varies & is_far(*np.where(varies, [self._low, self._high], 0)))
         if len(far):
             low, high = self._low[far[0]], self._high[far[0]]
             warn_user(
@@ -272,13 +272,11 @@ def read_feature_rows(
                 f"column is a feature unless its name is a role ({', '.join(ROLES)}) or that of "
                 "the clicks: rename it, encode it as numbers, or leave it out."
             ) from error
-    finite = np.isfinite(values)
-    if not finite.all():
-        row, place = np.argwhere(~finite)[0]
-        what = "a missing value" if np.isnan(values[row, place]) else "an infinite value"
+    if np.isinf(values).any():
+        row, place = np.argwhere(np.isinf(values))[0]
         raise ValueError(
-            f"The feature column {names[place]!r} has {what} in row {start + row}; expected a "
-            "finite number in every row. Fill it before you make the dataset."
+            f"The feature column {names[place]!r} has an infinite value in row {start + row}; "
+            "expected finite or missing values. Replace it before you make the dataset."
         )
     return values
 

@@ -47,17 +47,26 @@ def sums_of_rows(features: NDArray[np.float32]) -> NDArray[np.uint64]:
     factors = mix(columns) | np.uint64(1)
     return np.concatenate(
         [
-            (features[start : start + _ROWS] + np.float32(0)).view(np.uint32) @ factors
+            _bits(features[start : start + _ROWS]) @ factors
             for start in range(0, max(len(features), 1), _ROWS)
         ]
     )
 
 
+def _bits(features: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Bits of numbers, equal for -0.0 and 0.0 and for all kinds of NaN."""
+    values = features + np.float32(0)
+    missing = np.isnan(values)
+    if missing.any():
+        values[missing] = np.nan
+    return values.view(np.uint32)
+
+
 def _hash_rows(features, hashes):
     """Set two hashes of each row, shape (2, n_rows)."""
-    columns = np.ascontiguousarray(features.T) + np.float32(0)  # -0.0 and 0.0 are equal
+    columns = _bits(np.ascontiguousarray(features.T))
     bits, memory = np.empty(len(features), dtype=np.uint64), np.empty_like(hashes)
-    for number, column in enumerate(columns.view(np.uint32), start=1):
+    for number, column in enumerate(columns, start=1):
         bits[:] = column
         hashes[0] ^= bits
         bits += np.uint64(number)

@@ -27,7 +27,13 @@ from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset, ScaledRows
 from ._loop import BatchLoader, ClipGradients, ListNet, as_is
-from ._networks import ScaledFeatures, ScaleFeatures, row_parts, scoring_network
+from ._networks import (
+    ScaledFeatures,
+    ScaleFeatures,
+    n_outputs_of,
+    row_parts,
+    scoring_network,
+)
 from ._optimizers import OPTIMIZERS
 from ._packed import packed
 from ._scoring import outputs_of_rows
@@ -131,7 +137,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         -------
         network : torch.nn.Sequential of the scaling (or identity) and the scoring network
         """
-        n_features = features.shape[1]
+        scaling = self._feature_scaling(features)
+        n_features = n_outputs_of(scaling, features)
         if self.module is None:
             network = scoring_network(
                 n_features,
@@ -146,14 +153,24 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             network = copy.deepcopy(self.module)
         else:
             network = self.module(n_features)
-        return nn.Sequential(self._feature_scaling(features), network)
+        return nn.Sequential(scaling, network)
 
     def _feature_scaling(self, features):
         if self._earlier is not None:
             return copy.deepcopy(self._earlier.module.network[0])
         if isinstance(features, ScaledFeatures):
             return copy.deepcopy(features.scaling)
-        return ScaleFeatures(features) if self.scale_features else nn.Identity()
+        if not self.scale_features:
+            return nn.Identity()
+        # A module of the user has as many inputs as there are features.
+        return ScaleFeatures(features, indicators=not isinstance(self.module, nn.Module))
+
+    @property
+    def _refuses_missing(self):
+        """Why missing values are an error, if they are."""
+        if self.scale_features or not getattr(self, "_needs_features", True):
+            return None
+        return "with scale_features=False the network reads the features as they are"
 
     def _check_settings(self):
         """Raise on settings that the declared constraints cannot describe."""
@@ -363,15 +380,18 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         if not features.flags.writeable:
             return log
         scale = self._feature_scaling(log.shown_features()).cpu()  # partial_fit's may be on a GPU
+        scaled = features
+        if n_outputs_of(scale, features) > features.shape[1]:
+            scaled = np.empty((len(features), n_outputs_of(scale, features)), dtype=np.float32)
         for rows in row_parts(*features.shape):
-            features[rows] = scale(torch.from_numpy(features[rows])).numpy()
-        return replace(log, features=ScaledFeatures.of(features, scale))
+            scaled[rows] = scale(torch.from_numpy(features[rows])).numpy()
+        return replace(log, features=ScaledFeatures.of(scaled, scale))
 
     def _scaled_inputs(self, scale, features):
         """Scaled features as a tensor on the device."""
         if isinstance(features, ScaledFeatures):
             return torch.from_numpy(features).to(self.device)
-        inputs = torch.empty(features.shape, device=self.device)
+        inputs = torch.empty(len(features), n_outputs_of(scale, features), device=self.device)
         for rows in row_parts(*features.shape):
             # A copy, because a memory-mapped or read-only array cannot back a tensor.
             inputs[rows] = scale(torch.tensor(features[rows], device=self.device))

@@ -309,7 +309,7 @@ class NCMModel(NeuralClickModel):
     >>> X, clicks, truth = simulate_clicks(
     ...     documents, n_sessions=2_000, policy=UniformPolicy(), user=DBNUser(), random_state=0
     ... )
-    >>> model = NCMModel(max_epochs=20, random_state=0).fit(X, clicks)
+    >>> model = NCMModel(max_epochs=8, random_state=0).fit(X, clicks)
     >>> model.predict_click(X, clicks).shape, model.predict_click(X, conditional=False).shape
     ((12000,), (12000,))
     >>> bool(model.score(X, clicks) > -1.5)
@@ -419,7 +419,7 @@ class CACMModel(NeuralClickModel):
     ...     user=PositionBasedUser(1.0),
     ...     random_state=0,
     ... )
-    >>> model = CACMModel(max_epochs=20, random_state=0).fit(X, clicks)
+    >>> model = CACMModel(max_epochs=5, random_state=0).fit(X, clicks)
     >>> model.examination_.loc[1, "examination"].item()
     1.0
     """

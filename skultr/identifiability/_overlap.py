@@ -308,7 +308,7 @@ def _features(X, rows, no_features):
     """Features of some rows of a frame, without the columns that are none."""
     frame = without_columns(nw.from_native(X, eager_only=True), no_features)
     features = read_features(frame[rows, :].to_native())
-    return check_array(features, dtype=np.float32, input_name="X")
+    return check_array(features, dtype=np.float32, ensure_all_finite="allow-nan", input_name="X")
 
 
 #: Most rows that are compared, taken list by list at random: some hundredths of a second.
@@ -453,10 +453,19 @@ class _Means:
 def _scaled(features):
     """Signed logarithm, standardised and clipped, as the input of networks is."""
     features = np.sign(features) * np.log1p(np.abs(features))
+    missing = np.isnan(features)
+    if missing.any():  # at the mean, as there
+        features = np.where(missing, _column_means(features), features)
     centre, spread = features.mean(axis=0), features.std(axis=0)
     constant = spread <= 1e-6 * np.maximum(np.abs(centre), 1e-30)
     scaled = (features - centre) / np.where(constant, 1.0, spread)
     return np.clip(scaled, -_MAX_DEVIATION, _MAX_DEVIATION)
+
+
+def _column_means(features):
+    """Mean of each column without its missing values; 0 if there are no others."""
+    there = ~np.isnan(features)
+    return np.where(there, features, 0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
 
 
 def _with_units(features, rng):

@@ -37,9 +37,7 @@ _GAIN = {"gain": [StrOptions({"exponential", "linear"})]}
 _THRESHOLD = {"threshold": [Interval(Real, 0, None, closed="neither")]}
 
 
-# --------------------------------------------------------------------------------------
-# Public metrics
-# --------------------------------------------------------------------------------------
+# Public metrics -----------------------------------------------------------------------
 @validate_params(_COMMON | _NO_RELEVANT | _GAIN, prefer_skip_nested_validation=True)
 def ndcg_score(
     y_true: Column,
@@ -468,9 +466,7 @@ def precision_score(
     return _score("precision", value, y_true, y_score, qid, k, ties, no_relevant, per_query)
 
 
-# --------------------------------------------------------------------------------------
-# From values to a mean
-# --------------------------------------------------------------------------------------
+# From values to a mean ----------------------------------------------------------------
 def _score(name, value, y_true, y_score, qid, k, ties, no_relevant, per_query, *, gain="linear"):
     cutoffs = _check_cutoffs(k)
     y_true, y_score, qid = check_rows(y_true, y_score, qid)
@@ -486,9 +482,7 @@ def _score(name, value, y_true, y_score, qid, k, ties, no_relevant, per_query, *
     return mean if np.ndim(k) else float(mean[0])
 
 
-# --------------------------------------------------------------------------------------
-# Checks of options (those of rows are in _ranking.py)
-# --------------------------------------------------------------------------------------
+# Checks of options (those of rows are in _ranking.py) ---------------------------------
 def _check_cutoffs(k):
     cutoffs = list(k) if np.ndim(k) else [k]
     if not cutoffs:
@@ -591,9 +585,7 @@ def mean_of_defined(values: Floats, name: str) -> Floats:
     return values.mean(axis=0, where=defined)
 
 
-# --------------------------------------------------------------------------------------
-# Checks
-# --------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------
 def check_rows(
     y_true: Column, y_score: Column, qid: Column
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -743,9 +735,7 @@ def _undefined_without(relevant, values):
     return values
 
 
-# --------------------------------------------------------------------------------------
-# Ties: runs of equal scores
-# --------------------------------------------------------------------------------------
+# Ties: runs of equal scores -----------------------------------------------------------
 def _runs(leads):
     """Flat start and size of each run, and the run of each cell."""
     flat = leads.ravel()

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from .._log._reader import read
-from .._log._roles import ROLES, is_frame, read_features, role_columns
+from .._log._roles import is_frame, read_features, role_columns
 from .._log._segments import as_array, encode
 from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
@@ -295,22 +294,10 @@ def documents_within_queries(read_rows: Rows, X: Table, rows: Ints) -> Ints:
 
 
 def _dense_features(X):
-    features = read_features(_without_text(X) if is_frame(X) else X)
+    features = read_features(X, "anything")
     if sparse.issparse(features):
         features = features.toarray()
     return np.asarray(features, dtype=np.float32)
-
-
-def _without_text(X):
-    """The frame without feature columns of text, which no model reads as they are."""
-    frame = nw.from_native(X, eager_only=True)
-    text = (nw.String, nw.Categorical, nw.Enum)
-    keep = [
-        place
-        for place, (name, dtype) in enumerate(frame.schema.items())
-        if name in ROLES or not isinstance(dtype, text)
-    ]
-    return frame[:, keep].to_native()
 
 
 def first_of_documents(document: Ints, relevance: Floats, rows: Ints) -> Ints:

@@ -15,7 +15,7 @@ from .._log._clicklog import make_click_log
 from .._log._counted import count_cells_of
 from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
-from .._log._roles import feature_names, is_frame, read_features, without_columns
+from .._log._roles import feature_names, is_frame, read_values, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
 from .._log._shards import cells_of_count
 from .._models._relevance_table import LearnsRelevance
@@ -220,7 +220,7 @@ class RegressionEMPropensity(_LearnedPropensity):
 
     def _network_estimate(self, X, y, sample_weight, roles, cells, row_factor):
         # The likelihood is a sum over cells, which any lists of the same cells have.
-        features = _features_of(X, self.columns_read(), cells.doc_row)
+        features = _features_of(X, self.columns_read(), self._refuses_missing, cells.doc_row)
 
         def estimate(cells):
             cells = cells.with_half_clicks()
@@ -336,7 +336,7 @@ class DualLearningPropensity(_LearnedPropensity):
 
     def _network_estimate(self, X, y, sample_weight, roles, cells, row_factor):
         self._refuse_users()
-        features = _features_of(X, self.columns_read())
+        features = _features_of(X, self.columns_read(), self._refuses_missing)
         bias = np.where(row_factor >= 0, row_factor, np.nan)
         log = make_click_log(X, features, y, sample_weight, {**roles, "bias": bias})
 
@@ -355,17 +355,18 @@ def _linked_to_first(cells):
     return np.isin(component, component[bias == bias.min()])
 
 
-def _features_of(X, not_features, rows=None):
+def _features_of(X, not_features, why, rows=None):
     """Features of some rows of X as a checked array, shape (n_rows, n_features)."""
     if is_frame(X):
         frame = without_columns(nw.from_native(X, eager_only=True), not_features)
         X = (frame if rows is None else frame[rows]).to_native()
-        features = read_features(X).to_numpy()
-        return take_off(find_offsets(X, features), X, features)
+        features, names, _ = read_values(X, why_no_missing=why)
+        return take_off(find_offsets(X, features, names), X, features, names)
     if rows is not None:
         X = X[rows]
     dense = X.toarray() if sparse.issparse(X) else X
-    features = check_array(dense, dtype=np.float32, order="C")
+    finite = True if why else "allow-nan"
+    features = check_array(dense, dtype=np.float32, order="C", ensure_all_finite=finite)
     return take_off(find_offsets(dense, features), dense, features)
 
 

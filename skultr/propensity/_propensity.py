@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._log._cells import Cells
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._engine import is_in_engine
 from .._log._estimator import afresh
 from .._log._factors import bias_values
@@ -30,7 +31,7 @@ LEAST = 1e-6
 QUANTILE = 1.959964
 
 
-class BasePropensity(BaseEstimator):
+class BasePropensity(ReadsLogs, BaseEstimator):
     """Estimators of the probability that a row was examined, from a click log.
 
     Subclasses write ``_fit(X, y, sample_weight, roles)`` and ``_predict(X, values, shown,
@@ -170,6 +171,7 @@ class BasePropensity(BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = not self._refuses_missing
         return tags
 
     def columns_read(self) -> set[str | int]:
@@ -192,6 +194,11 @@ class BasePropensity(BaseEstimator):
         return ["bias" if "bias" in names else "position"]
 
     # What comes in ------------------------------------------------------------------------
+    @property
+    def _refuses_missing(self) -> str | None:
+        """Why missing values of features are an error, if they are."""
+        return None
+
     def _read(self, X, y, sample_weight, roles, *, reset):
         """The log in memory and its clicks; cells with rates of a log on disk or in an engine."""
         if isinstance(X, LogOnDisk):
@@ -228,7 +235,14 @@ class BasePropensity(BaseEstimator):
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""
         if not is_frame(X):
-            return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
+            return validate_data(
+                self,
+                X,
+                accept_sparse="csr",
+                dtype=np.float32,
+                ensure_all_finite=True if self._refuses_missing else "allow-nan",
+                reset=reset,
+            )
         no_features = {*self.columns_read(), self._click_column}
         names = [name for name in feature_columns(X) if name not in no_features]
         if reset and not names:

@@ -431,7 +431,10 @@ def fit_trust(
         step, gain = problem.newton_step(point)
         if (gain < problem.tol).all():
             break
+        before = point
         point, value = problem.advance(point, value, step, gain)
+        if np.array_equal(point, before):  # and so would be every later step
+            break
     return np.where(problem.seen, point, np.nan)
 
 

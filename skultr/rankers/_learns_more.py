@@ -15,6 +15,7 @@ from .._typing import AnyFrame, ArrayLike, Column, Frame, Scope, Table
 
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = ("n_features_in_", "feature_names_in_", "_offsets", "_click_column")
+_OF_READING += ("_feature_categories",)
 
 
 def _learns_more(ranker):

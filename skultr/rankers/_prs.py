@@ -13,7 +13,7 @@ from .._torch._losses import ListLoss, propensity_ratio_loss
 from .._torch._networks import ListScores
 from ..propensity._weights import document_labels, examples_of
 from ._learner_ranker import LearnerRanker
-from ._learners import booster_names, fit_learner
+from ._learners import booster_columns, fit_learner
 from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import PairObjective
@@ -148,7 +148,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
             labels.weight,
             labels.query,
             random_state=seed,
-            names=booster_names(self),
+            columns=booster_columns(self),
             objective=PairObjective(*pairs),
         )
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._engine import is_in_engine
 from .._log._estimator import FitTask, afresh
 from .._log._feature_table import FeatureTable
@@ -26,12 +27,14 @@ from .._log._pickles import NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
+    CHUNK,
     FIT_ROLES,
     count_rows,
     feature_columns,
     is_frame,
     read_role,
     read_values,
+    refuse_missing,
     role_columns,
     without_column,
 )
@@ -48,13 +51,14 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from .._log._clicklog import ClickLog
+    from .._log._schema import Takes
 
 
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 
 
-class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
+class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
@@ -269,12 +273,23 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = not self._refuses_missing
         return tags
 
     @property
     def _needs_features(self) -> bool:
         """True if a log must have features; False if documents are identified by their ids."""
         return True
+
+    @property
+    def _takes(self) -> Takes:
+        """What columns of features may hold; those that only tell documents apart, anything."""
+        return "numbers" if self._needs_features else "anything"
+
+    @property
+    def _refuses_missing(self) -> str | None:
+        """Why missing values are an error, if they are."""
+        return None
 
     @property
     def _validates(self) -> bool:
@@ -413,7 +428,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         """The log of rows without features other than those that tell documents apart."""
         features = np.empty((len(X), 0), dtype=np.float32)
         if "doc" not in X:
-            features, _ = read_values(X)
+            features = read_values(X, self._takes).values
         return sort_into_lists(read(X, rate, reads=self._roles_read), features)
 
     def _read_dataset(self, dataset, *, reset):
@@ -421,7 +436,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         names = pd.DataFrame(columns=dataset.feature_names)
         validate_data(self, names, reset=reset, skip_check_array=True)
         if reset:
-            self._offsets = NO_OFFSETS
+            self._offsets, self._feature_categories = NO_OFFSETS, {}
         elif len(self._offsets.columns):
             raise ValueError(
                 f"Offsets were taken off {len(self._offsets.columns)} features of the first log, "
@@ -431,6 +446,10 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         add = self._with_propensity if reset else self._with_known_propensity
         users = self._tells_users_apart and "user" in dataset.roles
         log = dataset.log(detailed=users or self._reads_clicks)
+        if self._refuses_missing:
+            for start in range(0, len(log.features), CHUNK):
+                part = log.features[start : start + CHUNK]
+                refuse_missing(part, dataset.feature_names, self._refuses_missing)
         log = add(dataset, log)
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
@@ -462,30 +481,35 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             names = getattr(self, "feature_names_in_", ())
             if table.covers(X, names):
                 return table.features[table.rows_of(X)]
-        features = self._validated(X, reset)
+        features, names = self._validated(X, reset)
         if reset:
-            self._offsets = find_offsets(X, features)
-        return take_off(self._offsets, X, features)
+            self._offsets = find_offsets(X, features, names)
+        return take_off(self._offsets, X, features, names)
 
     def _validated(self, X, reset):
-        """Features in float32, as rows in memory, with the number and names of those of fit."""
-        features = X
+        """Features in float32, as rows in memory, like those of fit; and names, if X has some."""
+        features, names, why = X, None, self._refuses_missing
+        if reset:
+            self._feature_categories = {}
         if is_frame(X):
-            features, names = read_values(X)
+            known = None if reset else self._feature_categories
+            features, names, categories = read_values(X, self._takes, known, why)
             if not reset and len(features) and knows_names(self, names):
-                return features
+                return features, names
+            self._feature_categories = categories
             features = pd.DataFrame(features, columns=names, copy=False)
         elif not reset and is_checked(self, X):
-            return X
+            return X, None
         features = validate_data(
             self,
             features,
             accept_sparse="csr",
             dtype=np.float32,
             order="C",  # the last bit of a matrix product depends on the memory layout
+            ensure_all_finite=True if why else "allow-nan",
             reset=reset,
         )
-        return features.toarray() if sparse.issparse(features) else features
+        return features.toarray() if sparse.issparse(features) else features, names
 
     def _is_bare(self, X, reset):
         """True if a frame has no features, or those of training had none."""

@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 from torch.utils.data import Dataset
 
 from .._torch._net import NeuralEstimator
-from .._torch._networks import ListScores, SideBySide, scoring_network
+from .._torch._networks import ListScores, SideBySide, n_outputs_of, scoring_network
 from .._torch._stream import Linear
 from .._typing import Floats
 
@@ -228,7 +228,7 @@ class BaseModel(NeuralEstimator):
         observation : ndarray of shape (n_factors, n_components)
         """
         network = scoring_network(
-            log.features.shape[1],
+            n_outputs_of(scale, log.features),
             2 * observation.shape[1],
             hidden_layer_sizes=self.hidden_layer_sizes,
         )

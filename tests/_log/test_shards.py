@@ -62,7 +62,7 @@ def test_cells_in_parts_are_those_in_memory(in_parts):
     ],
 )
 @pytest.mark.parametrize("variant", ["default", "published"])
-@pytest.mark.parametrize("n_sessions", [600, 20_000])
+@pytest.mark.parametrize("n_sessions", [600, 5_000])
 def test_cells_beyond_memory_give_the_same_curve(kind, n_sessions, variant, engine, in_parts):
     log = make_log(n_sessions)[["qid", "session", "doc", "position", "click"]]
     few = log["doc"] < "d2"
@@ -118,7 +118,7 @@ def assert_equal_tables(found, expected, log, name, rtol=1e-8):
 @pytest.mark.parametrize("name", SHARDED)
 @pytest.mark.parametrize("role", [None, "production", "bias", "few", "in parts", "without clicks"])
 def test_tables_of_cells_beyond_memory_are_equal(name, role, in_parts):
-    log = make_log(600 if role == "few" else 6_000)
+    log = make_log(600 if role == "few" else 4_000)
     log = log[["qid", "session", "doc", "position", "click"]]
     if role == "production":
         log["production"] = np.sin(np.arange(len(log)))

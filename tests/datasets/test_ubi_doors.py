@@ -162,8 +162,8 @@ def test_ids_of_a_frame_tell_equal_records():
 
 
 def test_large_frame():
-    """A million events in blocks."""
-    n = 100_000
+    """As many events as make several blocks."""
+    n = 30_000
     shown = pd.DataFrame(
         {
             "action_name": "impression",
