@@ -147,9 +147,7 @@ def _positive(text):
     return int(text)
 
 
-# --------------------------------------------------------------------------------------
-# The steps
-# --------------------------------------------------------------------------------------
+# The steps ----------------------------------------------------------------------------
 def _ubi(options) -> None:
     started = time.perf_counter()
 
@@ -301,9 +299,7 @@ def _write_log(log, out):
     return "log.parquet", note
 
 
-# --------------------------------------------------------------------------------------
-# Judgments
-# --------------------------------------------------------------------------------------
+# Judgments ----------------------------------------------------------------------------
 def _judge(labels, report, options, mark, out, files):
     """Write the judgments; number of pairs by grade, and what is missing and why."""
     left_out, grades = {}, pd.Series(dtype=int)
@@ -346,9 +342,7 @@ def _judge(labels, report, options, mark, out, files):
     return grades, remarks
 
 
-# --------------------------------------------------------------------------------------
-# Model
-# --------------------------------------------------------------------------------------
+# Model --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Trained:
     """A model, what to say of it, and whether held-out clicks prefer it to the order served."""

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
 from ._log._read_log import features_to_transform
-from ._log._roles import ROLES, is_frame, read_column, without_columns
+from ._log._roles import ROLES, is_frame, is_role, read_column, without_roles
 from ._log._schema import feature_plan, knows_names, only_features
 from ._threads import ALL, few_threads
 from ._typing import Column, Table
@@ -207,9 +207,8 @@ class OnFeatures(
         if is_frame(X):
             plan = feature_plan(X, self._not_features())
             if plan is None:
-                frame = without_columns(
-                    nw.from_native(X, eager_only=True), self._not_features()
-                ).to_native()
+                frame = nw.from_native(X, eager_only=True)
+                frame = without_roles(frame, self._not_features()).to_native()
             else:
                 frame = _another(X) if not plan.others else only_features(X, plan)
             X = self._readable(frame, plan)
@@ -254,7 +253,7 @@ class OnFeatures(
         backend = X.implementation if kind == "default" else kind
         roles = self._not_features()
         parts = [_framed(values, self.transformer_, roles, backend)]
-        kept = [name for name in X.columns if name in roles] if framed else []
+        kept = [n for n in X.columns if is_role(n) or n in roles] if framed else []
         if kept:
             parts = [_convert(X.select(kept), backend), *parts]
             # pandas would align rows by index, and a transformer may have numbered them anew.
@@ -270,7 +269,7 @@ class OnFeatures(
         roles = self._not_features()
         names = _names_of(values, self.transformer_, roles)
         out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
-        kept = [place for place, name in enumerate(X.columns.tolist()) if name in roles]
+        kept = [i for i, n in enumerate(X.columns.tolist()) if is_role(n) or n in roles]
         return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
 
 

@@ -10,13 +10,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 23_790
+TOTAL = 24_150
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 29,
     "__main__.py": 297,
     "_lazy.py": 15,
-    "_log": 3746,
+    "_log": 4081,
     "_models": 1182,
     "_page.py": 93,
     "_progress.py": 103,
@@ -27,14 +27,14 @@ STATEMENTS = {
     "click_models": 1327,
     "datasets": 1576,
     "evaluation": 1189,
-    "exceptions.py": 25,
-    "identifiability": 2030,
+    "exceptions.py": 42,
+    "identifiability": 2034,
     "metrics": 1216,
     "model_selection.py": 130,
     "plotting": 1057,
-    "preprocessing.py": 174,
-    "propensity": 1932,
-    "rankers": 3776,
+    "preprocessing.py": 175,
+    "propensity": 1934,
+    "rankers": 3777,
     "serving": 879,
     "simulation": 1084,
     "testing": 628,

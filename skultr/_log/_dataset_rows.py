@@ -17,7 +17,7 @@ from ._engine import check_numbers, check_rows, fault_columns
 from ._faults import IDS, NO_ROWS
 from ._hashing import hash_columns, mix, row_hashes
 from ._offsets import is_far
-from ._roles import ROLES, check_team, read_scope
+from ._roles import ROLES, check_team, is_role, read_scope
 from ._segments import encode
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def feature_names(schema: pa.Schema, click: str | None = None) -> list[str]:
     """Names of the columns that are neither a role nor the clicks."""
     if "team" in schema.names:
         check_team(nw.from_native(schema.empty_table()).schema["team"])
-    return [name for name in schema.names if name not in ROLES and name != click]
+    return [name for name in schema.names if not is_role(name) and name != click]
 
 
 class FeatureRanges:

@@ -24,7 +24,7 @@ from ._faults import NO_ROW_SHOWN, check, count_of
 from ._hashing import equal_rows
 from ._on_disk import LogOnDisk, refuse_arguments
 from ._reader import as_clicks, pairs_of_codes, warn_without_queries
-from ._roles import ROLES, is_frame, read_features, without_columns
+from ._roles import is_frame, read_features, without_roles
 from ._segments import as_array, encode
 
 #: Names of columns that are added for arrays.
@@ -307,7 +307,7 @@ def _with_arrays(frame, columns, click, sample_weight):
 
 def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]:
     """Codes of equal feature rows, and the first row of each code."""
-    features = without_columns(frame, {*ROLES, *not_features})
+    features = without_roles(frame, [*not_features])
     if not features.columns:
         raise ValueError(
             f"X has neither a column 'doc' nor feature columns; found {list(frame.columns)}. "

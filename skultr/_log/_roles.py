@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
@@ -49,21 +49,26 @@ ROLES = (
     "impressions",
     "doc_scope",
     "team",
+    "click",
     "production",
     "relevance",
 )
-
-
+#: Columns whose names begin with it hold what followed the impression: a cart, a purchase.
+OUTCOME = "outcome_"
 #: Roles that every model reads: all except the teams of interleaved lists, which no model reads,
-#: the score of the ranker that served, which few ask for, and the human annotation, which none may
-#: read.
-FIT_ROLES = ROLES[:-3]
-
-
+#: clicks where y is another outcome, the score of the ranker that served, which few ask for, and
+#: the human annotation, which none may read.
+FIT_ROLES = ROLES[: ROLES.index("team")]
 _ROLES = frozenset(ROLES)
-
-
-_NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "production", "relevance")
+_NUMERIC_ROLES = (
+    "position",
+    "bias",
+    "propensity",
+    "impressions",
+    "click",
+    "production",
+    "relevance",
+)
 
 
 #: Rows converted to float32 at a time, so that a frame is never held twice in float64.
@@ -108,19 +113,24 @@ def column_names(X: Any) -> list[Any]:
     return list(_frame_of(X).columns) if plan is None else plan.names
 
 
+def is_role(name: Any) -> bool:
+    """True for a name that is reserved: a column of this name is never a feature."""
+    return name in _ROLES or (isinstance(name, str) and name.startswith(OUTCOME))
+
+
 def role_columns(X: Any) -> list[str]:
     """Names of the role columns of a frame, in the frame's order."""
-    return [name for name in column_names(X) if name in ROLES]
+    return [name for name in column_names(X) if is_role(name)]
 
 
 def feature_columns(X: Any) -> list[str]:
     """Names of the columns of a frame without a role, in the frame's order."""
-    return [name for name in column_names(X) if name not in ROLES]
+    return [name for name in column_names(X) if not is_role(name)]
 
 
 def feature_names(names: Iterable[str], not_features: Iterable[Any] = ()) -> list[str]:
     """Those of some names of columns that are neither a role nor among ``not_features``."""
-    return [name for name in names if name not in ROLES and name not in not_features]
+    return [name for name in names if not is_role(name) and name not in not_features]
 
 
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
@@ -253,7 +263,7 @@ def read_values(
     if plan is not None and plan.is_plain and plan.names:
         chosen, names, kinds = only_features(X, plan), plan.names, None
     else:
-        chosen = without_columns(_frame_of(X), ROLES)
+        chosen = without_roles(_frame_of(X))
         names = chosen.columns
         if not names:
             raise ValueError(
@@ -317,6 +327,11 @@ def without_columns(frame: Any, names: Iterable[Any]) -> Any:
     Columns are selected by number, because names of pandas columns need not be strings.
     """
     return frame[:, [i for i, name in enumerate(frame.columns) if name not in names]]
+
+
+def without_roles(frame: Any, not_features: Collection[Any] = ()) -> Any:
+    """A frame of Narwhals without its role columns, and without those in ``not_features``."""
+    return without_columns(frame, {*filter(is_role, frame.columns), *not_features})
 
 
 def _rows_of(frame, rows):

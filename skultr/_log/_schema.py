@@ -211,6 +211,8 @@ def _type_of_polars(dtype):
 def _plan(columns, types, left_out):
     if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
         return None
+    # With roles go the outcomes, whose names are many.
+    left_out = {n for n in columns if n in left_out or (left_out and n.startswith("outcome_"))}
     places = [i for i, name in enumerate(columns) if name not in left_out]
     names = [columns[i] for i in places]
     found = {str(types[i]) for i in places if _is_plain(types[i])}

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._engine import is_in_engine
 from .._log._estimator import afresh
 from .._log._faults import count_of
@@ -66,6 +67,7 @@ _MERGE, _SWAP = ("from", "into", "cost", "estimated_error"), ("qid", "doc", "fro
 
 
 class IdentifiabilityRepair(
+    ReadsLogs,
     SlimPickles,
     FrameOutput,
     CallbackSupportMixin,
@@ -293,6 +295,10 @@ class IdentifiabilityRepair(
             self._fit_rows(X, y, sample_weight)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
+
+    def _tell_roles(self, X, y=None, **given):
+        super()._tell_roles(X, y, **given)
+        self.roles_ |= {name: "bias" for name in self._columns if name in self.roles_}
 
     def _fit_rows(self, X, y, sample_weight):
         self._click_column = y if isinstance(y, str) else None

@@ -10,8 +10,10 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._log._cells import Cells
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._engine import is_in_engine
 from .._log._estimator import afresh
 from .._log._factors import bias_values
@@ -19,7 +21,6 @@ from .._log._feature_table import FeatureTable
 from .._log._on_disk import LogOnDisk, refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
-from .._log._shards import CellShards
 from .._typing import AnyFrame, Column, Floats, Frame, Scope, Table
 
 #: Smallest propensity that is predicted: rankers divide by propensities.
@@ -30,7 +31,7 @@ LEAST = 1e-6
 QUANTILE = 1.959964
 
 
-class BasePropensity(BaseEstimator):
+class BasePropensity(ReadsLogs, BaseEstimator):
     """Estimators of the probability that a row was examined, from a click log.
 
     Subclasses write ``_fit(X, y, sample_weight, roles)`` and ``_predict(X, values, shown,
@@ -117,9 +118,9 @@ class BasePropensity(BaseEstimator):
             "documents": documents,
         }
         X, y = self._read(X, y, sample_weight, roles, reset=True)
-        if isinstance(X, CellShards):
+        if isinstance(X, Cells):
             self._has_bias = True
-            self._fit_shards(X)
+            self._fit_cells(X)
             return self
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._engine import is_in_engine
 from .._log._estimator import FitTask, afresh
 from .._log._feature_table import FeatureTable
@@ -39,7 +40,7 @@ from .._log._roles import (
 )
 from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
-from .._log._shards import ShardedLog, log_or_shards, whole_or_sharded
+from .._log._shards import log_of_count
 from .._sklearn import check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 
 
-class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
+class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
@@ -174,7 +175,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
-        if self._learns_more_by == "counts" and not isinstance(log, ShardedLog):
+        if self._learns_more_by == "counts":
             self._kept = Kept(LogCounts.of(log), is_pickled=False)
         vars(self).pop("_validation", None)
         self._check_against(log)
@@ -300,14 +301,6 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         """True if clicks and impressions of documents and bias factors are all that is read."""
         return False
 
-    @property
-    def _reads_shards(self) -> bool:
-        """True if ``_fit`` also takes a :class:`ShardedLog`: cells may exceed memory."""
-        return False
-
-    def _kept_of_shard(self, log: ClickLog) -> Any:
-        """What ``_fit`` reads of the log of a shard beside its cells; a hook for subclasses."""
-
     def _n_subtasks(self) -> int | None:
         """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
         return 0
@@ -341,12 +334,12 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             return self._read_dataset(X, reset=reset), X, y
         if is_in_engine(X):
-            X, y = self._counted(X, y, sample_weight, roles)
-            if isinstance(X, ShardedLog):
-                return X, X, y
-        else:
-            X, y, column = take_clicks(X, y, type(self).__name__)
-            self._click_column = column or (None if reset else self._click_column)
+            count = self._counted(X, y, sample_weight, roles)
+            return log_of_count(
+                count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
+            )
+        X, y, column = take_clicks(X, y, type(self).__name__)
+        self._click_column = column or (None if reset else self._click_column)
         return self._read_log(X, y, sample_weight, roles, reset=reset), X, y
 
     def _read_validation(self, validation, log):
@@ -373,19 +366,12 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         return with_bias_values(found, log.bias_values) if self._learns_factors else found
 
     def _counted(self, X, y, sample_weight, roles):
-        """The cells of a log in an engine: a log in memory with click rates, or in shards."""
+        """The cells of a log in an engine."""
         if not self._reads_cells:
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
         by, mean = ["position", "bias"], ["production"] * self._reads_production
-        count = count_of(X, y, by, mean=mean)
-        if not self._reads_shards:
-            return count.cells(in_order=True)
-
-        def read_shard(X, rate):
-            return self._read_log(X, rate, None, roles)
-
-        return log_or_shards(count, read_shard, self._kept_of_shard)
+        return count_of(X, y, by, mean=mean)
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True):
         """The log with equal lists merged; on return the features of the rows are freed."""
@@ -465,10 +451,6 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
                 part = log.features[start : start + CHUNK]
                 refuse_missing(part, dataset.feature_names, self._refuses_missing)
         log = add(dataset, log)
-        if self._reads_shards:
-            log = whole_or_sharded(log, self._kept_of_shard)
-            if isinstance(log, ShardedLog):
-                return log
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
