@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._log._cells import Cells
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
 from .._log._describe import ReadsLogs
@@ -20,7 +21,6 @@ from .._log._feature_table import FeatureTable
 from .._log._on_disk import LogOnDisk, refuse_arguments
 from .._log._outcomes import clicks_of
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
-from .._log._shards import CellShards
 from .._typing import AnyFrame, Column, Floats, Frame, Scope, Table
 
 #: Smallest propensity that is predicted: rankers divide by propensities.
@@ -119,9 +119,9 @@ class BasePropensity(ReadsLogs, BaseEstimator):
             "documents": documents,
         }
         X, y = self._read(X, y, sample_weight, roles, reset=True)
-        if isinstance(X, CellShards):
+        if isinstance(X, Cells):
             self._has_bias = True
-            self._fit_shards(X)
+            self._fit_cells(X)
             return self
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)

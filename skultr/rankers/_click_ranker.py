@@ -16,7 +16,6 @@ from .._log._documents import KnownDocuments
 from .._log._factors import examination_table, factor_codes, factor_table
 from .._log._roles import read_role
 from .._log._segments import TINY
-from .._log._shards import ShardedLog
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
 from .._sklearn import StrOptions, safe_indexing
@@ -65,10 +64,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=self.relevance == "network")
         if self.relevance == "embedding":
-            if isinstance(log, ShardedLog):
-                self._fit_shards(log)
-            else:
-                self._fit_embedding(log)
+            self._fit_embedding(log)
             return
         log = clicks = self._scaled_in_place(log)
         if self._click_log is not None:
@@ -185,10 +181,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _reads_cells(self) -> bool:
         return self.relevance == "embedding"
 
-    @property
-    def _reads_shards(self) -> bool:
-        return self.relevance == "embedding"
-
     # The network -----------------------------------------------------------------------
     def _score(self, features: NDArray[np.float32]) -> Floats:
         logits = self._logits(features)
@@ -270,33 +262,17 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     # The embedding ---------------------------------------------------------------------
     def _fit_embedding(self, log):
         of_outcome, log = log, log if self._click_log is None else self._click_log
-        rows = log.shown
-        fit = self._fit_table(
-            log.doc[rows],
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
-            start=self._examination_at_start(log.bias_values),
-            n_docs=log.n_docs,
-            n_factors=len(log.bias_values),
-        )
+        cells, start = log.cells, self._examination_at_start(log.bias_values)
+        fit = self._fit_table(cells, start)
         self.n_iter_, relevance = fit.n_iter, fit.relevance
-        if of_outcome is not log:
-            examined = log.weight[rows] * np.exp(fit.factor_logits)[log.bias[rows]]
+        if of_outcome is not log:  # the outcome per examination
+            examined = np.where(log.shown, np.exp(fit.factor_logits)[log.bias], 0.0) * log.weight
             total, examined = (
-                np.bincount(log.doc[rows], of_rows, minlength=log.n_docs)
-                for of_rows in (of_outcome.clicks[rows], examined)
+                np.bincount(log.doc, of_rows, minlength=log.n_docs)
+                for of_rows in (of_outcome.clicks, examined)
             )
             relevance = np.where(np.isnan(relevance), np.nan, total / np.maximum(examined, TINY))
         self._remember_documents(log, relevance)
-        self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
-
-    def _fit_shards(self, log):
-        """As ``_fit_embedding``, where cells do not fit into memory."""
-        cells, start = log.cells, self._examination_at_start(log.bias_values)
-        fit = self._table_of_shards(cells, start=start, half_clicks=False)
-        self.n_iter_ = fit.n_iter
-        self._remember_documents(log, cells.joined(fit.relevance))
         self.link_, self._bias_values = fit.link, log.bias_values
         self._factor_logits = fit.factor_logits
         weight = cells.weight_of_factors
@@ -319,9 +295,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _random_examination(self, random, n_factors):
         return random.uniform(size=n_factors)
 
-    def _remember_factors(self, log, logits, link, standard_error=None):
+    def _remember_factors(self, log, logits, link):
         self.link_, self._factor_logits, self._bias_values = link, logits, log.bias_values
-        self.examination_ = examination_table(log, np.exp(logits)[log.bias], standard_error)
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
 
     def _remember_documents(self, log, relevance):
         known = ~np.isnan(relevance)

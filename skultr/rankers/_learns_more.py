@@ -12,7 +12,6 @@ from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, forget, unless_it_fails
 from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
 from .._log._roles import FIT_ROLES
-from .._log._shards import ShardedLog
 from .._typing import AnyFrame, ArrayLike, Column, Frame, Scope, Table
 
 #: Attributes that reading a log sets, and reading another one reads.
@@ -150,11 +149,10 @@ class LearnsMore(AddsLogs):
 
     def _fit_counts(self, log, task, is_first):
         """Fit to the lists of this log and of the earlier ones."""
-        if isinstance(log, ShardedLog):
+        if self._click_log is not None:
             raise ValueError(
-                "The clicks and impressions of the documents of this log do not fit into memory, "
-                f"where {type(self).__name__}.partial_fit keeps them. Call fit, with the logs of "
-                "all days together."
+                "y is another outcome than the click, and a table adds up clicks. Call fit, with "
+                "the logs of all days together."
             )
         if not is_first:
             X, rate = self._joined(LogCounts.of(log))

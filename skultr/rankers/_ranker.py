@@ -43,7 +43,7 @@ from .._log._roles import (
 )
 from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
-from .._log._shards import ShardedLog, log_or_shards, whole_or_sharded
+from .._log._shards import log_of_count
 from .._sklearn import check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
@@ -189,7 +189,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
-        if self._learns_more_by == "counts" and not isinstance(log, ShardedLog):
+        if self._learns_more_by == "counts" and self._click_log is None:
             self._kept = Kept(LogCounts.of(log), is_pickled=False)
         for name in ("_validation", "_click_log"):
             vars(self).pop(name, None)
@@ -316,14 +316,6 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         """True if clicks and impressions of documents and bias factors are all that is read."""
         return False
 
-    @property
-    def _reads_shards(self) -> bool:
-        """True if ``_fit`` also takes a :class:`ShardedLog`: cells may exceed memory."""
-        return False
-
-    def _kept_of_shard(self, log: ClickLog) -> Any:
-        """What ``_fit`` reads of the log of a shard beside its cells; a hook for subclasses."""
-
     def _n_subtasks(self) -> int | None:
         """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
         return 0
@@ -357,20 +349,19 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             return self._read_dataset(X, reset=reset), X, y
         if is_in_engine(X):
-            X, y = self._counted(X, y, sample_weight, roles)
-            if isinstance(X, ShardedLog):
-                return X, X, y
-        else:
-            X, y, column, clicks, _ = take_target(X, y, type(self).__name__)
-            self._click_column = column or (None if reset else self._click_column)
-            if clicks is not None and self._refuses_outcomes:
-                raise ValueError(
-                    f"y is another outcome than the click, and {type(self).__name__} "
-                    f"{self._refuses_outcomes}. Pass y='click', or learn from the outcome with "
-                    "another ranker, such as IPSRanker, DLARanker or LambdaMARTRanker."
-                )
-            return self._read_log(X, y, sample_weight, roles, reset=reset, clicks=clicks), X, y
-        return self._read_log(X, y, sample_weight, roles, reset=reset), X, y
+            count = self._counted(X, y, sample_weight, roles)
+            return log_of_count(
+                count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
+            )
+        X, y, column, clicks, _ = take_target(X, y, type(self).__name__)
+        self._click_column = column or (None if reset else self._click_column)
+        if clicks is not None and self._refuses_outcomes:
+            raise ValueError(
+                f"y is another outcome than the click, and {type(self).__name__} "
+                f"{self._refuses_outcomes}. Pass y='click', or learn from the outcome with "
+                "another ranker, such as IPSRanker, DLARanker or LambdaMARTRanker."
+            )
+        return self._read_log(X, y, sample_weight, roles, reset=reset, clicks=clicks), X, y
 
     def _read_validation(self, validation, log):
         """The log for early stopping, with the bias factors of the training log."""
@@ -402,19 +393,12 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         return with_bias_values(found, log.bias_values) if self._learns_factors else found
 
     def _counted(self, X, y, sample_weight, roles):
-        """The cells of a log in an engine: a log in memory with click rates, or in shards."""
+        """The cells of a log in an engine."""
         if not self._reads_cells:
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
         by, mean = ["position", "bias"], ["production"] * self._reads_production
-        count = count_of(X, y, by, mean=mean)
-        if not self._reads_shards:
-            return count.cells(in_order=True)
-
-        def read_shard(X, rate):
-            return self._read_log(X, rate, None, roles)
-
-        return log_or_shards(count, read_shard, self._kept_of_shard)
+        return count_of(X, y, by, mean=mean)
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""
@@ -505,10 +489,6 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 part = log.features[start : start + CHUNK]
                 refuse_missing(part, dataset.feature_names, self._refuses_missing)
         log = add(dataset, log)
-        if self._reads_shards:
-            log = whole_or_sharded(log, self._kept_of_shard)
-            if isinstance(log, ShardedLog):
-                return log
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
