@@ -28,9 +28,7 @@ from ..propensity._weights import label_table
 from ._candidates import find_candidates
 from ._cld_losses import TERMS, ListwiseLoss, PairLoss, RecordTerms, SelectionModule, TobitLoss
 from ._propensity_ranker import PropensityRanker
-from ._selected_rows import SelectedRows
-from ._tobit import TobitModel, fit_tobit
-from ._tobit_gamma import GAMMA_BOUND, profile_gamma
+from ._tobit import GAMMA_BOUND, SelectedRows, TobitModel, fit_tobit, profile_gamma
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

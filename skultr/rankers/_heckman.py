@@ -23,9 +23,8 @@ from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._candidates import find_candidates
 from ._cld_losses import ListwiseLoss
-from ._probit import fit_probit, mills_ratio
 from ._propensity_ranker import PropensityRanker
-from ._selected_rows import SelectedRows
+from ._tobit import SelectedRows, fit_probit, mills_ratio
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog

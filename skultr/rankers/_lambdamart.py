@@ -20,10 +20,9 @@ from .._threads import threads_of
 from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels, examples_of
-from ._learners import booster_columns, order_by_query
-from ._one_row_pages import warn_about_one_row_pages
+from ._contradiction import warn_about_one_row_pages
+from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
 from ._propensity_ranker import PropensityRanker
-from ._tree_objectives import LambdaObjective, SoftmaxObjective
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
