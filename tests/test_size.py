@@ -36,7 +36,7 @@ STATEMENTS = {
     "propensity": 1910,
     "rankers": 3750,
     "serving": 879,
-    "simulation": 1084,
+    "simulation": 1085,
     "testing": 628,
 }
 
