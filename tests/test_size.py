@@ -16,7 +16,7 @@ STATEMENTS = {
     "__init__.py": 29,
     "__main__.py": 297,
     "_lazy.py": 15,
-    "_log": 4083,
+    "_log": 4082,
     "_models": 964,
     "_page.py": 93,
     "_progress.py": 103,
