@@ -118,10 +118,12 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficient of each (scaled) feature in the relevance model, if that is linear.
+        Coefficient of each (scaled) feature, then of each indicator of missing values, in
+        the relevance model, if that is linear.
     intercept_ : float
     selection_coef_ : ndarray of shape (n_features,)
-        Coefficient of each (scaled) feature in the selection model, if that is linear.
+        Coefficient of each (scaled) feature, then of each indicator of missing values, in
+        the selection model, if that is linear.
     selection_intercept_ : float
     gamma_ : float
         The correlation used; 0 if every candidate was shown, and for the pairwise loss with a
