@@ -115,9 +115,7 @@ def _positive(text):
     return int(text)
 
 
-# --------------------------------------------------------------------------------------
-# The steps
-# --------------------------------------------------------------------------------------
+# The steps ----------------------------------------------------------------------------
 def run(options: argparse.Namespace) -> None:
     """Read the log and write the files."""
     started = time.perf_counter()
@@ -270,9 +268,7 @@ def _write_log(log, out):
     return "log.parquet", note
 
 
-# --------------------------------------------------------------------------------------
-# Judgments
-# --------------------------------------------------------------------------------------
+# Judgments ----------------------------------------------------------------------------
 def _judge(labels, report, options, mark, out, files):
     """Write the judgments; number of pairs by grade, and what is missing and why."""
     left_out, grades = {}, pd.Series(dtype=int)
@@ -315,9 +311,7 @@ def _judge(labels, report, options, mark, out, files):
     return grades, remarks
 
 
-# --------------------------------------------------------------------------------------
-# Model
-# --------------------------------------------------------------------------------------
+# Model --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Trained:
     """A model, what to say of it, and whether held-out clicks prefer it to the order served."""

@@ -139,9 +139,7 @@ def _read_files(paths, split, n_features):
     return _read_svmlight(paths, lines, _columns(lines, n_features))
 
 
-# --------------------------------------------------------------------------------------
-# Folders
-# --------------------------------------------------------------------------------------
+# Folders ------------------------------------------------------------------------------
 def _read_folder(folder, split, fold, n_features):
     files = letor_splits(folder, fold=fold)
     wanted = list(files) if split is None else _names(split)
@@ -177,9 +175,7 @@ def _check_queries_apart(frames, folder):
                 )
 
 
-# --------------------------------------------------------------------------------------
-# Paths
-# --------------------------------------------------------------------------------------
+# Paths --------------------------------------------------------------------------------
 def _check_paths(path):
     paths = list(path) if isinstance(path, list | tuple) else [path]
     if not paths:
@@ -205,9 +201,7 @@ def _one_format(path):
     )
 
 
-# --------------------------------------------------------------------------------------
-# Formats
-# --------------------------------------------------------------------------------------
+# Formats ------------------------------------------------------------------------------
 def _scan(paths):
     return [_scan_one(path) for path in progress(paths, "scanned file")]
 
@@ -354,9 +348,7 @@ def _select_split(frame, split):
     return frame.loc[rows].drop(columns="split").reset_index(drop=True)
 
 
-# --------------------------------------------------------------------------------------
-# Checks of every data set
-# --------------------------------------------------------------------------------------
+# Checks of every data set -------------------------------------------------------------
 def _check_documents(frame):
     features = [name for name in frame.columns if name not in ("qid", "doc", "relevance")]
     for name in features:

@@ -122,9 +122,7 @@ def parsed(text: str | bytes) -> Any:
         return None
 
 
-# --------------------------------------------------------------------------------------
-# Values to codes
-# --------------------------------------------------------------------------------------
+# Values to codes ----------------------------------------------------------------------
 #: Columns of codes; those of the hits count in the dictionary of the documents.
 _CODED = ("application", "action", "query_id", "client", "user", "text", "doc", "filters", "hits")
 
@@ -292,9 +290,7 @@ def _first(attributes, names):
     return next((attributes[name] for name in names if not is_missing(attributes.get(name))), None)
 
 
-# --------------------------------------------------------------------------------------
-# Parts to one table
-# --------------------------------------------------------------------------------------
+# Parts to one table -------------------------------------------------------------------
 class Records:
     """All parts of a log as one table of events and one of query records."""
 
@@ -377,9 +373,7 @@ def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) 
     )
 
 
-# --------------------------------------------------------------------------------------
-# Pieces: whole lines, and never an action without its document
-# --------------------------------------------------------------------------------------
+# Pieces: whole lines, and never an action without its document ------------------------
 def _places(path):
     """Path, start and end of each piece of a file, so that workers read it themselves."""
     with open(path, "rb") as file:
@@ -437,9 +431,7 @@ def _is_action(document):
     )
 
 
-# --------------------------------------------------------------------------------------
-# Lines to records
-# --------------------------------------------------------------------------------------
+# Lines to records ---------------------------------------------------------------------
 def _read_piece(piece, kind, fields):
     if isinstance(piece, tuple):
         path, start, end = piece

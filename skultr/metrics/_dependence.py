@@ -297,9 +297,7 @@ def cmip_score(
     )
 
 
-# --------------------------------------------------------------------------------------
-# Values
-# --------------------------------------------------------------------------------------
+# Values -------------------------------------------------------------------------------
 def _value(pred, logging, grades, estimator, n_repeats, rng, with_error):
     """Mean information of the documents that are compared, and its standard error."""
     rows = grades.compared
@@ -334,9 +332,7 @@ def _mean_and_error(terms, n_documents, factor=1.0):
     return float(information.mean()), float(error)
 
 
-# --------------------------------------------------------------------------------------
-# Grades
-# --------------------------------------------------------------------------------------
+# Grades -------------------------------------------------------------------------------
 class _Grades:
     """Which documents are compared with which; documents are sorted by relevance.
 
@@ -384,9 +380,7 @@ class _Grades:
         )
 
 
-# --------------------------------------------------------------------------------------
-# Permutations
-# --------------------------------------------------------------------------------------
+# Permutations -------------------------------------------------------------------------
 def _permutation_p_value(pred, logging, grade, n_permutations, rng):
     """Grades are true ones, never merged: what differs between them is no dependence."""
     # One table of all documents has more power if grades behave alike, tables by grade if not.
@@ -441,9 +435,7 @@ def _normal_information(x, y):
     return -0.5 * len(x) * np.log1p(-(correlation**2))
 
 
-# --------------------------------------------------------------------------------------
-# Checks
-# --------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------
 def _check_documents(y_pred, y_logging, y_true):
     given = {"y_pred": y_pred, "y_logging": y_logging, "y_true": y_true}
     values = {name: as_numbers(value, name).astype(float) for name, value in given.items()}
@@ -528,9 +520,7 @@ def rows_that_vary(pred: Floats, logging: Floats, grade: Ints) -> Bools:
     return varies
 
 
-# --------------------------------------------------------------------------------------
-# Nearest neighbours
-# --------------------------------------------------------------------------------------
+# Nearest neighbours -------------------------------------------------------------------
 def knn_information(
     pred: Floats,
     logging: Floats,
@@ -579,9 +569,7 @@ def _n_within(values, distance):
     return above - np.searchsorted(ordered, values - distance, side="left")
 
 
-# --------------------------------------------------------------------------------------
-# Ranks within grades
-# --------------------------------------------------------------------------------------
+# Ranks within grades ------------------------------------------------------------------
 def grade_slices(grade: Ints) -> list[slice]:
     """Slice of the rows of each grade; rows are sorted by grade."""
     offsets = offsets_from_sorted(grade)
@@ -637,9 +625,7 @@ _LARGEST_CORRELATION = 0.995
 _TRAINED_WEIGHT = 1 / 3
 
 
-# --------------------------------------------------------------------------------------
-# Classifier
-# --------------------------------------------------------------------------------------
+# Classifier ---------------------------------------------------------------------------
 def classifier_information(
     pred: Floats,
     logging: Floats,
@@ -783,9 +769,7 @@ def _donsker_varadhan(log_odds, documents, independent):
     return log_odds(documents) - np.log(odds.mean()) - (odds / odds.mean() - 1)
 
 
-# --------------------------------------------------------------------------------------
-# Copula
-# --------------------------------------------------------------------------------------
+# Copula -------------------------------------------------------------------------------
 class _CopulaLogRatio:
     """log of the density of correlated normal scores over that of independent ones, by cell."""
 
@@ -822,9 +806,7 @@ def _correlations(x, y, cell, n_cells):
     return np.tanh(own * z + (1 - own) * pooled)
 
 
-# --------------------------------------------------------------------------------------
-# As published
-# --------------------------------------------------------------------------------------
+# As published -------------------------------------------------------------------------
 def published_information(
     pred: Floats, logging: Floats, relevance: Floats, n_repeats: int, rng: np.random.RandomState
 ) -> float:

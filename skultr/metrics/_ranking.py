@@ -37,9 +37,7 @@ _GAIN = {"gain": [StrOptions({"exponential", "linear"})]}
 _THRESHOLD = {"threshold": [Interval(Real, 0, None, closed="neither")]}
 
 
-# --------------------------------------------------------------------------------------
-# Public metrics
-# --------------------------------------------------------------------------------------
+# Public metrics -----------------------------------------------------------------------
 @validate_params(_COMMON | _NO_RELEVANT | _GAIN, prefer_skip_nested_validation=True)
 def ndcg_score(
     y_true: Column,
@@ -139,21 +137,10 @@ def dcg_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, per_query
+        As in :func:`ndcg_score`.
     gain : {"exponential", "linear"}, default="exponential"
         :math:`g(y) = 2^y - 1` or :math:`g(y) = y`.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -209,24 +196,11 @@ def err_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     max_grade : float, default=None
         The largest grade of the scale, :math:`y_\max`. By default the largest in ``y_true``; pass
         it to compare values between data sets.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query whose documents all have relevance 0.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -283,23 +257,10 @@ def average_precision_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     threshold : float, default=1
         A document is relevant if its relevance is at least this value.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order [1]_, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -352,23 +313,10 @@ def reciprocal_rank_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     threshold : float, default=1
         A document is relevant if its relevance is at least this value.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -420,23 +368,10 @@ def precision_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     threshold : float, default=1
         A document is relevant if its relevance is at least this value.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -468,9 +403,7 @@ def precision_score(
     return _score("precision", value, y_true, y_score, qid, k, ties, no_relevant, per_query)
 
 
-# --------------------------------------------------------------------------------------
-# From values to a mean
-# --------------------------------------------------------------------------------------
+# From values to a mean ----------------------------------------------------------------
 def _score(name, value, y_true, y_score, qid, k, ties, no_relevant, per_query, *, gain="linear"):
     cutoffs = _check_cutoffs(k)
     y_true, y_score, qid = check_rows(y_true, y_score, qid)
@@ -486,9 +419,7 @@ def _score(name, value, y_true, y_score, qid, k, ties, no_relevant, per_query, *
     return mean if np.ndim(k) else float(mean[0])
 
 
-# --------------------------------------------------------------------------------------
-# Checks of options (those of rows are in _ranking.py)
-# --------------------------------------------------------------------------------------
+# Checks of options (those of rows are in _ranking.py) ---------------------------------
 def _check_cutoffs(k):
     cutoffs = list(k) if np.ndim(k) else [k]
     if not cutoffs:
@@ -591,9 +522,7 @@ def mean_of_defined(values: Floats, name: str) -> Floats:
     return values.mean(axis=0, where=defined)
 
 
-# --------------------------------------------------------------------------------------
-# Checks
-# --------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------
 def check_rows(
     y_true: Column, y_score: Column, qid: Column
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -743,9 +672,7 @@ def _undefined_without(relevant, values):
     return values
 
 
-# --------------------------------------------------------------------------------------
-# Ties: runs of equal scores
-# --------------------------------------------------------------------------------------
+# Ties: runs of equal scores -----------------------------------------------------------
 def _runs(leads):
     """Flat start and size of each run, and the run of each cell."""
     flat = leads.ravel()

@@ -268,9 +268,7 @@ class ExaminationDisplay:
         else:
             self._plot_sorted(curves)
 
-    # ----------------------------------------------------------------------------------
-    # Few bias factors
-    # ----------------------------------------------------------------------------------
+    # Few bias factors -----------------------------------------------------------------
     def _plot_curves(self, curves, reference, quantile):
         truth = [] if self.truth is None else [self.truth]
         factors = pd.concat([*curves.values(), *truth]).index.unique().sort_values()
@@ -324,9 +322,7 @@ class ExaminationDisplay:
             )
             self.ax_.set_xticks(place.to_numpy(), labels, **rotation)
 
-    # ----------------------------------------------------------------------------------
-    # Many bias factors
-    # ----------------------------------------------------------------------------------
+    # Many bias factors ----------------------------------------------------------------
     def _plot_against_truth(self, curves):
         colors = method_colors(curves)
         ends = low, high = self.truth[self.truth > 0].min(), self.truth.max()
@@ -373,9 +369,7 @@ class ExaminationDisplay:
         return line
 
 
-# --------------------------------------------------------------------------------------
-# Input
-# --------------------------------------------------------------------------------------
+# Input --------------------------------------------------------------------------------
 def _by_factor(table, steps):
     """The table indexed by the bias factors of the log, if an earlier step recoded them."""
     for step in steps:

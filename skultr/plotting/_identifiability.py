@@ -206,9 +206,7 @@ class IdentifiabilityDisplay:
             return f"Identifiable: {factors} in one component"
         return f"NOT identifiable: {factors} in {n_components:,} components"
 
-    # ----------------------------------------------------------------------------------
-    # One by one
-    # ----------------------------------------------------------------------------------
+    # One by one -----------------------------------------------------------------------
     def _plot_rings(self, layout):
         self.ax_.set(xticks=[], yticks=[])
         # The limits are adjusted, so that axes, title and notes keep their place.
@@ -314,9 +312,7 @@ class IdentifiabilityDisplay:
             style = {"ha": "center", "va": "top", "color": "0.35"}
             self.ax_.text(*place, _percent(share), fontsize=layout.font_size(self.ax_), **style)
 
-    # ----------------------------------------------------------------------------------
-    # Many
-    # ----------------------------------------------------------------------------------
+    # Many -----------------------------------------------------------------------------
     def _plot_bars(self, rows):
         place = np.arange(len(rows))[::-1]
         bars = (
@@ -336,9 +332,7 @@ class IdentifiabilityDisplay:
         self.ax_.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2)
 
 
-# --------------------------------------------------------------------------------------
-# Data of the plot
-# --------------------------------------------------------------------------------------
+# Data of the plot ---------------------------------------------------------------------
 def _shared_documents(pairs, n_factors):
     """Pairs of factors that share documents, with their number of shared documents."""
     shape = (int(pairs.doc.max()) + 1, n_factors)

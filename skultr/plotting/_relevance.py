@@ -576,9 +576,7 @@ class EmbeddingDisplay:
         return spread[0] / (spread.sum() or 1.0)
 
 
-# --------------------------------------------------------------------------------------
-# Places in the plot
-# --------------------------------------------------------------------------------------
+# Places in the plot -------------------------------------------------------------------
 def _scale(documents, factors):
     """Factor that makes the longest arrow reach near the outermost documents."""
     reach = np.quantile(np.linalg.norm(documents, axis=1), 0.98)
@@ -625,9 +623,7 @@ def _second_label(n_axes, share):
     return f"across it, first of {n_axes - 1} principal axes ({share:.0%} of their spread)"
 
 
-# --------------------------------------------------------------------------------------
-# Embeddings on axes that are determined
-# --------------------------------------------------------------------------------------
+# Embeddings on axes that are determined -----------------------------------------------
 def _canonical(documents, factors, bases):
     """The embeddings in the coordinates of the class's Notes, with the same products."""
     documents, bases = np.asarray(documents, dtype=float), np.asarray(bases, dtype=float)
@@ -655,9 +651,7 @@ def _rotation(documents, first):
     return np.column_stack([first, across.T @ principal])
 
 
-# --------------------------------------------------------------------------------------
-# Input
-# --------------------------------------------------------------------------------------
+# Input --------------------------------------------------------------------------------
 def _read_grades(X, relevance):
     relevance = read_role(X, "relevance", relevance)
     if relevance is None:

@@ -60,7 +60,6 @@ def profile_gamma(
     The correlation shows in how skew the labels of selected rows are, and clicks are skew too:
     :math:`b` is the mean of :math:`\sum_q u_q` if the errors of chance are those of binomial
     clicks, less that if they are normal, as the likelihood has it. It is the mean of draws.
-    (Chandler & Bate 2007, Inference for clustered data, Biometrika.)
     """
     fits = {}
 

@@ -207,9 +207,7 @@ def _log_frame(doc: Ints, grade: Ints, n_impressions: int) -> pd.DataFrame:
     )
 
 
-# --------------------------------------------------------------------------------------
-# Components
-# --------------------------------------------------------------------------------------
+# Components ---------------------------------------------------------------------------
 def _default_components(n_components, n_positions):
     if n_components > n_positions:
         raise ValueError(
@@ -239,9 +237,7 @@ def _check_components(components):
     return found
 
 
-# --------------------------------------------------------------------------------------
-# Pages
-# --------------------------------------------------------------------------------------
+# Pages --------------------------------------------------------------------------------
 def _fill_pages(components, n_documents, n_queries, n_links, rng):
     """Documents on the pages, (n_queries, n_positions), with exactly the given components."""
     sizes = np.array([len(part) for part in components])

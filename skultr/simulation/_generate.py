@@ -224,9 +224,7 @@ def simulate_clicks(
     return SimulatedLog(X, clicks, truth)
 
 
-# --------------------------------------------------------------------------------------
-# What the user gave
-# --------------------------------------------------------------------------------------
+# What the user gave -------------------------------------------------------------------
 def _read_documents(documents):
     """The roles of the documents, checked."""
     roles = {}
@@ -312,9 +310,7 @@ def _query_probabilities(query_ids, weights):
     return weights / weights.sum()
 
 
-# --------------------------------------------------------------------------------------
-# Sessions
-# --------------------------------------------------------------------------------------
+# Sessions -----------------------------------------------------------------------------
 def _draw_sessions(user, query_ids, query_weights, n_sessions, rng):
     """User (or None) and query code of each session, and the truth about users and queries."""
     if user.user_weights is None:

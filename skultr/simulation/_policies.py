@@ -27,9 +27,7 @@ from ._users import as_floats
 _CHUNK = 2**20
 
 
-# --------------------------------------------------------------------------------------
-# The production ranker
-# --------------------------------------------------------------------------------------
+# The production ranker ----------------------------------------------------------------
 @validate_params(
     {
         "documents": "no_validation",
@@ -299,9 +297,7 @@ def _seed(estimator, random_state):
             estimator.set_params(**{name: random_state.randint(2**31 - 1)})
 
 
-# --------------------------------------------------------------------------------------
-# Policies
-# --------------------------------------------------------------------------------------
+# Policies -----------------------------------------------------------------------------
 @dataclass(frozen=True)
 class DeterministicPolicy(Policy):
     """Every session of a query shows the same list: documents by falling score.

@@ -398,7 +398,7 @@ def test_what_is_no_log():
     names = {f"part_{place}": many for place in range(5)}
     X = pd.DataFrame({"qid": 0, "doc": many % 40, "position": many + 1, **names})
     with pytest.raises(ValueError, match="2,000 bias factors; expected at most 300"):
-        factor_rank(X, np.ones(2_000), bias=list(names))
+        factor_rank(X, np.arange(2_000) % 2, bias=list(names))
     with (
         pytest.warns(ClickDataWarning, match="The log has no click"),
         pytest.raises(ValueError, match=r"0\.5 impressions at one bias factor"),
