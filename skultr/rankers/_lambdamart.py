@@ -27,7 +27,6 @@ from ._tree_objectives import LambdaObjective, SoftmaxObjective
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-    from .._log._dataset import ClickDataset
     from .._log._estimator import FitTask
     from .._log._schema import Takes
 
@@ -252,13 +251,8 @@ class LambdaMARTRanker(PropensityRanker):
     def _n_subtasks(self) -> int:
         return self.n_estimators
 
-    def _fit_propensity(self, X, y, sample_weight, roles):
-        if not self._uses_propensities:
-            return roles
-        return super()._fit_propensity(X, y, sample_weight, roles)
-
-    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
-        return super()._with_propensity(dataset, log) if self._uses_propensities else log
+    def _propensities(self, rows, *, fit):
+        return super()._propensities(rows, fit=fit) if self._uses_propensities else None
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:
