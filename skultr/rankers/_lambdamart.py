@@ -251,6 +251,11 @@ class LambdaMARTRanker(PropensityRanker):
     def _n_subtasks(self) -> int:
         return self.n_estimators
 
+    @property
+    def _refuses_outcomes(self):
+        own = "learns the bias of positions from its labels (debiasing='lightgbm')"
+        return own if self.debiasing == "lightgbm" else None
+
     def _propensities(self, rows, *, fit):
         return super()._propensities(rows, fit=fit) if self._uses_propensities else None
 
