@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 23_968
+TOTAL = 23_980
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 29,
@@ -36,8 +36,8 @@ STATEMENTS = {
     "propensity": 1937,
     "rankers": 3770,
     "serving": 879,
-    "simulation": 1084,
-    "testing": 594,
+    "simulation": 1085,
+    "testing": 605,
 }
 
 

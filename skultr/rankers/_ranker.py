@@ -122,7 +122,8 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         ----------
         X : DataFrame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, one row per (shown) document. In a frame (pandas, Polars, PyArrow)
-            columns that are named after a role have that role, and all others are features. In an
+            columns that are named after a role have that role, and all others are features, which
+            may be missing where networks scale and for trees. In an
             array all columns are features, and roles are passed as keywords. A
             :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
             Rankers with
@@ -304,8 +305,8 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
 
     @property
     def _refuses_missing(self) -> str | None:
-        """Why missing values are an error, if they are."""
-        return None
+        """Why missing values are an error, if they are: a subclass must say that it takes them."""
+        return f"{type(self).__name__} takes no missing values" if self._needs_features else None
 
     @property
     def _validates(self) -> bool:
