@@ -10,11 +10,11 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 23_980
+TOTAL = 24_231
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
-    "__init__.py": 29,
-    "__main__.py": 297,
+    "__init__.py": 30,
+    "__main__.py": 4,
     "_lazy.py": 15,
     "_log": 4144,
     "_models": 964,
@@ -22,9 +22,10 @@ STATEMENTS = {
     "_progress.py": 103,
     "_sklearn.py": 19,
     "_threads.py": 76,
-    "_torch": 1175,
+    "_torch": 1163,
     "_typing.py": 32,
     "click_models": 1319,
+    "command": 708,
     "datasets": 1574,
     "evaluation": 1186,
     "exceptions.py": 42,
