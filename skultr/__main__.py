@@ -20,7 +20,7 @@ import pandas as pd
 from ._page import Findings, page
 from .click_models import PBMModel, UBMModel
 from .datasets import read_ubi
-from .datasets._ubi_log import normal_texts
+from .datasets._ubi_queries import normal_texts
 from .identifiability import IdentifiabilityGraph
 from .metrics import dcg_score
 from .model_selection import train_test_queries
@@ -147,9 +147,7 @@ def _positive(text):
     return int(text)
 
 
-# --------------------------------------------------------------------------------------
-# The steps
-# --------------------------------------------------------------------------------------
+# The steps ----------------------------------------------------------------------------
 def _ubi(options) -> None:
     started = time.perf_counter()
 
@@ -301,9 +299,7 @@ def _write_log(log, out):
     return "log.parquet", note
 
 
-# --------------------------------------------------------------------------------------
-# Judgments
-# --------------------------------------------------------------------------------------
+# Judgments ----------------------------------------------------------------------------
 def _judge(labels, report, options, mark, out, files):
     """Write the judgments; number of pairs by grade, and what is missing and why."""
     left_out, grades = {}, pd.Series(dtype=int)
@@ -346,9 +342,7 @@ def _judge(labels, report, options, mark, out, files):
     return grades, remarks
 
 
-# --------------------------------------------------------------------------------------
-# Model
-# --------------------------------------------------------------------------------------
+# Model --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Trained:
     """A model, what to say of it, and whether held-out clicks prefer it to the order served."""

@@ -79,17 +79,7 @@ def show_progress(show: bool = True) -> None:
 
 
 class Steps:
-    """Work in steps, which are counted as they are done.
-
-    Parameters
-    ----------
-    what : str
-        What one step is, such as ``"epoch"``; without steps, what the work is.
-    total : int or None
-        Number of steps, if known.
-    most : int or None
-        Upper bound of the number of steps, where work may end earlier.
-    """
+    """Work in steps, which are counted as they are done."""
 
     def __init__(self, what: str, total: int | None = None, most: int | None = None) -> None:
         self.what, self.total, self.most = what, total, most
@@ -146,14 +136,7 @@ def working(what: str) -> Iterator[None]:
 def progress(
     steps: Iterable[T], what: str, total: int | None = None, most: int | None = None
 ) -> Iterable[T]:
-    """The same steps, of which each is reported when it is done.
-
-    Examples
-    --------
-    >>> from skultr._progress import progress
-    >>> [draw for draw in progress(range(3), "resample")]
-    [0, 1, 2]
-    """
+    """The same steps, of which each is reported when it is done."""
     if not _is_on():
         return steps
     if total is None and most is None and isinstance(steps, Sized):

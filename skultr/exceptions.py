@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ __all__ = [
     "UnstableWeightsWarning",
 ]
 
+#: What a fit, with the fits inside it, has warned of.
+_said: ContextVar[set[str] | None] = ContextVar("said", default=None)
 #: Stack frames of files in these folders are not the user's code.
 _INSIDE = (
     str(Path(__file__).parent),
@@ -60,8 +65,26 @@ def python_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+@contextmanager
+def saying_once() -> Iterator[bool]:
+    """Context in which each warning is given once; True for the outermost."""
+    if _said.get() is not None:
+        yield False
+        return
+    token = _said.set(set())
+    try:
+        yield True
+    finally:
+        _said.reset(token)
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the innermost line of code outside skultr and scikit-learn that led here."""
+    said = _said.get()
+    if said is not None:
+        if message in said:
+            return
+        said.add(message)
     frame, depth = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, depth = frame.f_back, depth + 1

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
-from ._log._on_disk import LogOnDisk
-from ._log._roles import ROLES, is_frame, read_column, without_columns
+from ._log._read_log import features_to_transform
+from ._log._roles import ROLES, is_frame, is_role, read_column, without_roles
 from ._log._schema import feature_plan, knows_names, only_features
 from ._threads import ALL, few_threads
 from ._typing import Column, Table
@@ -65,6 +65,10 @@ class OnFeatures(
     ``f1``, ... where the transformer names none. In arrays and sparse matrices every column is a
     feature, and the output is that of ``transformer``.
 
+    A :class:`~skultr.ClickDataset` gives the transformer the features of its documents once each,
+    however often they were shown, and the output is that dataset with the transformed features,
+    which are in memory.
+
     Examples
     --------
     >>> import pandas as pd
@@ -103,6 +107,7 @@ class OnFeatures(
         self : OnFeatures
         """
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        X, _ = features_to_transform(X, y)
         self._click_column, clicks = _clicks_of(X, y)
         features = self._features(X, reset=True)
         with few_threads(ALL):
@@ -130,13 +135,14 @@ class OnFeatures(
         X_new : frame, ndarray or sparse matrix
         """
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
-        self._click_column, clicks = _clicks_of(X, y)
-        features = self._features(X, reset=True)
+        rows, back = features_to_transform(X, y)
+        self._click_column, clicks = _clicks_of(rows, y)
+        features = self._features(rows, reset=True)
         self.transformer_ = clone(self._inner())
         with few_threads(ALL):
             values = self.transformer_.fit_transform(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self._with_roles(X, values)
+        return back(self._with_roles(rows, values))
 
     def transform(self, X: Table) -> Any:
         """X with transformed features; role columns of X are kept.
@@ -152,7 +158,9 @@ class OnFeatures(
         """
         if not hasattr(self, "transformer_"):  # first, because asking for tags takes long
             check_is_fitted(self)
-        return self._with_roles(X, self.transformer_.transform(self._features(X, reset=False)))
+        rows, back = features_to_transform(X)
+        values = self.transformer_.transform(self._features(rows, reset=False))
+        return back(self._with_roles(rows, values))
 
     def get_feature_names_out(
         self, input_features: Sequence[str] | None = None
@@ -196,18 +204,11 @@ class OnFeatures(
 
     def _features(self, X, reset):
         """The input of the transformer; checks the number and names of the features."""
-        if isinstance(X, LogOnDisk):
-            raise TypeError(
-                "OnFeatures transforms rows, and X is a ClickDataset, whose documents are on disk "
-                "once each. Transform the log (or its documents) before the dataset is made; "
-                "networks scale their features themselves, and trees need no scale."
-            )
         if is_frame(X):
             plan = feature_plan(X, self._not_features())
             if plan is None:
-                frame = without_columns(
-                    nw.from_native(X, eager_only=True), self._not_features()
-                ).to_native()
+                frame = nw.from_native(X, eager_only=True)
+                frame = without_roles(frame, self._not_features()).to_native()
             else:
                 frame = _another(X) if not plan.others else only_features(X, plan)
             X = self._readable(frame, plan)
@@ -252,7 +253,7 @@ class OnFeatures(
         backend = X.implementation if kind == "default" else kind
         roles = self._not_features()
         parts = [_framed(values, self.transformer_, roles, backend)]
-        kept = [name for name in X.columns if name in roles] if framed else []
+        kept = [n for n in X.columns if is_role(n) or n in roles] if framed else []
         if kept:
             parts = [_convert(X.select(kept), backend), *parts]
             # pandas would align rows by index, and a transformer may have numbered them anew.
@@ -268,7 +269,7 @@ class OnFeatures(
         roles = self._not_features()
         names = _names_of(values, self.transformer_, roles)
         out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
-        kept = [place for place, name in enumerate(X.columns.tolist()) if name in roles]
+        kept = [i for i, n in enumerate(X.columns.tolist()) if is_role(n) or n in roles]
         return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
 
 

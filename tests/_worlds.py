@@ -1,5 +1,7 @@
 """Small logs that tests share."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 
@@ -48,6 +50,12 @@ def top_k_log(n_queries=150, strength=1.0, seed=0, n_sessions=15_000, candidates
 
     Returns documents, log, clicks and the examination of the five positions.
     """
+    documents, log, clicks, curve = _top_k_log(n_queries, strength, seed, n_sessions, candidates)
+    return documents.copy(), log.copy(), clicks.copy(), curve
+
+
+@cache
+def _top_k_log(n_queries, strength, seed, n_sessions, candidates):
     documents = make_ltr(n_queries, n_features=15, random_state=seed)
     scores = hidden_signal_scores(
         production_scores(documents, fraction=0.1, random_state=seed),

@@ -90,7 +90,6 @@ def name_of(estimator):
 
 #: Why an estimator does not take every dataset.
 REFUSALS = {
-    "OnFeatures": "OnFeatures transforms rows",
     "RandomizedPropensity-users": "has no column 'arm'",  # which belongs to rows
 }
 ESTIMATORS = [*_discovery.public_estimators(), *_discovery.public_propensities()]
@@ -129,9 +128,7 @@ def assert_alike(found, expected, rtol=1e-9):
         assert np.all(np.asarray(found) == np.asarray(expected))
 
 
-@pytest.mark.parametrize(
-    "estimator", [each for each in ESTIMATORS if name_of(each) != "OnFeatures"], ids=name_of
-)
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
 def test_nothing_is_passed_beside_a_dataset(estimator, log, dataset):
     names = ["y", "sample_weight", "qid", "position"]
     known = inspect.signature(estimator.fit).parameters
@@ -345,8 +342,30 @@ def test_scores_of_relevance_and_predictions_need_rows(log, dataset):
     for call in (model.predict, model.rank, lambda X: RankingScorer()(model, X)):
         with pytest.raises(TypeError, match=r"dataset\.to_frame\(\)"):
             call(dataset)
-    with pytest.raises(TypeError, match="Transform the log"):
-        make_pipeline(OnFeatures(StandardScaler()), DLARanker()).fit(dataset)
+
+
+def test_features_of_a_dataset_are_transformed(log, dataset):
+    X, _ = log
+    steps = make_pipeline(
+        IdentifiabilityRepair(random_state=0), OnFeatures(StandardScaler()), brief(DLARanker())
+    )
+    model = clone(steps).fit(dataset)
+    features = X[dataset.feature_names]
+    center = features.groupby([X["qid"], X["doc"]]).first()  # each document once
+    scale = model.named_steps["onfeatures"].transformer_
+    np.testing.assert_allclose(scale.mean_, center.mean(), rtol=1e-5)
+    scaled = ((X[dataset.feature_names] - scale.mean_) / scale.scale_).to_numpy(np.float32)
+    np.testing.assert_allclose(
+        model.predict(X),
+        model[-1].predict(X.assign(**dict(zip(dataset.feature_names, scaled.T, strict=True)))),
+        atol=1e-5,
+    )
+    transformed = OnFeatures(StandardScaler()).fit_transform(dataset)
+    rows, rate = transformed.to_frame()
+    alone = brief(DLARanker()).fit(transformed)
+    np.testing.assert_array_equal(
+        alone.predict(rows), brief(DLARanker()).fit(rows, rate).predict(rows)
+    )
 
 
 def test_candidates_of_a_search_share_the_log_and_the_scaling_of_none(tmp_path):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -35,9 +36,10 @@ def _folder(name):
     return name.split("/")[0].removesuffix(".py")
 
 
+@cache
 def _imports(name):
     """Files that a file imports, anywhere in it; for a public folder its ``__init__``."""
-    path = PACKAGE / name
+    path, found = PACKAGE / name, []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
             target = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
@@ -47,7 +49,9 @@ def _imports(name):
                     target / f"{alias.name}.py",
                     target / "__init__.py",
                 )
-                yield next(p for p in options if p.is_file()).relative_to(PACKAGE).as_posix()
+                file = next(p for p in options if p.is_file())
+                found.append(file.relative_to(PACKAGE).as_posix())
+    return found
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -31,7 +31,7 @@ def shop():
 
 @pytest.fixture(scope="module")
 def visits(shop):
-    return serve(shop, 6_000, temperature=0.5, n_positions=5, random_state=0)
+    return serve(shop, 3_000, temperature=0.5, n_positions=5, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -262,24 +262,23 @@ def test_optimizers_step_as_those_of_torch_do(name):
 
 
 # Workers ------------------------------------------------------------------------------------
-def _threads_of_a_fit():
-    seen = []
-
-    class Layer(nn.ELU):
-        def forward(self, values):
-            seen.append(torch.get_num_threads())
-            return values
-
-    log, clicks = _log()
-    NaiveRanker(
-        module=lambda n: nn.Sequential(nn.Linear(n, 4), Layer(), nn.Linear(4, 1)), max_epochs=1
-    ).fit(log, clicks)
-    return max(seen), threads_of(-1), share_of_worker()
-
-
 def test_a_fit_in_a_worker_has_one_thread_and_learners_their_share():
+    def threads_of_a_fit():  # local, so that a worker need not import this module
+        seen = []
+
+        class Layer(nn.ELU):
+            def forward(self, values):
+                seen.append(torch.get_num_threads())
+                return values
+
+        log, clicks = random_lists(n_sessions=60, n_shown=4)
+        NaiveRanker(
+            module=lambda n: nn.Sequential(nn.Linear(n, 4), Layer(), nn.Linear(4, 1)), max_epochs=1
+        ).fit(log, clicks)
+        return max(seen), threads_of(-1), share_of_worker()
+
     with joblib.parallel_config("loky", inner_max_num_threads=2):
-        (found,) = joblib.Parallel(n_jobs=2)([joblib.delayed(_threads_of_a_fit)()])
+        (found,) = joblib.Parallel(n_jobs=2)([joblib.delayed(threads_of_a_fit)()])
     assert found[0] == 1
     assert found[1] <= found[2] == 2
 

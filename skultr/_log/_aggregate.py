@@ -30,7 +30,7 @@ from ._counted import (
 from ._engine import check_counts, collect, value_bits, with_hashes
 from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION, count_of
 from ._hashing import hash_columns
-from ._roles import ROLES, feature_names
+from ._roles import ROLES, feature_names, is_role
 from ._segments import encode
 
 #: Replaces a missing position (or bias) in a group key, because some engines drop null keys.
@@ -394,7 +394,7 @@ def _with_features(X, documents, lists, row):
     documents = nw.from_native(documents, eager_only=True)
     columns = documents.columns
     keys = [name for name in ("qid", "doc") if name in columns]
-    wrong = [name for name in columns if name in ROLES and name not in (*keys, *_OF_DOCUMENTS)]
+    wrong = [name for name in columns if is_role(name) and name not in (*keys, *_OF_DOCUMENTS)]
     if "doc" not in keys or wrong:
         raise ValueError(
             "documents must have the column 'doc', and may have 'qid', 'production', 'relevance' "
@@ -425,7 +425,7 @@ def _with_features(X, documents, lists, row):
             f"'doc': {X.schema['doc']} in the log, {documents.schema['doc']} in documents."
         )
     names = [name for name in _OF_DOCUMENTS if name in columns]
-    names += [name for name in columns if name not in ROLES]
+    names += feature_names(columns)
     values = nw.maybe_reset_index(documents.select(names)[place.astype(np.intp)])
     if values.implementation is not X.implementation:
         arrays = {name: values[name].to_numpy() for name in names}

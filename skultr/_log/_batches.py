@@ -8,31 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 
+from ._dataset_files import import_pyarrow
+
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 #: Rows of a batch.
 BATCH = 1 << 19
 
 
 def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The schema of a table, and its rows in parts that fit into memory.
+    """The schema of Parquet files or of any frame, and its rows in parts that fit into memory.
 
-    Parameters
-    ----------
-    table : str, Path, list of these, pyarrow.dataset.Dataset, or any frame
-        Parquet files or folders, a dataset of PyArrow, a frame in memory, a lazy frame of Polars,
-        or a relation of DuckDB.
-    scratch : Path
-        Folder for a copy of a lazy frame of Polars, which its engine writes in parts.
-
-    Returns
-    -------
-    schema : pyarrow.Schema
-    parts : iterator of pyarrow.Table
+    A lazy frame of Polars is written to ``scratch`` first, in parts, by its engine.
     """
-    pa, ds = _pyarrow()
+    pa = import_pyarrow()
+    ds = pa.dataset
     if isinstance(table, list | tuple | str | Path):
         table = _open_files(ds, table)
     if not isinstance(table, ds.Dataset):
@@ -42,17 +33,6 @@ def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]
     columns = table.schema.names
     batches = table.to_batches(columns=columns, batch_size=BATCH, batch_readahead=2)
     return table.schema, _joined(pa, batches)
-
-
-def _pyarrow():
-    try:
-        import pyarrow
-        import pyarrow.dataset
-    except ImportError as error:
-        raise ImportError(
-            "ClickDataset reads Parquet by PyArrow, which is not installed: pip install pyarrow."
-        ) from error
-    return pyarrow, pyarrow.dataset
 
 
 def _open_files(ds, paths):

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from .._typing import ArrayLike, Bools, Column, Floats, Ints
 from ._cells import Cells
-from ._deferred import lookup
+from ._feature_table import FeatureTable
 from ._hashing import equal_rows, hash_columns, mix
 from ._reader import Rows, first_rows, read
-from ._segments import TINY, encode, offsets_from_counts, offsets_from_sorted
+from ._segments import TINY, encode, offsets_from_counts, offsets_from_sorted, pair_codes
 
 #: Values that are compared at a time.
 _CHUNK_VALUES = 1 << 20
@@ -29,11 +29,15 @@ _COLUMNS = 16
 #: Rows to which a few numbers that all documents share are fitted.
 SAMPLE = 1 << 21
 BY_ROW = ("version", "query", "user", "position", "bias", "clicks", "weight", "shown")
+_MAY_BE_NONE = ("propensity", "production")
 
 
 @dataclass(frozen=True, eq=False)
 class ClickLog:
     """A click log as codes and arrays, sorted by query, list and position.
+
+    Columns are arrays or memory maps of narrow types: codes are int32 (multiply them by
+    :func:`~skultr._log._segments.pair_codes`), and constant columns have no memory.
 
     A document is who was shown: counts, tables and labels go by document. Its features may differ
     between rows: a version is one feature vector of one document, and equal vectors of a document
@@ -70,6 +74,8 @@ class ClickLog:
         is one query; None if documents are equal rows of features.
     production : ndarray of shape (n_rows,) or None
         Score of the ranker that served the list; only for readers that ask for the role.
+    all_lists_differ : bool
+        True if no two lists are equal but for users and clicks: there is nothing to merge.
     """
 
     features: np.ndarray
@@ -89,6 +95,7 @@ class ClickLog:
     user_ids: np.ndarray
     doc_ids: pd.Index | None
     production: np.ndarray | None = None
+    all_lists_differ: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -110,7 +117,7 @@ class ClickLog:
         """Code of the document of each row, shape (n_rows,)."""
         if self.n_versions == self.n_docs:
             return self.version
-        return lookup(self.doc_of_version, self.version)
+        return self.doc_of_version[self.version]
 
     @property
     def n_lists(self) -> int:
@@ -120,7 +127,12 @@ class ClickLog:
     @cached_property
     def list_(self) -> Ints:
         """Number of the list of each row, shape (n_rows,)."""
-        return np.repeat(np.arange(self.n_lists), np.diff(self.offsets))
+        return np.repeat(np.arange(self.n_lists, dtype=np.int32), np.diff(self.offsets))
+
+    @property
+    def query_of_list(self) -> Ints:
+        """Query of each list, shape (n_lists,)."""
+        return self.query[self.offsets[:-1]]
 
     @property
     def shown_rows(self) -> slice | Ints:
@@ -130,7 +142,7 @@ class ClickLog:
     @property
     def n_impressions(self) -> float:
         """Impressions of the rows that were shown, times sample weights."""
-        return float(self.weight[self.shown].sum())
+        return float(self.weight[self.shown_rows].sum(dtype=float))
 
     @property
     def shown_docs(self) -> Bools:
@@ -145,8 +157,9 @@ class ClickLog:
 
     def shown_features(self) -> NDArray[Any]:
         """Features of the versions that were shown at least once."""
-        seen = np.unique(self.version[self.shown])
-        return self.features if len(seen) == self.n_versions else self.features[seen]
+        seen = np.zeros(self.n_versions, dtype=bool)
+        seen[self.version[self.shown_rows]] = True
+        return self.features if seen.all() else self.features[seen]
 
     def by_document(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values (n_versions, ...) as means by document, weighted by impressions."""
@@ -169,13 +182,13 @@ class ClickLog:
         if self.n_versions == self.n_docs:
             return np.arange(len(doc)), doc, np.ones(len(doc))
         rows = np.flatnonzero(weight > 0)
-        key = self.query[rows] * np.int64(self.n_versions) + self.version[rows]
+        key = pair_codes(self.query[rows], self.version[rows], self.n_versions)
         place, key = encode(key)
         total = np.bincount(place, weight[rows])
         of_query, version = np.divmod(key, self.n_versions)
         pair = np.searchsorted(
-            query * np.int64(self.n_docs) + doc,
-            of_query * np.int64(self.n_docs) + self.doc_of_version[version],
+            pair_codes(query, doc, self.n_docs),
+            pair_codes(of_query, self.doc_of_version[version], self.n_docs),
         )
         return pair, version, total / np.bincount(pair, total, len(doc))[pair]
 
@@ -199,7 +212,7 @@ class ClickLog:
         )
 
     def sample(self, max_rows: int = SAMPLE) -> ClickLog:
-        """Whole queries of a log that is too long, in memory; otherwise the log.
+        """Whole queries of a log that is too long; otherwise the log.
 
         A handful of numbers, such as the scale of scores, is fitted to millions of rows as well as
         to all. The queries are drawn by a hash of their code: each call gives the same.
@@ -230,8 +243,10 @@ class ClickLog:
             first = end
 
     def take_rows(self, rows: NDArray[Any], list_: Ints) -> ClickLog:
-        """The log of ``rows``, an index; a new list begins where ``list_`` changes."""
-        return self._columns(rows, offsets_from_sorted(list_))
+        """The log of ``rows``, an index or mask; a new list begins where ``list_`` changes."""
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+        log = self._columns(rows, offsets_from_sorted(list_))
+        return replace(log, all_lists_differ=False)
 
     def without_never_shown(self) -> ClickLog:
         """The log without the candidates that were never shown."""
@@ -257,6 +272,8 @@ class ClickLog:
         same rows. Objectives that are linear in the clicks given the list have the same value and
         gradient on the folded log, at a cost that grows with the number of *distinct* lists.
         """
+        if self.all_lists_differ:
+            return self
         first, group = self._identical_lists(users, patterns)
         if len(first) == self.n_lists:
             return self._take_lists(first)
@@ -289,13 +306,13 @@ class ClickLog:
         factor : ndarray of shape (n_rows,)
             The factor of each row; its mean over impressions is 1.
         """
-        rows = self.shown
+        rows = self.shown_rows
         traffic = np.bincount(
             self.query[rows], weights=self.weight[rows], minlength=len(self.query_ids)
         )
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         factor *= traffic.sum() / (factor * traffic).sum()
-        factor = lookup(factor, self.query)
+        factor = factor[self.query]
         log = replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
         return log, factor
 
@@ -316,7 +333,7 @@ class ClickLog:
         """
         n_shown = np.bincount(self.list_, self.shown, minlength=self.n_lists)
         clicks = np.bincount(self.list_, self.clicks, minlength=self.n_lists)
-        query, n_queries = self.query[self.offsets[:-1]], len(self.query_ids)
+        query, n_queries = self.query_of_list, len(self.query_ids)
         alone = np.bincount(query, np.where(n_shown <= 1, clicks, 0.0), n_queries)
         joined = 2 * alone > np.bincount(query, clicks, n_queries)
         joined &= np.bincount(query, minlength=n_queries) > 1
@@ -324,31 +341,45 @@ class ClickLog:
             return self, None
         begins = (np.diff(query, prepend=-1) != 0) | ~joined[query]
         offsets = np.append(self.offsets[:-1][begins], self.n_rows)
-        factor = lookup(joined.astype(float), self.query)
-        return replace(self, offsets=offsets), self.weight * factor + (1.0 - factor)
-
-    def in_memory(self) -> ClickLog:
-        """The same log with its columns in memory."""
-        return self
+        log = replace(self, offsets=offsets, all_lists_differ=False)
+        return log, np.where(joined[self.query], self.weight, 1.0)
 
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
-        starts = self.query[self.offsets[:-1]]
-        return self._take_lists(np.flatnonzero(keep[starts]))
+        return self._take_lists(np.flatnonzero(keep[self.query_of_list]))
+
+    def with_values(self, role: str, known: NDArray[Any], values: NDArray[Any]) -> ClickLog:
+        """The log with other bias factors or users: ``values`` in place of the ``known`` ones.
+
+        Those that are not known must not occur.
+        """
+        column, names = getattr(self, role), f"{role}_{'values' if role == 'bias' else 'ids'}"
+        found, code = np.unique(values, return_inverse=True)
+        place = pd.Index(known).get_indexer(pd.Index(getattr(self, names)))
+        # A row that was not shown has the bias factor -1, which is the last.
+        table = np.append(np.where(place < 0, -1, code[place]), -1).astype(np.int32)
+        merges = role == "bias" and len(found) < len(values)
+        return replace(
+            self,
+            **{role: table[column], names: found},
+            all_lists_differ=self.all_lists_differ and not merges,
+        )
 
     def part_of(self, queries: Ints) -> ClickLog:
-        """The log of some queries, by sorted codes, as it would be read without the others."""
+        """The log of some queries (codes, sorted) as it would be read without the others."""
         keep = np.zeros(len(self.query_ids), dtype=bool)
         keep[queries] = True
-        part = self.select_queries(keep)
-        versions, version = _codes_that_occur(part.version)
+        log = self.select_queries(keep)
+        versions, version = _codes_that_occur(log.version, self.n_versions)
         docs, doc_of_version = np.unique(self.doc_of_version[versions], return_inverse=True)
-        found, query = _codes_that_occur(part.query)
-        factors, bias = _codes_that_occur(part.bias)
-        users, user = _codes_that_occur(part.user)
-        return replace(
-            part,
-            features=self.features[versions],
+        found, query = _codes_that_occur(log.query, len(self.query_ids))
+        factors, bias = _codes_that_occur(log.bias, len(self.bias_values))
+        users, user = _codes_that_occur(log.user, len(self.user_ids))
+        features = self.features[versions]
+        features.flags.writeable = False  # no fit may scale in place what the next one reads
+        log = replace(
+            log,
+            features=features,
             version=version,
             doc_of_version=doc_of_version,
             query=query,
@@ -359,12 +390,16 @@ class ClickLog:
             user_ids=self.user_ids[users],
             doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
         )
+        if not log.all_lists_differ:
+            return log
+        # The order of the lists of a query is that of their hashes, which depend on the codes.
+        return log._take_lists(np.lexsort([*log._list_hashes()[::-1], log.query_of_list]))
 
     def _identical_lists(self, users, patterns):
         """First list and group number of each set of identical lists."""
         # Lists that differ only in users or clicked rows stay side by side, in whatever way a
         # model tells lists apart.
-        keys = [self.query[self.offsets[:-1]].astype(np.uint64), *self._list_hashes()]
+        keys = [self.query_of_list.astype(np.uint64), *self._list_hashes()]
         if users:
             keys += self._list_hashes(self.user)
         if patterns:
@@ -376,21 +411,19 @@ class ClickLog:
         group[order] = np.cumsum(new) - 1
         return order[new], group
 
-    def _list_hashes(self, *more):
+    def _list_hashes(self, column=None):
         """Two hashes of each list's versions and places; with 128 bits no collision is expected.
 
         The first does not depend on the propensity, so that propensities do not change the order
-        of the lists, and thereby the model.
+        of the lists, and thereby the model. ``column`` is one that must be equal, too.
         """
-        place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
-        row = hash_columns([place, self.version, self.position, self.bias, *more])
-        if self.propensity is None:
-            second = mix(row)
-        else:
-            second = hash_columns([row.view(np.int64), self.propensity.view(np.int64)])
-        return [np.add.reduceat(each, self.offsets[:-1]) for each in (row, second)]
+        if column is not None:
+            return _joined_hashes(replace(self, user=column), ("user",))
+        return _joined_hashes(self, ())
 
     def _take_lists(self, lists):
+        if len(lists) == self.n_lists and (lists == np.arange(self.n_lists)).all():
+            return self
         lengths = np.diff(self.offsets)[lists]
         offsets = offsets_from_counts(lengths)
         rows = np.repeat(self.offsets[:-1][lists] - offsets[:-1], lengths)
@@ -398,12 +431,60 @@ class ClickLog:
         return self._columns(rows, offsets)
 
     def _columns(self, rows, offsets):
-        columns = {name: getattr(self, name)[rows] for name in BY_ROW}
-        if self.propensity is not None:
-            columns["propensity"] = self.propensity[rows]
-        if self.production is not None:
-            columns["production"] = self.production[rows]
+        columns = {name: _taken(getattr(self, name), rows) for name in BY_ROW}
+        for name in _MAY_BE_NONE:
+            if getattr(self, name) is not None:
+                columns[name] = _taken(getattr(self, name), rows)
         return replace(self, **columns, offsets=offsets)
+
+
+def _joined_hashes(log, more):
+    """The hashes of lists, part by part."""
+    found = [_hashes_of(part, more) for part in log.chunks()] or [_hashes_of(log, more)]
+    return [np.concatenate(each) for each in zip(*found, strict=True)]
+
+
+def _hashes_of(log, more):
+    place = np.arange(log.n_rows) - np.repeat(log.offsets[:-1], np.diff(log.offsets))
+    columns = [place, log.version, log.position, log.bias]
+    row = hash_columns([*columns, *(getattr(log, name) for name in more)])
+    if log.propensity is None:
+        second = mix(row)
+    else:
+        propensity = np.asarray(log.propensity, dtype=np.float64)
+        second = hash_columns([row.view(np.int64), propensity.view(np.int64)])
+    return [np.add.reduceat(each, log.offsets[:-1]) for each in (row, second)]
+
+
+def _taken(column, rows):
+    """Rows of a column; a constant one stays without memory."""
+    if isinstance(rows, slice) or column.strides != (0,):
+        return column[rows]
+    return np.broadcast_to(column[:1].reshape(()), len(rows))
+
+
+def _narrow(column):
+    """The same values in the narrow types of a log."""
+    if len(column) and (column[0] == column).all():
+        return np.broadcast_to(_narrow_type(column[:1]).reshape(()), len(column))
+    return _narrow_type(column)
+
+
+def _narrow_type(column):
+    if column.dtype.kind not in "iu" or column.max(initial=0) > np.iinfo(np.int32).max:
+        return column
+    return column.astype(np.int32)
+
+
+def _codes_that_occur(column, n_codes):
+    """The codes of a column, sorted, and the column with their numbers; -1 stays."""
+    seen = np.zeros(n_codes + 1, dtype=bool)
+    seen[column] = True
+    seen[-1] = False
+    codes = np.flatnonzero(seen)
+    number = np.full(n_codes + 1, -1, dtype=np.int32)
+    number[codes] = np.arange(len(codes))
+    return codes, number[column]
 
 
 def make_click_log(
@@ -439,7 +520,13 @@ def make_click_log(
     return sort_into_lists(read(X, y, sample_weight, roles), features)
 
 
-def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) -> ClickLog:
+def sort_into_lists(
+    rows: Rows,
+    features: NDArray[Any],
+    *,
+    reuse: bool = False,
+    table: FeatureTable | None = None,
+) -> ClickLog:
     """The :class:`ClickLog` of rows that were checked.
 
     Parameters
@@ -454,8 +541,18 @@ def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) 
     -------
     log : ClickLog
     """
-    documents = rows.documents(features)
-    versions = _versions_of(documents, features)
+    production = rows["production"]
+    if table is None:
+        documents = rows.documents(features)
+        versions = _versions_of(documents, features)
+        first = versions.first
+    else:
+        documents = rows.documents(np.empty((rows.n_rows, 0), dtype=np.float32))
+        first = table.places(documents.ids)
+        versions = _Versions(documents.code, first, np.arange(len(first)))
+        reuse = False
+        if production is None and table.production is not None:
+            production = table.production[first][documents.code]
     shown, (bias, bias_values), (user, user_ids) = rows.shown, rows.bias, rows.user
     columns = {
         "version": versions.code,
@@ -469,16 +566,16 @@ def sort_into_lists(rows: Rows, features: NDArray[Any], *, reuse: bool = False) 
     }
     if rows["propensity"] is not None:
         columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
-    if rows["production"] is not None:
-        columns["production"] = rows["production"]
+    if production is not None:
+        columns["production"] = production
     order = _sorting_order(rows.place, versions.code, shown.all())
     offsets = offsets_from_sorted(rows.list_[order])
     for name in columns:  # one by one, so that the log is never held twice in memory
-        columns[name] = columns[name][order]
+        columns[name] = _narrow(columns[name][order])
     columns.setdefault("propensity", None)
     return ClickLog(
         **columns,
-        features=_select_rows(features, versions.first, reuse),
+        features=_select_rows(features, first, reuse),
         doc_of_version=versions.doc,
         offsets=offsets,
         query_ids=rows.query_ids,
@@ -509,13 +606,6 @@ def _select_rows(features, first, reuse):
     return features[:n_docs]
 
 
-def _codes_that_occur(codes):
-    """The codes that occur, sorted, and the number of each row's among them; -1 stays."""
-    found = np.unique(codes)
-    found = found[found >= 0]
-    return found, np.where(codes < 0, -1, np.searchsorted(found, codes))
-
-
 class _Versions(NamedTuple):
     """Code of the version of each row, and first row and document of each version."""
 
@@ -540,7 +630,7 @@ def _versions_of(documents, features):
     vector = np.zeros(len(features), dtype=np.int64)
     vector[rows] = equal_rows(features[rows])[0]
     n_vectors = int(vector.max()) + 1
-    code, key = encode(documents.code * np.int64(n_vectors) + vector)
+    code, key = encode(pair_codes(documents.code, vector, n_vectors))
     return _Versions(code, first_rows(code, len(key)), key // n_vectors)
 
 

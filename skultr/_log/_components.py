@@ -13,20 +13,7 @@ from .._typing import Bools, Ints
 
 
 def factor_components(doc: Ints, factor: Ints, n_factors: int) -> tuple[int, Ints]:
-    """Component of each bias factor; a document links the factors it was shown under.
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_rows,), int
-        Codes of the shown rows; they may recur.
-    n_factors : int
-        A factor without a row is a separate component.
-
-    Returns
-    -------
-    n_components : int
-    labels : ndarray of shape (n_factors,)
-    """
+    """Component of each bias factor; a document links the factors it was shown under."""
     labels = bipartite_components(doc, factor, int(doc.max(initial=-1)) + 1, n_factors)[1]
     found, labels = np.unique(labels, return_inverse=True)
     return len(found), labels
@@ -39,11 +26,6 @@ def bipartite_components(
 
     Two factors are connected here exactly if they are connected in the graph that links every two
     factors of a document, whose size would be quadratic in the factors of a document.
-
-    Returns
-    -------
-    document_labels : ndarray of shape (n_docs,)
-    factor_labels : ndarray of shape (n_factors,)
     """
     size = n_docs + n_factors
     # Floats, because repeated pairs are summed: small integers could overflow to 0, which is no
@@ -63,17 +45,6 @@ def comparable_components(
     finite exactly within the strong components of the directed graph with an edge from factor to
     document for "was shown under" and one from document to factor for "was clicked under" (the
     condition of Ford 1957 for paired comparisons).
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_pairs,), int
-    clicked : ndarray of shape (n_pairs,), bool
-    n_docs, n_factors : int
-
-    Returns
-    -------
-    document_labels : ndarray of shape (n_docs,)
-    factor_labels : ndarray of shape (n_factors,)
     """
     size = n_docs + n_factors
     node = n_docs + factor
@@ -87,17 +58,6 @@ def weighted_graph(n_nodes: int, a: Ints, b: Ints, weight: NDArray[Any]) -> csr_
     """Sparse matrix of a weighted graph, for SciPy's spanning trees and shortest paths.
 
     Node numbers have 32 bits, because SciPy before 1.17 accepts no others there.
-
-    Parameters
-    ----------
-    n_nodes : int
-    a, b : ndarray of shape (n_edges,), int
-        Ends of the edges.
-    weight : ndarray of shape (n_edges,)
-
-    Returns
-    -------
-    graph : csr_array of shape (n_nodes, n_nodes)
     """
     ends = a.astype(np.int32), b.astype(np.int32)
     return csr_array(coo_array((weight, ends), (n_nodes, n_nodes)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Hashable, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pandas as pd
@@ -17,12 +19,16 @@ from numpy.typing import NDArray
 from .._progress import working
 from .._typing import AnyFrame, Floats, Ints
 from ._batches import open_table
-from ._dataset_documents import load_ids
-from ._dataset_frames import cells_of, places_of, rows_of
-from ._dataset_writer import FORMAT, write_log
+from ._clicklog import ClickLog
+from ._dataset_files import Manifest
+from ._dataset_frames import cells_of, load_doc_ids, open_log, places_of, rows_of
+from ._dataset_writer import write_log
 from ._on_disk import LogOnDisk
-from ._open_logs import shared_log
-from ._stored_log import StoredLog, load_doc_ids, open_log
+
+try:
+    import fcntl
+except ImportError:  # Windows: what a killed process left stays
+    fcntl = None
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -31,9 +37,9 @@ if TYPE_CHECKING:
 class ClickDataset(LogOnDisk):
     """A click log on disk, which is read once and then trained from by every estimator.
 
-    The log is checked and merged like a log in memory, and written as arrays that are mapped into
-    memory where they are used. ``fit(dataset)`` then needs no ``y``: the dataset holds the clicks.
-    In a search, workers get the path and no copy.
+    The log is checked and merged like a log in memory, and written as Arrow files (which Polars
+    and PyArrow read, too) that are mapped into memory where they are used. ``fit(dataset)`` then
+    needs no ``y``: the dataset holds the clicks. In a search, workers get the path and no copy.
 
     One item is one query, whose lists stay together: ``dataset[numbers]`` is the dataset of some
     queries, and every splitter of scikit-learn splits by query.
@@ -62,7 +68,7 @@ class ClickDataset(LogOnDisk):
     FileNotFoundError
         If the folder holds no dataset.
     ValueError
-        If another version of skultr wrote it.
+        If another version of skultr wrote it, or a file is missing or has another size.
 
     Examples
     --------
@@ -91,17 +97,7 @@ class ClickDataset(LogOnDisk):
     def __init__(self, path: str | Path) -> None:
         # Workers may have other working directories.
         self.path = Path(path).absolute()
-        if not (self.path / "meta.json").exists():
-            raise FileNotFoundError(
-                f"There is no ClickDataset in {str(path)!r}. Make it with "
-                "ClickDataset.from_parquet(log, path=...)."
-            )
-        self._meta = _read_meta(self.path)
-        if self._meta["format"] != FORMAT:
-            raise ValueError(
-                f"The dataset in {str(path)!r} has format {self._meta['format']}; this version of "
-                f"skultr reads format {FORMAT}. Make it again from the log."
-            )
+        self._manifest = Manifest.read(self.path)
         self._queries: Ints | None = None
         self._replaced: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
 
@@ -159,25 +155,37 @@ class ClickDataset(LogOnDisk):
                 "folder."
             )
         path.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-        try:
-            scratch, out = work / "scratch", work / "out"
-            scratch.mkdir()
-            out.mkdir()
+        with _work_folder(path) as (scratch, out):
             table = None if documents is None else open_table(documents, scratch)
             with working("ClickDataset"):
                 write_log(
                     *open_table(log, out.parent), table, click=click, scratch=scratch, out=out
                 )
             out.rename(path)
-        finally:
-            shutil.rmtree(work)
         return cls(path)
+
+    def verify(self) -> Self:
+        """Read all files, and compare their sums with those of the manifest.
+
+        Opening a dataset compares sizes, and the sums of small files only.
+
+        Returns
+        -------
+        dataset : ClickDataset
+            This one.
+
+        Raises
+        ------
+        ValueError
+            If a file is damaged or missing, with its name.
+        """
+        Manifest.read(self.path).verify()
+        return self
 
     @property
     def n_queries(self) -> int:
         """Number of queries."""
-        return self._n_queries_of_folder if self._queries is None else len(self._queries)
+        return self._facts["n_queries"] if self._queries is None else len(self._queries)
 
     @property
     def n_impressions(self) -> int:
@@ -192,22 +200,22 @@ class ClickDataset(LogOnDisk):
     @property
     def n_documents(self) -> int:
         """Distinct documents of the whole folder."""
-        return len(np.load(self.path / "features.npy", mmap_mode="r"))
+        return self._facts["n_documents"]
 
     @property
     def feature_names(self) -> list[str]:
         """Names of the features."""
-        return self._meta["feature_names"]
+        return self._facts["feature_names"]
 
     @property
     def roles(self) -> list[str]:
         """Roles that the log has."""
-        return list(dict.fromkeys([*self._meta["roles"], *self._replaced]))
+        return list(dict.fromkeys([*self._facts["roles"], *self._replaced]))
 
     @property
     def doc_ids(self) -> pd.Index | None:
         """What the codes of documents stand for; None without ids."""
-        return load_doc_ids(self.path) if self._queries is None else self.log().doc_ids
+        return load_doc_ids(self._manifest) if self._queries is None else self.log().doc_ids
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -217,13 +225,13 @@ class ClickDataset(LogOnDisk):
     @property
     def query_ids(self) -> NDArray[Any]:
         """Ids of the queries, sorted, shape (n_queries,)."""
-        ids = load_ids(self.path, "query_ids")
+        ids = self._manifest.load("queries")["id"]
         return ids if self._queries is None else ids[self._queries]
 
     @property
     def query_impressions(self) -> Ints:
         """Rows of the log of each query, shape (n_queries,)."""
-        counts = np.load(self.path / "query_impressions.npy")
+        counts = self._manifest.load("queries")["impressions"]
         return counts if self._queries is None else counts[self._queries]
 
     def __len__(self) -> int:
@@ -256,7 +264,7 @@ class ClickDataset(LogOnDisk):
             f"with {n} feature{plural})"
         )
 
-    def log(self, *, detailed: bool = True) -> StoredLog:
+    def log(self, *, detailed: bool = True) -> ClickLog:
         """The log as the estimators read it; columns are read from disk when they are used.
 
         Parameters
@@ -264,20 +272,20 @@ class ClickDataset(LogOnDisk):
         detailed : bool, default=True
             Whether equal lists with other clicks or users stay apart; by default they do.
         """
-        if _read_meta(self.path) != self._meta:
+        if (found := Manifest.read(self.path)).files != self._manifest.files:
             raise ValueError(
                 f"The dataset in {str(self.path)!r} was written anew since it was opened; open it "
                 "again with ClickDataset(path)."
             )
-        parts = [each for pair in self._replaced.values() for each in pair]
+        found.verify_small()
         queries = b"" if self._queries is None else self._queries.tobytes()
-        written = (self.path / "meta.json").stat().st_mtime_ns
-        values = [*self._replaced, *(tuple(each.tolist()) for each in parts)]
-        key = (str(self.path.resolve()), written, detailed, queries, *values)
-        return shared_log(key, lambda: self._open(detailed))
+        replaced = [(role, *map(tuple, pair)) for role, pair in self._replaced.items()]
+        sums = tuple(file["crc32"] for file in found.files.values())
+        key = (str(self.path.resolve()), sums, detailed, queries, *replaced)
+        return _shared_log(key, lambda: self._open(detailed))
 
     def _open(self, detailed):
-        log = open_log(self.path, detailed)
+        log = open_log(self._manifest, detailed)
         for role, (known, values) in self._replaced.items():
             log = log.with_values(role, known, values)
         return log if self._queries is None else log.part_of(self._queries)
@@ -318,9 +326,48 @@ class ClickDataset(LogOnDisk):
         return places_of(self.log(detailed="user" in self.roles), self.roles)[0]
 
     @property
-    def _n_queries_of_folder(self):
-        return len(np.load(self.path / "query_impressions.npy", mmap_mode="r"))
+    def _facts(self):
+        return self._manifest.facts
 
 
-def _read_meta(path):
-    return json.loads((path / "meta.json").read_text())
+#: Logs that this process has open: the candidates of a search share them.
+_logs: WeakValueDictionary[Hashable, ClickLog] = WeakValueDictionary()
+#: The last ones, of which few bytes are in memory, wait for the next candidate.
+_waiting: deque[ClickLog] = deque(maxlen=4)
+_MOST_ROWS = 1 << 21
+
+
+def _shared_log(key, make):
+    if (log := _logs.get(key)) is None:
+        log = _logs[key] = make()
+    if log.n_rows <= _MOST_ROWS:
+        _waiting.append(log)
+    return log
+
+
+@contextmanager
+def _work_folder(path):
+    """Two folders beside ``path``, which are deleted; and so are those of killed processes."""
+    for each in path.parent.glob(f".{path.name}-*"):
+        with suppress(OSError), _locked(each / "lock", "r"):
+            shutil.rmtree(each)
+    work = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        with _locked(work / "lock", "w"):
+            folders = work / "scratch", work / "out"
+            for each in folders:
+                each.mkdir()
+            yield folders
+    finally:
+        shutil.rmtree(work, ignore_errors=True)  # another process may do so, too
+
+
+@contextmanager
+def _locked(path, mode):
+    """Hold a lock that ends with its process; an OSError if another process holds it."""
+    with path.open(mode) as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        elif mode == "r":
+            raise OSError("nothing tells whether the process lives")
+        yield

@@ -8,38 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.lib.format import open_memmap
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .._progress import progress
 from .._typing import Ints
 from ..exceptions import python_value
+from ._dataset_files import Manifest
 from ._dataset_rows import FeatureRanges, SpreadRows, feature_names, read_feature_rows
 from ._faults import count_of
+from ._hashing import mix
 from ._segments import encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 #: Rows of features that are copied at a time.
 _ROWS = 1 << 16
 
 
 class DocumentCodes:
-    """Final codes of queries and documents, in the order that a log in memory has.
+    """Final codes of queries, documents and their versions, in the order of a log in memory.
 
-    Parameters
-    ----------
-    rows : SpreadRows
-
-    Attributes
-    ----------
-    query_ids : ndarray of shape (n_queries,)
-    ids : ndarray or None
-        Sorted ids of documents; None where documents are equal rows of features.
-    doc_query, doc_id : ndarray of shape (n_docs,)
-        Query and rank of the id of each document; ``doc_query`` is None with global ids.
+    ``ids`` are sorted ids of documents (None where documents are equal rows of features), and
+    ``doc_id``, ``doc_query`` rank and query of each document (None with global ids).
     """
 
     def __init__(self, rows: SpreadRows) -> None:
@@ -52,6 +43,9 @@ class DocumentCodes:
             self.doc_query, self.doc_id = None, np.arange(len(self.ids))
             if rows.scope == "query":
                 self._of_pairs()
+        self.doc_of_version, self._keys = np.arange(len(self)), None
+        if "hash" in rows.row_type.names:
+            self._find_versions()
 
     def __len__(self) -> int:
         return len(self.doc_id)
@@ -71,6 +65,26 @@ class DocumentCodes:
         if self._of_id is not None:
             return self._of_id[id_]
         return np.searchsorted(self.pairs, query * len(self.ids) + id_)
+
+    def versions(self, rows: NDArray[Any], doc: Ints) -> Ints:
+        """Final code of the version of each row, given its document."""
+        if self._keys is None:
+            return doc
+        return self._order[np.searchsorted(self._keys, _version_keys(doc, rows["hash"]))]
+
+    def _find_versions(self):
+        """Versions are the distinct vectors of a document, sorted by document and hash."""
+        doc, hashes = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+        for file in self.rows.files("features"):
+            found = self.rows.read(file)
+            of_file = self.of_rows(found, self.rows.query.ranks(found["query"]))
+            some = _distinct(of_file, found["hash"])
+            doc, hashes = np.append(doc, some[0]), np.append(hashes, some[1])
+        doc, hashes = _distinct(doc, hashes)
+        if len(doc) > len(self):
+            keys = _version_keys(doc, hashes)
+            self.doc_of_version, self._order = doc, np.argsort(keys)
+            self._keys = keys[self._order]
 
     def _of_features(self):
         """Documents are equal rows of features, coded in the order of their hashes."""
@@ -105,78 +119,53 @@ def write_documents(
     rows: SpreadRows,
     codes: DocumentCodes,
     documents: tuple[pa.Schema, Iterator[pa.Table]] | None,
-    out: Path,
+    manifest: Manifest,
+    scratch: Path,
 ) -> list[str]:
-    """Write the features of the documents, and what their codes stand for.
-
-    Returns
-    -------
-    names : list of str
-        Names of the features.
-    """
+    """Write the features of the versions, and what codes stand for; returns names of features."""
     names = rows.features if documents is None else feature_names(documents[0])
-    target = open_memmap(out / "features.npy", "w+", np.float32, (len(codes), len(names)))
+    doc = codes.doc_of_version.astype(np.int32)
+    target = scratch_array(scratch / "features", np.float32, (len(doc), len(names)))
     if documents is None:
         _of_log(rows, codes, target)
     else:
         _of_table(rows, codes, documents, names, target)
-    target.flush()
+    manifest.save("versions", {"doc": doc} | ({"features": target} if names else {}))
     if codes.ids is not None:
-        save_ids(out, "doc_ids", codes.ids)
-        np.save(out / "doc_id.npy", codes.doc_id.astype(np.int32))
-        if codes.doc_query is not None:
-            np.save(out / "doc_query.npy", codes.doc_query.astype(np.int32))
+        ids = {"id": codes.doc_id, "query": codes.doc_query}
+        manifest.save(
+            "documents", {name: of.astype(np.int32) for name, of in ids.items() if of is not None}
+        )
+        manifest.save("document_ids", {"id": codes.ids})
     return names
 
 
-def save_ids(folder: Path, name: str, ids: NDArray[Any]) -> None:
-    """Write ids: numbers as they are, text as Parquet."""
-    if ids.dtype.kind in "iuf":
-        np.save(folder / f"{name}.npy", ids)
-        return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    # An index finds the type of all values: nanoseconds, and integers beyond 2**63.
-    values = pa.array(pd.Index(ids.tolist(), tupleize_cols=False))
-    pq.write_table(pa.table({name: values}), folder / f"{name}.parquet")
+def scratch_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """An array of zeros in a file, so that it may exceed memory."""
+    if 0 in shape:
+        return np.zeros(shape, dtype=dtype)
+    return np.memmap(path, dtype, "w+", shape=shape)
 
 
-def load_ids(folder: Path, name: str) -> NDArray[Any] | None:
-    """The ids that :func:`save_ids` wrote, None if there are none."""
-    if (folder / f"{name}.npy").exists():
-        return np.load(folder / f"{name}.npy")
-    if not (folder / f"{name}.parquet").exists():
-        return None
-    import pyarrow.parquet as pq
+def _version_keys(doc, hashes):
+    return mix(doc.astype(np.uint64)) ^ hashes
 
-    found = pq.read_table(folder / f"{name}.parquet")[name].to_pylist()
-    ids = np.empty(len(found), dtype=object)
-    ids[:] = found
-    return ids
+
+def _distinct(doc, hashes):
+    order = np.lexsort((hashes, doc))
+    doc, hashes = doc[order], hashes[order]
+    new = np.ones(len(doc), dtype=bool)
+    new[1:] = (doc[1:] != doc[:-1]) | (hashes[1:] != hashes[:-1])
+    return doc[new], hashes[new]
 
 
 def _of_log(rows, codes, target):
-    """Features that the rows of the log had; a document must have the same in all of them."""
+    """Features that the rows of the log had."""
     rows.ranges.warn()
-    seen = np.zeros(len(codes), dtype=bool)
-    hashes = np.zeros(len(codes), dtype=np.uint64)
     for file in rows.files("features"):
         found = rows.read(file)
         doc = codes.of_rows(found, rows.query.ranks(found["query"]))
-        new = ~seen[doc]
-        # In reverse, so that the first row of a document is the one that is kept.
-        hashes[doc[new][::-1]] = found["hash"][new][::-1]
-        seen[doc] = True
-        differs = hashes[doc] != found["hash"]
-        if differs.any():
-            raise ValueError(
-                f"The document {codes.name(doc[np.argmax(differs)])!r} has different features in "
-                "different rows; expected one feature vector per document. Give different "
-                "documents different ids, or leave the column 'doc' out: rows with equal "
-                "features are then one document."
-            )
-        target[doc[new][::-1]] = found["row"][new][::-1]
+        target[codes.versions(found, doc)] = found["row"]
 
 
 def _of_table(rows, codes, documents, names, target):

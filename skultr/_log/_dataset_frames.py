@@ -1,4 +1,4 @@
-"""A log on disk as frames in memory: all its rows, or clicks and impressions of cells."""
+"""A log on disk as a :class:`ClickLog`, and any log as frames: all its rows, cells or places."""
 
 from __future__ import annotations
 
@@ -9,74 +9,90 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Floats
+from .._typing import Floats, Ints
 from ._cells import Cells, distinct
-from ._deferred import lookup
-from ._hashing import hash_columns
-from ._stored_log import StoredLog
+from ._clicklog import ClickLog
+from ._dataset_files import Manifest
+from ._hashing import row_hashes
+from ._segments import offsets_from_counts
+
+
+def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
+    """The log of a folder, mapped from its files; ``detailed`` if lists with other clicks or users
+    stay apart."""
+    copies = manifest.facts["copies"]
+    name = "detailed" if detailed and "detailed" in copies else "merged"
+    n_rows, constants = copies[name]["n_rows"], copies[name]["constants"]
+    rows, versions = manifest.load(f"{name}_rows"), manifest.load("versions")
+    types = dict.fromkeys(("version", "user", "position", "bias"), np.int32)
+    columns = {
+        key: np.broadcast_to(np.array(value, dtype=types.get(key, np.float32)), n_rows)
+        for key, value in constants.items()
+    }
+    columns = {"propensity": None, "production": None, **columns, **rows}
+    bias, n_versions = columns["bias"], len(versions["doc"])
+    all_shown = "bias" in constants or bool(bias.min() >= 0)
+    features = versions.get("features", np.empty((n_versions, 0), dtype=np.float32))
+    return ClickLog(
+        **columns,
+        features=features,
+        doc_of_version=versions["doc"],
+        shown=np.broadcast_to(np.array(True), n_rows) if all_shown else bias >= 0,
+        offsets=offsets_from_counts(manifest.load(f"{name}_lists")["n_rows"]),
+        query_ids=manifest.load("queries")["id"],
+        bias_values=manifest.load("factors")["bias"],
+        user_ids=manifest.load("users")["id"],
+        doc_ids=load_doc_ids(manifest),
+        all_lists_differ=name == "merged",
+    )
+
+
+def load_doc_ids(manifest: Manifest) -> pd.Index | None:
+    """Index of the documents, as a log in memory has it."""
+    if "documents.arrow" not in manifest.files:
+        return None
+    ids = pd.Index(manifest.load("document_ids")["id"], name="doc", tupleize_cols=False)
+    codes = manifest.load("documents")
+    if "query" not in codes:
+        return ids
+    queries = pd.Index(manifest.load("queries")["id"], tupleize_cols=False)
+    return pd.MultiIndex([queries, ids], [codes["query"], codes["id"]], names=["qid", "doc"])
 
 
 def rows_of(
-    log: StoredLog, roles: Iterable[str], names: Sequence[str]
+    log: ClickLog, roles: Iterable[str], names: Sequence[str]
 ) -> tuple[pd.DataFrame, Floats]:
-    """All rows of a log, with its roles and features.
-
-    Parameters
-    ----------
-    log : StoredLog
-    roles : iterable of str
-        Roles that the log had when it was read.
-    names : sequence of str of length n_features
-
-    Returns
-    -------
-    X : DataFrame of shape (n_rows, n_columns)
-    click_rate : ndarray of shape (n_rows,)
-    """
-    shown = np.asarray(log.shown)
-    columns: dict[str, Any] = {"qid": log.query_ids[np.asarray(log.query)]}
-    columns["session"] = np.asarray(log.list_)
+    """All rows of a log with its ``roles`` and features of these ``names``, and click rates."""
+    columns: dict[str, Any] = {"qid": log.query_ids[log.query], "session": log.list_}
     if log.doc_ids is not None:
-        columns["doc"] = log.doc_ids.get_level_values(-1).to_numpy()[np.asarray(log.doc)]
+        columns["doc"] = log.doc_ids.get_level_values(-1).to_numpy()[log.doc]
         if not isinstance(log.doc_ids, pd.MultiIndex):
             columns["doc_scope"] = "global"
-    columns["position"] = _where_shown(np.asarray(log.position), shown)
+    columns["position"] = _where_shown(log.position, log.shown)
     if "bias" in roles:
-        columns["bias"] = _where_shown(log.bias_values[np.asarray(log.bias)], shown)
+        columns["bias"] = _where_shown(log.bias_values[log.bias], log.shown)
     if "user" in roles:
-        columns["user"] = log.user_ids[np.asarray(log.user)]
-    columns["impressions"] = np.asarray(log.weight)
+        columns["user"] = log.user_ids[log.user]
+    columns["impressions"] = log.weight
     for name in ("propensity", "production"):
         if getattr(log, name) is not None:
-            columns[name] = np.asarray(getattr(log, name))
-    features = pd.DataFrame(log.features[np.asarray(log.version)], columns=list(names), copy=False)
-    return pd.concat([pd.DataFrame(columns), features], axis=1), np.asarray(log.click_rate)
+            columns[name] = getattr(log, name)
+    features = pd.DataFrame(log.features[log.version], columns=list(names), copy=False)
+    return pd.concat([pd.DataFrame(columns), features], axis=1), log.click_rate
 
 
-def cells_of(log: StoredLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
-    """One row per cell of a log, counted part by part.
+def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
+    """One row per cell of a log: a document under values of the columns ``by``.
 
-    Estimates that read a log through its cells alone read such a frame as they read the log.
-
-    Parameters
-    ----------
-    log : StoredLog
-    by : iterable of {"bias", "position", "user"}
-        What tells the cells of a document apart.
-
-    Returns
-    -------
-    X : DataFrame of shape (n_cells, n_columns)
-        ``qid``, ``doc`` (a hash of the features where documents have no ids), the columns of
-        ``by``, ``impressions``, and ``session``, the number of the row: a cell is no result page.
-    click_rate : ndarray of shape (n_cells,)
+    Estimates that read a log through its cells alone read such a frame as they read the log:
+    ``doc`` is a hash of the features where documents have no ids, and ``session`` the number of
+    the row: a cell is no result page.
     """
     log = log.without_never_shown()
     tables = {name: _codes(log, name) for name in by}
     factor, n_factors = _combined(tables)
     cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, n_factors)
-    query, doc = _query_of_doc(log), _doc_ids(log)
-    columns = {"qid": query[cells.doc], "doc": doc[cells.doc]}
+    columns = {"qid": _query_of_doc(log)[cells.doc], "doc": _names_of_docs(log)[cells.doc]}
     if not isinstance(log.doc_ids, pd.MultiIndex):
         columns["doc_scope"] = "global"
     columns |= _split(tables, cells.factor)
@@ -86,25 +102,10 @@ def cells_of(log: StoredLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     return pd.DataFrame(columns, copy=False), np.minimum(cells.clicks / cells.weight, 1.0)
 
 
-def places_of(log: StoredLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Any]:
-    """The distinct places of a log: where rows were shown, and to whom.
-
-    Parameters
-    ----------
-    log : StoredLog
-    roles : iterable of str
-        Roles that the log had when it was read.
-
-    Returns
-    -------
-    places : DataFrame of shape (n_places, n_columns)
-        Those of ``position``, ``bias`` and ``user`` that the log has; NaN where not shown.
-    number : DeferredArray of shape (n_rows,), int
-        Place of each row.
-    """
+def places_of(log: ClickLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Ints]:
+    """The distinct positions, bias factors and users of a log, and the place of each row."""
     # The first value stands for rows that were not shown.
-    highest = int(log.position.max(initial=0))
-    tables = {"position": (np.maximum(log.position, 0), np.arange(highest + 1.0))}
+    tables = {"position": _codes(log, "position")}
     tables["position"][1][0] = np.nan
     if "bias" in roles:
         tables["bias"] = (log.bias + 1, np.append(np.nan, log.bias_values))
@@ -117,9 +118,9 @@ def places_of(log: StoredLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Any]:
 
 def _combined(tables):
     """One code for the codes of several columns, and the number of these codes."""
-    code, n_codes = 0, 1
+    code, n_codes = np.int64(0), 1
     for codes, values in tables.values():
-        code, n_codes = code * len(values) + codes, n_codes * len(values)
+        code, n_codes = code * np.int64(len(values)) + codes, n_codes * len(values)
     return code, n_codes
 
 
@@ -136,29 +137,26 @@ def _where_shown(values, shown):
     return values if shown.all() else np.where(shown, values, np.nan)
 
 
-def _codes(log: StoredLog, name: str) -> tuple[Any, NDArray[Any]]:
+def _codes(log: ClickLog, name: str) -> tuple[Any, NDArray[Any]]:
     """Codes of a column by row, and the values that they stand for."""
     if name == "user":
         return log.user, log.user_ids
     if name == "bias":
         return log.bias, log.bias_values
-    values = np.arange(int(log.position.max()) + 1)
-    return lookup(values, log.position), values
+    return np.maximum(log.position, 0), np.arange(int(log.position.max(initial=0)) + 1.0)
 
 
-def _doc_ids(log: StoredLog) -> NDArray[Any]:
+def _names_of_docs(log: ClickLog) -> NDArray[Any]:
     """What names each document within its query; a hash of its features without ids."""
     if log.doc_ids is not None:
         return log.doc_ids.get_level_values(-1).to_numpy()
-    columns = np.ascontiguousarray(log.features.T) + np.float32(0)  # -0.0 and 0.0 are equal
-    return hash_columns(columns.view(np.uint32)).view(np.int64)
+    return row_hashes(log.features)[1].view(np.int64)
 
 
-def _query_of_doc(log: StoredLog) -> NDArray[Any]:
+def _query_of_doc(log: ClickLog) -> NDArray[Any]:
     """Id of a query of each document."""
     if isinstance(log.doc_ids, pd.MultiIndex):
         return log.doc_ids.get_level_values(0).to_numpy()
-    query = np.zeros(log.n_docs, dtype=np.intp)
-    for part in log.chunks():
-        query[part.doc[::-1]] = part.query[::-1]
+    query = np.zeros(log.n_docs, dtype=np.int32)
+    query[log.doc[::-1]] = log.query[::-1]
     return log.query_ids[query]

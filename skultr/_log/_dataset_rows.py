@@ -15,14 +15,13 @@ from .._typing import Ints
 from ..exceptions import ClickDataWarning, warn_user
 from ._engine import check_numbers, check_rows, fault_columns
 from ._faults import IDS, NO_ROWS
-from ._hashing import hash_columns, mix
+from ._hashing import hash_columns, mix, row_hashes
 from ._offsets import is_far
-from ._roles import ROLES, check_team, read_scope
+from ._roles import ROLES, check_team, is_role, read_scope
 from ._segments import encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 #: Files that the rows are spread over: a log of 100 million rows gives files of 1.5 million.
 N_FILES = 64
@@ -89,26 +88,9 @@ class IdCodes:
 
 
 class SpreadRows:
-    """Rows of a log in files by query.
+    """Rows of a log, checked, in files by query; ids are keys in ``query``, ``doc`` and ``user``.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-    click : str
-        Name of the column of clicks.
-    with_features : bool
-        Whether columns without a role are features of the documents.
-    folder : Path
-        Where the files are.
-
-    Attributes
-    ----------
-    query, doc, user : IdCodes
-        The ids; of documents unused without a column ``doc``.
-    n_rows : int
-    largest_click : float
-    features : list of str
-        Names of the columns of features, empty without ``with_features``.
+    With ``with_features``, columns without a role are features of the rows.
     """
 
     def __init__(self, schema: pa.Schema, click: str, with_features: bool, folder: Path) -> None:
@@ -130,6 +112,7 @@ class SpreadRows:
             [("query", "i8"), ("list", "u8"), ("doc", "u8"), ("position", "i8"), ("click", "f8")]
             + [("bias", "i8")] * self.has_bias
             + [("user", "i8")] * ("user" in names)
+            + [("hash", "u8")] * (self.has_docs and bool(self.features))
             + [(name, "f8") for name in _NUMBERS if name in names]
         )
         self.feature_type = np.dtype(
@@ -160,8 +143,11 @@ class SpreadRows:
         for name in _NUMBERS:
             if name in self.row_type.names:
                 rows[name] = _floats(part[name])
-        hashes = None if values is None else feature_hashes(values)
+        # The hash by which versions of documents are sorted in memory, too.
+        hashes = None if values is None else row_hashes(values)[1]
         rows["doc"] = self.doc.add(part["doc"]).view(np.uint64) if self.has_docs else hashes
+        if "hash" in self.row_type.names:
+            rows["hash"] = hashes
         self._append("rows", rows)
         if values is not None:
             self._append("features", self._first_rows(rows, values, hashes))
@@ -211,7 +197,7 @@ class SpreadRows:
             warn_user(message, category)
 
     def _first_rows(self, rows, values, hashes):
-        """One row of features per document of a query, as far as this part shows it."""
+        """One row of features per version of a document, as far as this part shows it."""
         key = pd.MultiIndex.from_arrays([rows["query"], rows["doc"], hashes])
         first = np.flatnonzero(~key.duplicated())
         out = np.empty(len(first), dtype=self.feature_type)
@@ -238,7 +224,7 @@ def feature_names(schema: pa.Schema, click: str | None = None) -> list[str]:
     """Names of the columns that are neither a role nor the clicks."""
     if "team" in schema.names:
         check_team(nw.from_native(schema.empty_table()).schema["team"])
-    return [name for name in schema.names if name not in ROLES and name != click]
+    return [name for name in schema.names if not is_role(name) and name != click]
 
 
 class FeatureRanges:
@@ -250,13 +236,13 @@ class FeatureRanges:
 
     def add(self, place: int, values: NDArray[np.float64]) -> None:
         """Values of one feature."""
-        self._low[place] = min(self._low[place], values.min(initial=np.inf))
-        self._high[place] = max(self._high[place], values.max(initial=-np.inf))
+        self._low[place] = np.fmin.reduce(values, initial=self._low[place])
+        self._high[place] = np.fmax.reduce(values, initial=self._high[place])
 
     def warn(self) -> None:
         """Warn of features of which float32 would lose digits."""
         varies = self._low < self._high
-        far = np.flatnonzero(varies & is_far(self._low, np.where(varies, self._high, 0)))
+        far = np.flatnonzero(varies & is_far(*np.where(varies, [self._low, self._high], 0)))
         if len(far):
             low, high = self._low[far[0]], self._high[far[0]]
             warn_user(
@@ -286,24 +272,13 @@ def read_feature_rows(
                 f"column is a feature unless its name is a role ({', '.join(ROLES)}) or that of "
                 "the clicks: rename it, encode it as numbers, or leave it out."
             ) from error
-    finite = np.isfinite(values)
-    if not finite.all():
-        row, place = np.argwhere(~finite)[0]
-        what = "a missing value" if np.isnan(values[row, place]) else "an infinite value"
+    if np.isinf(values).any():
+        row, place = np.argwhere(np.isinf(values))[0]
         raise ValueError(
-            f"The feature column {names[place]!r} has {what} in row {start + row}; expected a "
-            "finite number in every row. Fill it before you make the dataset."
+            f"The feature column {names[place]!r} has an infinite value in row {start + row}; "
+            "expected finite or missing values. Replace it before you make the dataset."
         )
     return values
-
-
-def feature_hashes(values: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """One hash per row of features; rows with equal features have equal hashes."""
-    found = np.zeros(len(values), dtype=np.uint64)
-    for column in range(values.shape[1]):
-        bits = (values[:, column] + np.float32(0)).view(np.uint32)  # -0.0 and 0.0 are equal
-        found = mix(found + bits + np.uint64(column + 1))
-    return found
 
 
 def _fits_int64(dtype):

@@ -1,27 +1,26 @@
-"""From a log in parts to arrays on disk: one pass over the log, then a file of queries at a time.
+"""From a log in parts to tables on disk: one pass over the log, then a file of queries at a time.
 
 1. Each part of the log is checked, and its rows go to one of many files by their query, with ids
    as numbers in the order in which they were met (:class:`SpreadRows`).
-2. The ids are sorted, which gives the final codes of queries, documents and users.
+2. The ids are sorted, which gives the final codes of queries, documents, versions and users.
 3. Each file, small enough for memory, becomes a :class:`ClickLog` whose equal lists are merged.
 4. Its rows are written to where the order of the queries puts them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from .._progress import progress
 from ..exceptions import python_value
 from ._clicklog import ClickLog
-from ._dataset_documents import DocumentCodes, save_ids, write_documents
+from ._dataset_documents import DocumentCodes, scratch_array, write_documents
+from ._dataset_files import Manifest
 from ._dataset_rows import SpreadRows
 from ._engine import check_counts, look_like_rates, warn_about_rates
 from ._faults import GRADES, ONE_ROW_PER_POSITION
@@ -31,10 +30,9 @@ from ._segments import offsets_from_counts, offsets_from_sorted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-#: Version of the files; a folder of another version is refused.
-FORMAT = 1
-_WHOLE = (np.uint8, np.uint16, np.uint32)
+#: Columns of the rows on disk; those that are constant are numbers in the manifest.
+_CODES = ("version", "user", "position", "bias")
+_NUMBERS = ("clicks", "weight", "propensity", "production")
 
 
 def write_log(
@@ -46,32 +44,17 @@ def write_log(
     scratch: Path,
     out: Path,
 ) -> None:
-    """Write a log as arrays into the folder ``out``.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-    parts : iterator of pyarrow.Table
-        The rows of the log, in any order.
-    documents : (schema, parts) or None
-        Features of the documents, one row each; by default they are columns of the log.
-    click : str
-        Name of the column of clicks.
-    scratch, out : Path
-        Folders that exist and are empty.
-    """
+    """Write a log, with the features of its rows or of ``documents``, into the folder ``out``."""
     rows = SpreadRows(schema, click, documents is None, scratch)
     for part in progress(parts, "part of the rows"):
         rows.add(part)
     rows.close()
     codes = DocumentCodes(rows)
-    lists = _Lists(rows, codes, scratch)
-    lists.write(out)
-    features = write_documents(rows, codes, documents, out)
-    roles = [name for name in schema.names if name in ROLES]
-    names = {"click": click, "feature_names": features, "roles": roles}
-    meta = {"format": FORMAT, **names, **lists.meta}
-    (out / "meta.json").write_text(json.dumps(meta, indent=1))
+    manifest = Manifest(out, {"click": click}, {})
+    manifest.facts |= _Lists(rows, codes, scratch).write(manifest)
+    manifest.facts["roles"] = [name for name in schema.names if name in ROLES]
+    manifest.facts["feature_names"] = write_documents(rows, codes, documents, manifest, scratch)
+    manifest.write()
 
 
 class _Lists:
@@ -92,33 +75,25 @@ class _Lists:
         self.n_raw = np.zeros(n, dtype=np.int64)
         self.bias_values = self._find_factors()
         self.has_rates = False
-        self.merged = _Copy("merged", n, rows.has_bias, scratch)
-        self.detailed = _Copy("detailed", n, rows.has_bias, scratch)
+        self.merged, self.detailed = (_Copy(name, n, scratch) for name in ("merged", "detailed"))
         for file in progress(rows.files(), "file of lists"):
             self._fold(file)
         self._check_counts()
 
-    @property
-    def meta(self):
-        copies = [self.merged] if self._are_equal else [self.merged, self.detailed]
+    def write(self, manifest: Manifest) -> dict[str, Any]:
+        """Write the tables, in the order of the queries; returns facts about them."""
+        copies = [self.merged]
+        if self.merged.n_lists.sum() < self.detailed.n_lists.sum():
+            copies.append(self.detailed)
+        facts = {copy.name: copy.write(manifest) for copy in copies}
+        manifest.save("queries", {"id": self.codes.query_ids, "impressions": self.n_raw})
+        manifest.save("factors", {"bias": self.bias_values})
+        manifest.save("users", {"id": self.user_ids})
         return {
-            "n_impressions": self.rows.n_rows,
-            "copies": {each.name: each.meta for each in copies},
+            "n_queries": len(self.n_raw),
+            "n_documents": len(self.codes),
+            "copies": facts,
         }
-
-    @property
-    def _are_equal(self):
-        return int(self.merged.n_lists.sum()) == int(self.detailed.n_lists.sum())
-
-    def write(self, out):
-        """Write the columns, in the order of the queries."""
-        self.merged.write(out)
-        if not self._are_equal:
-            self.detailed.write(out)
-        np.save(out / "query_impressions.npy", self.n_raw)
-        np.save(out / "bias_values.npy", self.bias_values)
-        save_ids(out, "query_ids", self.codes.query_ids)
-        save_ids(out, "user_ids", self.user_ids)
 
     def _find_factors(self):
         """Bias factors that were shown."""
@@ -135,9 +110,9 @@ class _Lists:
             self.has_rates |= look_like_rates(log.weight[log.shown], log.clicks[log.shown])
         self.n_raw += np.bincount(query_of_raw, minlength=len(self.n_raw))
         merged = log.fold()
-        self.merged.add(merged, file.stem)
+        self.merged.add(merged)
         differ = merged.n_lists == log.n_lists
-        self.detailed.add(merged if differ else log.fold(users=True, patterns=True), file.stem)
+        self.detailed.add(merged if differ else log.fold(users=True, patterns=True))
         file.unlink()
 
     def _read(self, file):
@@ -145,41 +120,37 @@ class _Lists:
         rows = self.rows.read(file)
         names = rows.dtype.names
         query = self.rows.query.ranks(rows["query"])
-        doc = self.codes.of_rows(rows, query)
-        weight = rows["impressions"] if "impressions" in names else np.ones(len(rows))
+        version = self.codes.versions(rows, self.codes.of_rows(rows, query))
         shown = rows["position"] > 0
-        position = np.where(shown, rows["position"], -1).astype(np.int64)
-        clicks = np.where(shown, rows["click"] / self.scale, 0.0)
+        position = np.where(shown, rows["position"], -1)
         factor = rows["bias"] if self.rows.has_bias else position
-        bias = np.where(shown, np.searchsorted(self.bias_values, factor), -1)
-        # Rows that were not shown are last in their list, by document.
-        place = np.where(shown, position, np.iinfo(np.int64).max)
-        order = np.lexsort((doc, place, rows["list"], query))
         columns = {
-            "version": doc,
+            "version": version,
             "query": query,
-            "user": self.rows.user.ranks(rows["user"])
-            if "user" in names
-            else np.zeros_like(query),
+            "user": np.zeros_like(query),
             "position": position,
-            "bias": bias,
-            "clicks": clicks,
-            "weight": weight,
+            "bias": np.where(shown, np.searchsorted(self.bias_values, factor), -1),
+            "clicks": np.where(shown, rows["click"] / self.scale, 0.0),
+            "weight": rows["impressions"] if "impressions" in names else np.ones(len(rows)),
             "shown": shown,
         }
-        for name in ("propensity", "production"):
-            columns[name] = rows[name] if name in names else None
-        columns = {name: of if of is None else of[order] for name, of in columns.items()}
-        if columns["propensity"] is not None:
-            columns["propensity"] = np.where(columns["shown"], columns["propensity"], 1.0)
+        if "user" in names:
+            columns["user"] = self.rows.user.ranks(rows["user"])
+        if "propensity" in names:
+            columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
+        if "production" in names:
+            columns["production"] = rows["production"]
+        # Rows that were not shown are last in their list, by version.
+        place = np.where(shown, position, np.iinfo(np.int64).max)
+        order = np.lexsort((version, place, rows["list"], query))
+        columns = {"propensity": None} | {name: of[order] for name, of in columns.items()}
         list_ = rows["list"][order]
         new = (columns["query"][1:] != columns["query"][:-1]) | (list_[1:] != list_[:-1])
-        offsets = offsets_from_sorted(np.concatenate(([0], np.cumsum(new))))
         log = ClickLog(
             **columns,
+            doc_of_version=self.codes.doc_of_version,
             features=np.empty((0, 0), dtype=np.float32),
-            doc_of_version=np.arange(len(self.codes)),
-            offsets=offsets,
+            offsets=offsets_from_sorted(np.concatenate(([0], np.cumsum(new)))),
             query_ids=self.codes.query_ids,
             bias_values=self.bias_values,
             user_ids=self.user_ids,
@@ -198,7 +169,7 @@ class _Lists:
             ONE_ROW_PER_POSITION.report(int(same.sum()), position, f"query {query!r}")
 
     def _check_counts(self):
-        shown = self.merged.ranges["bias"].high > 0
+        shown = self.merged.ranges["bias"].high >= 0
         largest = self.merged.ranges["clicks"].high
         check_counts(np.ones(int(shown)), np.array([largest]))
         if self.has_rates:
@@ -206,99 +177,84 @@ class _Lists:
 
 
 class _Copy:
-    """Columns of lists on their way to disk."""
+    """Rows of lists on their way to disk."""
 
-    def __init__(self, name: str, n_queries: int, has_bias: bool, scratch: Path) -> None:
-        self.name, self.has_bias, self.scratch = name, has_bias, scratch
+    def __init__(self, name: str, n_queries: int, scratch: Path) -> None:
+        self.name, self.scratch = name, scratch
         self.n_rows, self.n_lists = (np.zeros(n_queries, dtype=np.int64) for _ in range(2))
         self.ranges: dict[str, _Range] = {}
-        self.files: list[Path] = []
+        self.files: list[tuple[Path, Path]] = []
 
-    @property
-    def meta(self):
+    def add(self, log: ClickLog) -> None:
+        """Add the lists of a file of queries."""
+        self.n_rows += np.bincount(log.query, minlength=len(self.n_rows))
+        query = log.query[log.offsets[:-1]]
+        self.n_lists += np.bincount(query, minlength=len(self.n_lists))
+        names = [name for name in (*_CODES, *_NUMBERS) if getattr(log, name) is not None]
+        rows = np.empty(log.n_rows, [(name, getattr(log, name).dtype) for name in names])
+        for name in names:
+            column = rows[name] = getattr(log, name)
+            self.ranges[name] = _Range.of(column, self.ranges.get(name))
+        lists = np.empty(log.n_lists, [("query", np.int32), ("n_rows", np.int32)])
+        lists["query"], lists["n_rows"] = query, np.diff(log.offsets)
+        number = len(self.files)
+        self.files.append(
+            tuple(self.scratch / f"{self.name}-{kind}-{number}" for kind in ("rows", "lists"))
+        )
+        for path, table in zip(self.files[-1], (rows, lists), strict=True):
+            table.tofile(path)
+        self._row_type, self._list_type = rows.dtype, lists.dtype
+
+    def write(self, manifest: Manifest) -> dict[str, Any]:
+        """Write the tables, in the order of the queries; returns facts about them."""
+        first_row, first_list = map(offsets_from_counts, (self.n_rows, self.n_lists))
+        n_rows = int(first_row[-1])
+        columns = {
+            name: scratch_array(self.scratch / name, each.narrowest(name in _CODES), (n_rows,))
+            for name, each in self.ranges.items()
+            if each.low < each.high
+        }
+        lengths = np.empty(int(first_list[-1]), dtype=np.int32)
+        for path_of_rows, path_of_lists in self.files:
+            lists = np.fromfile(path_of_lists, self._list_type)
+            lengths[_places(lists["query"], first_list)] = lists["n_rows"]
+            place = _places(np.repeat(lists["query"], lists["n_rows"]), first_row)
+            rows = np.fromfile(path_of_rows, self._row_type)
+            for name, column in columns.items():
+                column[place] = rows[name]
+            path_of_rows.unlink()
+        query = np.repeat(np.arange(len(self.n_rows), dtype=np.int32), self.n_rows)
+        manifest.save(f"{self.name}_rows", {"query": query, **columns})
+        manifest.save(f"{self.name}_lists", {"n_rows": lengths})
         return {
-            "n_rows": int(self.n_rows.sum()),
-            "all_shown": bool(self.ranges["bias"].low > 0),
+            "n_rows": n_rows,
             "constants": {
-                name: float(each.low) for name, each in self.ranges.items() if each.is_constant
+                name: float(each.low) for name, each in self.ranges.items() if name not in columns
             },
         }
 
-    def add(self, log: ClickLog, stem: str) -> None:
-        """Add the lists of a file of queries."""
-        query = log.query[log.offsets[:-1]]
-        self.n_rows += np.bincount(log.query, minlength=len(self.n_rows))
-        self.n_lists += np.bincount(query, minlength=len(self.n_lists))
-        values = {
-            # 0 where a row was not shown.
-            **{name: getattr(log, name) + 1 for name in ("bias", "position")},
-            **{name: getattr(log, name) for name in ("doc", "user", "clicks", "weight")},
-        }
-        if not self.has_bias:
-            del values["position"]  # it is the bias factor
-        for name in ("propensity", "production"):
-            if getattr(log, name) is not None:
-                values[name] = getattr(log, name)
-        for name, column in values.items():
-            self.ranges[name] = self.ranges.get(name, _Range()).of(column)
-        path = self.scratch / f"{self.name}-{stem}.npz"
-        np.savez(path, query=query, lengths=np.diff(log.offsets), **values)
-        self.files.append(path)
 
-    def write(self, out: Path) -> None:
-        """Write the columns, in the order of the queries."""
-        folder = out / self.name
-        folder.mkdir()
-        first_row, first_list = (
-            offsets_from_counts(counts) for counts in (self.n_rows, self.n_lists)
-        )
-        n_rows, n_lists = int(first_row[-1]), int(first_list[-1])
-        columns = {
-            name: open_memmap(folder / f"{name}.npy", "w+", each.narrowest, (n_rows,))
-            for name, each in self.ranges.items()
-            if not each.is_constant
-        }
-        lengths = open_memmap(folder / "lengths.npy", "w+", np.int32, (n_lists,))
-        for file in self.files:
-            with np.load(file) as folded:
-                query_of_list = folded["query"]
-                place = _places(query_of_list, first_list)
-                lengths[place] = folded["lengths"]
-                of_row = np.repeat(query_of_list, folded["lengths"])
-                row = _places(of_row, first_row)
-                for name, column in columns.items():
-                    column[row] = folded[name]
-            file.unlink()
-        for column in (*columns.values(), lengths):
-            column.flush()
-        np.save(folder / "query_lists.npy", self.n_lists)
-
-
-class _Range:
+class _Range(NamedTuple):
     """What the values of a column are, so that the narrowest type for them is known."""
 
-    def __init__(self, low: float = np.inf, high: float = -np.inf, kind: int = 0) -> None:
-        self.low, self.high, self.kind = low, high, kind
+    low: float
+    high: float
+    exact: bool
 
-    def of(self, values: NDArray[Any]) -> _Range:
-        """With the values of another part."""
-        kind = 0  # whole numbers
-        if values.dtype.kind == "f" and (values % 1 != 0).any():
-            kind = 1 if (values.astype(np.float32) == values).all() else 2
-        low, high = min(self.low, values.min()), max(self.high, values.max())
-        return _Range(low, high, max(kind, self.kind))
+    @classmethod
+    def of(cls, values: NDArray[Any], known: _Range | None) -> _Range:
+        """That of values, and of others that are known."""
+        exact = values.dtype.kind == "i" or bool((values.astype(np.float32) == values).all())
+        found = cls(values.min(), values.max(), exact)
+        if known is None:
+            return found
+        return cls(min(found.low, known.low), max(found.high, known.high), exact and known.exact)
 
-    @property
-    def is_constant(self) -> bool:
-        return bool(self.low == self.high)
-
-    @property
-    def narrowest(self) -> np.dtype:
+    def narrowest(self, whole: bool) -> type:
         """Type that holds all values exactly."""
-        if self.kind:
-            return np.dtype(np.float32 if self.kind == 1 else np.float64)
-        fits = [each for each in _WHOLE if self.low >= 0 and self.high <= np.iinfo(each).max]
-        return np.dtype(fits[0] if fits else np.float64)
+        if whole:
+            return np.int32 if self.high <= np.iinfo(np.int32).max else np.int64
+        return np.float32 if self.exact else np.float64
 
 
 def _places(sorted_query, first):

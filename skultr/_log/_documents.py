@@ -21,21 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KnownDocuments:
-    """The documents that a training log showed.
+    """The documents that a training log showed."""
 
-    Parameters
-    ----------
-    ids : Index of shape (n_docs,) or None
-        Pairs (qid, doc), or ids alone where these are unique; None where documents are equal rows
-        of features.
-    features : ndarray of shape (n_versions, n_features)
-    doc_of_version : ndarray of shape (n_versions,), int
-        Place of the document that had these features.
-    """
-
-    ids: pd.Index | None
-    features: np.ndarray
-    doc_of_version: np.ndarray
+    ids: pd.Index | None  # (n_docs,), (qid, doc) or unique ids; None: rows of features
+    features: np.ndarray  # (n_versions, n_features)
+    doc_of_version: np.ndarray  # (n_versions,)
 
     @classmethod
     def of_log(cls, log: ClickLog, known: Bools) -> KnownDocuments:
@@ -63,28 +53,7 @@ class KnownDocuments:
         qid: Column | None = None,
         doc: Column | None = None,
     ) -> tuple[Ints | None, Any]:
-        """Place of the document of each row, -1 where it is not known.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-        features : ndarray of shape (n_rows, n_features), default=None
-            The features of X, used if the rows name no documents.
-        qid, doc : array-like of shape (n_rows,) or None
-            Queries and documents of the rows; by default the columns of X.
-
-        Returns
-        -------
-        places : ndarray of shape (n_rows,), intp
-            None if the rows name no documents and there are no ``features``.
-        names : sequence of shape (n_rows,)
-            Names of the documents of the rows, for messages.
-
-        Raises
-        ------
-        ValueError
-            If a row could refer to several documents.
-        """
+        """Place of the document of each row, -1 where it is not known."""
         if self.ids is not None:
             reads = ("doc",) if self.ids.nlevels == 1 else ("qid", "doc")
             ids = {role: read_role(X, role, {"qid": qid, "doc": doc}[role]) for role in reads}

@@ -15,11 +15,12 @@ from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._faults import (
     GRADES,
     IDS,
-    NO_CLICKS,
     NO_ROW_SHOWN,
     NO_ROWS,
     Columns,
     Fault,
+    all_at_once,
+    check_clicked,
     find_faults,
 )
 from ._hashing import hash_columns
@@ -87,13 +88,15 @@ def scope_of(frame: Any) -> str:
 # Faults -------------------------------------------------------------------------------
 def check_numbers(schema: nw.Schema, names: Iterable[str]) -> None:
     """Refuse columns of text that must hold numbers."""
-    for name in names:
-        dtype = schema.get(name)
-        if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
-            raise ValueError(
-                f"The role {name!r} must hold numbers, got {dtype} values. Convert the column, "
-                "or rename it if it holds something else."
-            )
+    text = nw.String | nw.Categorical | nw.Enum
+    errors = [
+        f"The role {name!r} must hold numbers, got {schema[name]} values. Convert the column, or "
+        "rename it if it holds something else."
+        for name in names
+        if isinstance(schema.get(name), text)
+    ]
+    if errors:
+        raise ValueError(all_at_once(errors) if len(errors) > 1 else errors[0])
 
 
 def fault_columns(
@@ -150,6 +153,7 @@ def check_rows(
     if not n_rows:
         NO_ROWS.report(0, None, None)
     ids = [name for name in ("qid", "doc") if name in schema]
+    errors = []
     for fault, rows, count in zip(faults, wrong, counts, strict=True):
         if not count:
             continue
@@ -158,7 +162,13 @@ def check_rows(
         *found, value = map(python_value, row)
         where = ", ".join(f"{name} {each!r}" for name, each in zip(ids, found, strict=True))
         where = f"such as in {where}" if ids else ""
-        fault.report(int(count), value, where, called.get(fault.reads[0]))
+        message = fault.message(int(count), value, where, called.get(fault.reads[0]))
+        if issubclass(fault.severity, Warning):
+            warn_user(message, fault.severity)
+        else:
+            errors.append(message)
+    if errors:
+        raise ValueError(all_at_once(errors) if len(errors) > 1 else errors[0])
     if not rates or largest <= 1:
         return 1.0
     GRADES.report(0, float(largest), None, called.get("click"))
@@ -173,6 +183,7 @@ def _faults(columns, schema):
         for fault in find_faults(columns)
         if not absent.issuperset(fault.reads)
         and (numeric.issuperset(fault.reads) or not fault.name.endswith("is -1"))
+        and not (fault.name.endswith("is no id") and not schema[fault.reads[0]].is_float())
     ]
 
 
@@ -193,8 +204,7 @@ def check_counts(
         return
     if called is not None and look_like_rates(weight, clicks):
         warn_about_rates(called)
-    if not clicks.any():
-        NO_CLICKS.report(0, None, None)
+    check_clicked(weight, clicks)
 
 
 def look_like_rates(weight: NDArray[Any], clicks: NDArray[Any]) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from typing import Any, TypeVar, cast
 
 from .._progress import working
 from .._threads import few_threads
+from ..exceptions import saying_once
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -38,8 +40,7 @@ def afresh(fit: Fit) -> Fit:
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         forget(self)
         try:
-            with few_threads(), working(type(self).__name__):
-                return fit(self, *args, **kwargs)
+            return _told(fit, self, args, kwargs)
         except BaseException:
             forget(self)
             raise
@@ -57,14 +58,31 @@ def unless_it_fails(partial_fit: Fit) -> Fit:
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         try:
-            with few_threads(), working(type(self).__name__):
-                return partial_fit(self, *args, **kwargs)
+            return _told(partial_fit, self, args, kwargs)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
 
     return cast(Fit, wrapper)
+
+
+def _told(fit, self, args, kwargs):
+    """The result of a fit that says what the columns were read as, or all faults of the log."""
+    with few_threads(), working(type(self).__name__), saying_once() as outermost:
+        try:
+            result = fit(self, *args, **kwargs)
+        except ValueError as error:
+            if outermost and hasattr(self, "_tell_faults"):
+                self._tell_faults(error, **_arguments(fit, self, args, kwargs))
+            raise
+        if hasattr(self, "_tell_roles"):
+            self._tell_roles(**_arguments(fit, self, args, kwargs))
+        return result
+
+
+def _arguments(fit, self, args, kwargs):
+    return dict([*signature(fit).bind(self, *args, **kwargs).arguments.items()][1:])
 
 
 def forget(estimator: Any, keep: Collection[str] = ()) -> None:

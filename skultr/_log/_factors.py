@@ -20,25 +20,7 @@ if TYPE_CHECKING:
 def factor_codes(
     known: NDArray[Any], X: Any, bias: Column | None, position: Column | None
 ) -> Ints:
-    """Code of the bias factor of each row, -1 where it was not shown.
-
-    Parameters
-    ----------
-    known : ndarray of shape (n_factors,)
-        Bias factors of the training log.
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    bias, position : array-like of shape (n_rows,) or None
-        They take precedence over the columns of X, and ``bias`` over ``position``.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_rows,), int
-
-    Raises
-    ------
-    ValueError
-        If X has no bias factors, or one that the training log does not have.
-    """
+    """Code of the bias factor of each row, -1 where it was not shown."""
     return known_factor_codes(known, bias_values(X, bias, position))
 
 
@@ -86,21 +68,7 @@ def loss_scale(log: ClickLog, mass: NDArray[Any]) -> float:
 def examination_table(
     log: ClickLog, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
 ) -> pd.DataFrame:
-    """Examination by bias factor, relative to the first known one, with impressions and clicks.
-
-    Parameters
-    ----------
-    log : ClickLog
-    examination : ndarray of shape (n_rows,)
-        Probability that each row was examined, up to a common scale.
-    standard_error : ndarray of shape (n_factors,), default=None
-        Standard error of the logarithm of the relative examination.
-
-    Returns
-    -------
-    table : DataFrame indexed by ``bias``
-        Columns ``examination``, ``standard_error`` where given, ``impressions``, ``clicks``.
-    """
+    """Examination by bias factor, relative to the first known one, with impressions and clicks."""
     rows = log.shown
     count = {
         name: np.bincount(log.bias[rows], values[rows], minlength=len(log.bias_values))

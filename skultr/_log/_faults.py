@@ -6,8 +6,9 @@ so that they accept NumPy arrays as well as Narwhals expressions (see :class:`Co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -20,33 +21,26 @@ from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn
 IDS = ("qid", "session", "doc", "user")
 #: From here on floats cannot represent every whole number.
 _LARGEST_CODE = 2.0**53
+#: So many clicked impressions and no other may be chance.
+_HANDFUL = 100
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault that rows of a log can have.
-
-    Parameters
-    ----------
-    name : str
-    reads : tuple of str
-        Columns that the predicate reads; the first is the one that the message is about. The
-        predicate is evaluated if the log has all of them. Besides the roles: ``click`` (``y``:
-        clicks or click rates), ``n_clicks`` (number of clicks of several impressions), ``shown``,
-        ``served`` (shown, for any sample weight) and ``sample_weight``.
-    severity : type
-        ValueError, or the category of a warning.
-    sentence : str
-        With the fields ``{rows}`` ("1 row"), ``{have}`` ("has" or "have"), ``{where}`` ("first in
-        row 5"), ``{value}`` (the value found there) and ``{column}`` (the name of the column).
-    wrong : callable
-        From the columns to one condition per row: True where the row has the fault.
-    """
+    """One fault that rows of a log can have."""
 
     name: str
+    #: Columns that the predicate reads; the first is the one that the message is about. Besides
+    #: the roles: ``click`` (``y``: clicks or click rates), ``n_clicks`` (number of clicks of
+    #: several impressions), ``shown``, ``served`` (shown, for any sample weight) and
+    #: ``sample_weight``.
     reads: tuple[str, ...]
+    #: ValueError, or the category of a warning.
     severity: type
+    #: With the fields ``{rows}`` ("1 row"), ``{have}`` ("has" or "have"), ``{where}`` ("first in
+    #: row 5"), ``{value}`` (the value found there) and ``{column}`` (the name of the column).
     sentence: str
+    #: From the columns to one condition per row: True where the row has the fault.
     wrong: Callable
 
     def message(
@@ -97,8 +91,21 @@ def _looks_like_padding(role):
     )
 
 
+def _fractional_id(role):
+    return Fault(
+        f"{role} is no id",
+        (role,),
+        ValueError,
+        "The role '{column}' holds {value} in {rows}, {where}; expected ids, which are text or "
+        "whole numbers. If the column is a feature, give it another name: "
+        "rename(columns={{'{column}': '{column}_feature'}}).",
+        lambda c: ~c.missing(role) & (c[role] % 1 != 0),
+    )
+
+
 FAULTS = (
     *(_missing_id(role) for role in IDS),
+    *(_fractional_id(role) for role in ("qid", "doc", "user")),
     *(_looks_like_padding(role) for role in IDS),
     Fault(
         "click not finite",
@@ -156,7 +163,8 @@ FAULTS = (
         ("relevance",),
         ValueError,
         "relevance must be finite and at least 0, or missing where a row is not annotated: found "
-        "{value} in {rows}, {where}. Shift or clip the grades.",
+        "{value} in {rows}, {where}. Shift or clip the grades; if the column is a feature, "
+        "rename it.",
         lambda c: ~c.missing("relevance") & ~((c.relevance >= 0) & (c.relevance < np.inf)),
     ),
     Fault(
@@ -204,7 +212,8 @@ FAULTS = (
         ("production",),
         ValueError,
         "production must be a finite score, higher is better: found {value} in {rows}, {where}. "
-        "Give the score of the ranker that served the list in every row, or drop the column.",
+        "Give the score of the ranker that served the list in every row, drop the column, or "
+        "rename it if it is a feature.",
         lambda c: c.missing("production") | (c.production == np.inf) | (c.production == -np.inf),
     ),
     Fault(
@@ -235,6 +244,15 @@ NO_CLICKS = Fault(
     ClickDataWarning,
     "The log has no click: whatever is learned from it is arbitrary. Check that y holds "
     "the clicks.",
+    None,
+)
+ONLY_CLICKED = Fault(
+    "only clicked rows",
+    (),
+    ValueError,
+    "Every shown row is clicked ({rows}): the log lacks what was shown and not clicked, and "
+    "nothing can be learned from clicks alone. Add all rows of the pages that were shown, with "
+    "y = 0 where nobody clicked.",
     None,
 )
 GRADES = Fault(
@@ -280,15 +298,7 @@ def count_of(n: int, noun: str) -> str:
 
 
 class Columns:
-    """Columns of a log, as attributes, for predicates.
-
-    Parameters
-    ----------
-    columns : dict of str to ndarray of shape (n_rows,), or to narwhals.Expr
-        Numbers are floats; in expressions null stands for NaN.
-    is_missing : callable
-        From a column to a condition per row: True where a value is missing.
-    """
+    """Columns of a log as attributes, arrays or expressions, for predicates."""
 
     def __init__(
         self, columns: Mapping[str, Any], is_missing: Callable[[Any], Any] = pd.isna
@@ -317,16 +327,20 @@ def check(
     known: Iterable[str] = (),
     called: Mapping[str, str] | None = None,
 ) -> None:
-    """Report the faults of columns in memory: raise the first error, warn of suspicious rows.
+    """Raise the first error of columns in memory, and warn of suspicious rows."""
+    for severity, message in faults_in(columns, known, called):
+        if issubclass(severity, Warning):
+            warn_user(message, severity)
+        else:
+            raise severity(message)
 
-    Parameters
-    ----------
-    columns : dict of str to ndarray of shape (n_rows,)
-    known : iterable of str, default=()
-        Columns that were checked together before.
-    called : dict of str to str, default=None
-        Names of columns in messages, if these differ from the keys of ``columns``.
-    """
+
+def faults_in(
+    columns: Mapping[str, NDArray[Any]],
+    known: Iterable[str] = (),
+    called: Mapping[str, str] | None = None,
+) -> Iterator[tuple[type, str]]:
+    """Severity and sentence of each fault of columns in memory, save those among ``known``."""
     arrays = Columns(columns)
     for fault in find_faults(columns, known):
         with np.errstate(invalid="ignore"):
@@ -335,13 +349,31 @@ def check(
             continue
         row = int(np.argmax(wrong))
         name = fault.reads[0]
-        value = columns[name][row]
         column = (called or {}).get(name)
-        fault.report(int(np.count_nonzero(wrong)), value, f"first in row {row}", column)
+        rows, value = int(np.count_nonzero(wrong)), columns[name][row]
+        yield fault.severity, fault.message(rows, value, f"first in row {row}", column)
+
+
+def check_clicked(weight: NDArray[Any], clicks: NDArray[Any]) -> None:
+    """Report a log without clicks, and one of clicked rows only; both arrays are of shown rows."""
+    if not clicks.any():
+        NO_CLICKS.report(0, None, None)
+    elif (clicks >= weight).all() and weight.sum() > _HANDFUL:
+        ONLY_CLICKED.report(len(weight), None, None)
+
+
+def all_at_once(messages: Iterable[str], code: str = "") -> str:
+    """One message of several faults, with the code that mends them."""
+    messages = list(messages)
+    listed = "".join(f"\n- {message}" for message in messages)
+    mend = f"\nThis mends what code can mend:\n\n{indent(code, '    ')}\n" if code else ""
+    return f"The log has {count_of(len(messages), 'fault')}:{listed}{mend}"
 
 
 def _wrong(fault, arrays):
-    """True for rows with the fault; None if ids are no numbers, or other ids are negative too."""
+    """True for rows with the fault; None where it asks for ids of another type."""
+    if fault.name.endswith("is no id") and arrays[fault.reads[0]].dtype.kind != "f":
+        return None
     if fault.name.endswith("is -1"):
         ids = arrays[fault.reads[0]]
         if ids.dtype.kind not in "if" or ids.min() < -1:

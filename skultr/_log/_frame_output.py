@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
-from ._roles import ROLES, is_frame, without_columns
+from ._roles import ROLES, is_frame, without_roles
 from ._schema import feature_plan, knows_names
 
 
@@ -57,7 +57,7 @@ class FrameOutput:
         if not reset and plan is not None and knows_names(self, plan.names):
             return X
         frame = nw.from_native(X, eager_only=True)
-        head = without_columns(frame[:1, :], {*ROLES, *not_features})
+        head = without_roles(frame[:1, :], not_features)
         head = head.to_pandas() if frame.implementation.is_pyarrow() else head.to_native()
         validate_data(self, head, reset=reset, skip_check_array=True)
         return X

@@ -19,9 +19,7 @@ def equal_rows(features: NDArray[Any]) -> tuple[Ints, Ints]:
 
     The order of the codes depends on the values alone.
     """
-    hashes = np.zeros((2, len(features)), dtype=np.uint64)
-    for start in range(0, len(features), _ROWS):
-        _hash_rows(features[start : start + _ROWS], hashes[:, start : start + _ROWS])
+    hashes = row_hashes(features)
     # With 128 bits, two of a billion different vectors collide with probability below 1e-20.
     order = np.lexsort(hashes)
     new = np.ones(len(order), dtype=bool)
@@ -29,6 +27,14 @@ def equal_rows(features: NDArray[Any]) -> tuple[Ints, Ints]:
     codes = np.empty(len(order), dtype=np.intp)
     codes[order] = np.cumsum(new) - 1
     return codes, order[new]
+
+
+def row_hashes(features: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Two hashes of each row, shape (2, n_rows); rows with equal features have equal hashes."""
+    hashes = np.zeros((2, len(features)), dtype=np.uint64)
+    for start in range(0, len(features), _ROWS):
+        _hash_rows(features[start : start + _ROWS], hashes[:, start : start + _ROWS])
+    return hashes
 
 
 def sums_of_rows(features: NDArray[np.float32]) -> NDArray[np.uint64]:
@@ -41,17 +47,26 @@ def sums_of_rows(features: NDArray[np.float32]) -> NDArray[np.uint64]:
     factors = mix(columns) | np.uint64(1)
     return np.concatenate(
         [
-            (features[start : start + _ROWS] + np.float32(0)).view(np.uint32) @ factors
+            _bits(features[start : start + _ROWS]) @ factors
             for start in range(0, max(len(features), 1), _ROWS)
         ]
     )
 
 
+def _bits(features: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Bits of numbers, equal for -0.0 and 0.0 and for all kinds of NaN."""
+    values = features + np.float32(0)
+    missing = np.isnan(values)
+    if missing.any():
+        values[missing] = np.nan
+    return values.view(np.uint32)
+
+
 def _hash_rows(features, hashes):
     """Set two hashes of each row, shape (2, n_rows)."""
-    columns = np.ascontiguousarray(features.T) + np.float32(0)  # -0.0 and 0.0 are equal
+    columns = _bits(np.ascontiguousarray(features.T))
     bits, memory = np.empty(len(features), dtype=np.uint64), np.empty_like(hashes)
-    for number, column in enumerate(columns.view(np.uint32), start=1):
+    for number, column in enumerate(columns, start=1):
         bits[:] = column
         hashes[0] ^= bits
         bits += np.uint64(number)

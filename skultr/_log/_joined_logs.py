@@ -15,7 +15,6 @@ from ..exceptions import python_value
 from ._cells import READS, Cells, count_cells
 from ._clicklog import ClickLog
 from ._dataset_frames import rows_of
-from ._deferred import lookup
 from ._pickles import NotPickled, SlimPickles
 from ._reader import features_of, read
 
@@ -59,8 +58,7 @@ class LogCounts:
 
     def rows(self) -> tuple[pd.DataFrame, Floats]:
         """The log as rows with click rates."""
-        log = self.log.in_memory()
-        X, rate = rows_of(log, ("bias", "user"), _names(log.features))
+        X, rate = rows_of(self.log, ("bias", "user"), _names(self.log.features))
         return X.drop(columns="propensity", errors="ignore"), np.minimum(rate, 1.0)
 
 
@@ -159,4 +157,4 @@ def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:
             "leave out these rows."
         )
     # Rows that were not shown have the code -1, the last element.
-    return replace(log, bias=lookup(np.append(code, -1), log.bias), bias_values=known)
+    return replace(log, bias=np.append(code, -1)[log.bias], bias_values=known)

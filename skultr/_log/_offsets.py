@@ -6,10 +6,12 @@ networks take of their input keeps less.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -41,7 +43,9 @@ class FeatureOffsets(NamedTuple):
 NO_OFFSETS = FeatureOffsets(np.empty(0, dtype=int), np.empty(0))
 
 
-def find_offsets(X: Any, features: NDArray[np.float32]) -> FeatureOffsets:
+def find_offsets(
+    X: Any, features: NDArray[np.float32], names: Sequence[Any] | None = None
+) -> FeatureOffsets:
     """Offsets of the features whose values are much larger than their range.
 
     Columns without an offset keep their values to the bit. An offset is about the smallest value
@@ -53,6 +57,9 @@ def find_offsets(X: Any, features: NDArray[np.float32]) -> FeatureOffsets:
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         Where the features came from; a frame may have role columns too.
     features : ndarray of shape (n_rows, n_features), float32
+    names : sequence of shape (n_features,), default=None
+        Names of the features of a frame, if they are not those of its columns. What is no column
+        of X, the part of a list, has no offset.
 
     Returns
     -------
@@ -67,30 +74,38 @@ def find_offsets(X: Any, features: NDArray[np.float32]) -> FeatureOffsets:
     columns, values = [], []
     if not features.size:
         return NO_OFFSETS
-    names = feature_columns(X) if is_frame(X) else None
-    for place in np.flatnonzero(is_far(features.min(axis=0), features.max(axis=0))):
+    names = _names_of(X, names)
+    low, high = features.min(axis=0), features.max(axis=0)
+    if np.isnan(low).any():
+        low, high = np.fmin.reduce(features), np.fmax.reduce(features)
+    for place in np.flatnonzero(is_far(low, high)):
         raw = _column(X, place, names)
-        exact = raw.astype(float)
-        low, high = exact.min(), exact.max()
-        if low == high:
+        if raw is None:
+            continue
+        exact = as_exact(raw)
+        least, most = np.nanmin(exact), np.nanmax(exact)
+        if least == most:
             _warn_if_varying(raw, place)
-        elif is_far(low, high):
-            unit = 2.0 ** np.floor(np.log2(high - low)) / _STEPS
+        elif is_far(least, most):
+            unit = 2.0 ** np.floor(np.log2(most - least)) / _STEPS
             columns.append(place)
-            values.append(np.rint(low / unit) * unit)
+            values.append(np.rint(least / unit) * unit)
     return FeatureOffsets(np.array(columns, dtype=int), np.array(values, dtype=float))
 
 
 def take_off(
-    offsets: FeatureOffsets, X: Any, features: NDArray[np.float32]
+    offsets: FeatureOffsets,
+    X: Any,
+    features: NDArray[np.float32],
+    names: Sequence[Any] | None = None,
 ) -> NDArray[np.float32]:
     """The features without their offsets; the same array if there are none."""
     if not len(offsets.columns):
         return features
     features = features.copy()
-    names = feature_columns(X) if is_frame(X) else None
+    names = _names_of(X, names)
     for place, value in zip(*offsets, strict=True):
-        features[:, place] = _column(X, place, names).astype(float) - value
+        features[:, place] = as_exact(_column(X, place, names)) - value
     return features
 
 
@@ -100,10 +115,28 @@ def is_far(low, high):
     return (low != 0) & (low * high > 0) & (np.abs(low) > _RATIO * (high - low))
 
 
+def as_exact(raw: NDArray[Any]) -> Floats:
+    """Numbers as float64, NaN where they are missing."""
+    if raw.dtype.kind != "O":
+        return raw.astype(float)
+    return pd.to_numeric(pd.Series(raw)).to_numpy(dtype=float, na_value=np.nan)
+
+
+def _names_of(X, names):
+    if not is_frame(X):
+        return None
+    return feature_columns(X) if names is None else names
+
+
 def _column(X, place, names):
-    """A feature of X in its own precision, shape (n_rows,); ``names`` are those of a frame's."""
+    """A feature of X in its own precision, shape (n_rows,); None if it is part of a list.
+
+    ``names`` are those of a frame's features.
+    """
     if names is not None:
         frame = nw.from_native(X, eager_only=True)
+        if names[place] not in frame.columns:
+            return None
         return frame[:, frame.columns.index(names[place])].to_numpy()
     if sparse.issparse(X):
         return X.tocsc()[:, [place]].toarray()[:, 0]
@@ -111,6 +144,7 @@ def _column(X, place, names):
 
 
 def _warn_if_varying(raw, place):
+    raw = raw[~pd.isna(raw)]
     if (raw != raw[0]).any():
         warn_user(
             f"Feature {place} varies, but its values differ by less than float64 resolves "

@@ -15,22 +15,12 @@ from ._segments import offsets_from_sorted, rectangles
 
 @dataclass(frozen=True, eq=False)
 class ServedLists:
-    """The shown rows of X, list by list from the top down.
+    """The shown rows of X, list by list from the top down."""
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_shown,)
-        Row numbers in X.
-    position, bias : ndarray of shape (n_shown,)
-        Position and bias factor of each of them.
-    offsets : ndarray of shape (n_lists + 1,)
-        Where each list begins.
-    """
-
-    rows: np.ndarray
-    position: np.ndarray
-    bias: np.ndarray
-    offsets: np.ndarray
+    rows: np.ndarray  # (n_shown,)
+    position: np.ndarray  # (n_shown,)
+    bias: np.ndarray  # (n_shown,)
+    offsets: np.ndarray  # (n_lists + 1,)
 
     def __iter__(self) -> Iterator[tuple[Ints, Bools]]:
         """Rectangles (place, inside), lists by ranks: index of ``rows``, True for real rows."""
@@ -39,24 +29,7 @@ class ServedLists:
 
 
 def read_lists(X: Table, roles: Mapping[str, Any]) -> ServedLists:
-    """The result pages of rows to predict, from the columns of X and keywords.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    roles : dict of str to array-like
-        Keyword metadata ``qid``, ``session``, ``position``, ``bias``; they take precedence over
-        columns.
-
-    Returns
-    -------
-    lists : ServedLists
-
-    Raises
-    ------
-    ValueError
-        If two rows of one list stand at one position.
-    """
+    """The result pages of rows to predict, from the columns of X and keywords."""
     read_rows = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
     list_, position, bias = read_rows.list_, read_rows.position, read_rows["bias"]
     rows = np.flatnonzero(position > 0)

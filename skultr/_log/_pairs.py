@@ -24,7 +24,7 @@ from ._faults import NO_ROW_SHOWN, check, count_of
 from ._hashing import equal_rows
 from ._on_disk import LogOnDisk, refuse_arguments
 from ._reader import as_clicks, pairs_of_codes, warn_without_queries
-from ._roles import ROLES, is_frame, read_features, without_columns
+from ._roles import is_frame, read_features, without_roles
 from ._segments import as_array, encode
 
 #: Names of columns that are added for arrays.
@@ -200,13 +200,7 @@ def _pairs_on_disk(dataset, bias):
         )
     X, click_rate = dataset.to_cells(columns)
     pairs = read_pairs(X, bias=columns, click=click_rate)
-    codes, index = pairs.doc_ids.to_numpy(), dataset.doc_ids
-    if index is None:
-        return replace(pairs, names=None)
-    if not isinstance(index, pd.MultiIndex):
-        return replace(pairs, names={"doc": (codes, index.to_numpy())})
-    names = zip(index.names, index.codes, index.levels, strict=True)
-    return replace(pairs, names={name: (of[codes], ids.to_numpy()) for name, of, ids in names})
+    return replace(pairs, names=None) if dataset.doc_ids is None else pairs
 
 
 # Rows given as arrays -----------------------------------------------------------------
@@ -313,13 +307,13 @@ def _with_arrays(frame, columns, click, sample_weight):
 
 def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]:
     """Codes of equal feature rows, and the first row of each code."""
-    features = without_columns(frame, {*ROLES, *not_features})
+    features = without_roles(frame, [*not_features])
     if not features.columns:
         raise ValueError(
             f"X has neither a column 'doc' nor feature columns; found {list(frame.columns)}. "
             "Rename the column of ids of documents to 'doc'."
         )
-    return equal_rows(read_features(features.to_native()).to_numpy())
+    return equal_rows(read_features(features.to_native(), "anything").to_numpy())
 
 
 # Codes --------------------------------------------------------------------------------

@@ -15,13 +15,6 @@ class NotPickled:
 
     It stands in the class, under the name of the attribute. The value itself is an attribute of
     the estimator as any other; without one, an error says why there is none. None is kept.
-
-    Parameters
-    ----------
-    what : str
-        What the attribute holds, for the error.
-    when : callable, default=None
-        Whether this value is left out; by default every one is.
     """
 
     def __init__(self, what: str, *, when: Callable[[Any], bool] | None = None) -> None:

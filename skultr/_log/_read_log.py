@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,8 @@ import pandas as pd
 from .._typing import Floats
 from ._clicklog import ClickLog
 from ._dataset_frames import cells_of, places_of, rows_of
-from ._on_disk import LogOnDisk
+from ._on_disk import LogOnDisk, refuse_arguments
+from ._roles import read_values
 
 
 class ReadLog(LogOnDisk):
@@ -79,3 +80,61 @@ class ReadLog(LogOnDisk):
             "doc_scope": "global",  # a code is one document
         }
         return log.features[log.version], log.click_rate, roles
+
+
+class TransformedLog(LogOnDisk):
+    """A dataset with other features of its versions, which are in memory."""
+
+    def __init__(self, dataset: LogOnDisk, features: np.ndarray, names: list[str]) -> None:
+        self._dataset, self._features = dataset, features
+        self.feature_names = names
+        self._features.flags.writeable = False
+
+    @property
+    def roles(self) -> list[str]:
+        """Roles that the log has."""
+        return self._dataset.roles
+
+    @property
+    def doc_ids(self) -> pd.Index | None:
+        """What the codes of documents stand for; None without ids."""
+        return self._dataset.doc_ids
+
+    def log(self, *, detailed: bool = True) -> ClickLog:
+        """The log of the dataset with the transformed features."""
+        return replace(self._dataset.log(detailed=detailed), features=self._features)
+
+    def to_frame(self) -> tuple[pd.DataFrame, Floats]:
+        """All rows, and click rates."""
+        return rows_of(self.log(), self.roles, self.feature_names)
+
+    def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
+        """Clicks and impressions of each document, as a log of one row per cell."""
+        return self._dataset.to_cells(by)
+
+    def to_places(self) -> pd.DataFrame:
+        """The distinct positions, bias factors and users, one row each."""
+        return self._dataset.to_places()
+
+    def with_values(self, role: str, known: np.ndarray, values: np.ndarray) -> TransformedLog:
+        """The same with other bias factors or users in place of the ``known`` ones."""
+        dataset = self._dataset.with_values(role, known, values)
+        return TransformedLog(dataset, self._features, self.feature_names)
+
+
+def features_to_transform(X: Any, y: Any = None) -> tuple[Any, Callable[[Any], Any]]:
+    """What a transformer of features reads of X, and the way back from what it gives.
+
+    Of a dataset these are the features of its versions, one row each.
+    """
+    if not isinstance(X, LogOnDisk):
+        return X, lambda transformed: transformed
+    refuse_arguments({"y": y})
+    features = np.asarray(X.log().features)
+    frame = pd.DataFrame(features, columns=list(X.feature_names), copy=False)
+
+    def back(transformed):
+        values, names = read_values(transformed)
+        return TransformedLog(X, values, names)
+
+    return frame, back

@@ -23,6 +23,7 @@ from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, war
 from . import _faults
 from ._faults import count_of
 from ._hashing import equal_columns, equal_rows
+from ._lookalikes import LOOKS_LIKE, misnamed, outcomes_among
 from ._on_disk import LogOnDisk, refuse_arguments
 from ._roles import (
     FIT_ROLES,
@@ -40,25 +41,11 @@ from ._segments import as_array, encode, rank_in_segment, whole_if_close
 _LEAST_EXAMINATION = 0.2
 #: Rank correlation of propensity and position below which they count as unrelated.
 _UNRELATED = 0.1
-#: Names of columns that often hold a role or the clicks.
-_LOOKS_LIKE = {
-    "query": "qid",
-    "query_id": "qid",
-    "queryid": "qid",
-    "session_id": "session",
-    "doc_id": "doc",
-    "docid": "doc",
-    "document": "doc",
-    "document_id": "doc",
-    "rank": "position",
-    "pos": "position",
-    "user_id": "user",
-    "click": "y",
-    "clicks": "y",
-    "clicked": "y",
-    "ctr": "y",
-    "click_rate": "y",
-}
+#: Lists in which positions of other lists are missing, and lists at all, below which nothing is
+#: said of it.
+_TORN, _LEAST_LISTS = 0.5, 100
+#: Share of lists of one length above which that length was chosen.
+_ONE_LENGTH = 0.9
 
 
 def read(
@@ -109,6 +96,7 @@ def read(
         if role not in values:
             _refuse_without(role, purpose, caller)
     rows = Rows(X, n_rows, values, scope)
+    rows.from_columns = {role for role in values if given.get(role) is None}
     if y is not None:
         rows.click = as_clicks(X, y)
     if sample_weight is not None:
@@ -157,7 +145,7 @@ def warn_about_names(X: Any, names: Iterable[Any], roles: Mapping[str, Any]) -> 
         Keyword metadata, which takes precedence over columns.
     """
     for name in names:
-        role = _LOOKS_LIKE.get(str(name).lower())
+        role = LOOKS_LIKE.get(str(name).lower())
         if role == "y" or (role and read_role(X, role, roles.get(role)) is None):
             _warn_about_name(name, role)
 
@@ -182,6 +170,8 @@ class Rows:
 
     click = None
     sample_weight = None
+    #: Roles that are columns of X, which may have been meant as features.
+    from_columns = frozenset()
 
     def __init__(self, X: Any, n_rows: int, values: dict[str, NDArray[Any]], scope: str) -> None:
         self._X = X
@@ -230,9 +220,11 @@ class Rows:
         if "propensity" in self._values:
             self._check_propensity()
         if self.click is not None:
-            self.rate  # noqa: B018 - warns where it has to be scaled
-            if not self.click[self.shown].any():
-                _faults.NO_CLICKS.report(0, None, None)
+            rate = self.rate[self.shown]  # warns where it has to be scaled
+            _faults.check_clicked(np.ones(len(rate)), rate)
+        if "position" in self._values and "session" in reads:
+            self._warn_about_torn_pages()
+        self._check_names()
 
     def _columns(self):
         columns = {**self._values, "shown": self.shown, "served": self.served}
@@ -249,6 +241,37 @@ class Rows:
             _faults.ONE_ROW_PER_POSITION.report(
                 int(same.sum()), int(self.position[row]), f"query {query!r}, row {row}"
             )
+
+    def _warn_about_torn_pages(self):
+        """Warn if most lists lack positions that other lists have, as after a split of rows."""
+        rows = np.flatnonzero(self.position > 0)
+        place, _ = encode(self.position[rows])
+        n_rows = np.bincount(self.list_[rows])
+        whole = np.bincount(self.list_[rows], place) == n_rows * (n_rows - 1) // 2
+        several = n_rows > 1  # a row alone may be all that was shown
+        n_torn, n_lists = np.count_nonzero(several & ~whole), np.count_nonzero(several)
+        # A split leaves lists of many lengths; lists of one length were made so.
+        one_length = np.bincount(n_rows[several]).max(initial=0) > _ONE_LENGTH * n_lists
+        if n_lists >= _LEAST_LISTS and n_torn > _TORN * n_lists and not one_length:
+            warn_user(
+                f"{n_torn:,} of {n_lists:,} lists of several rows have gaps: they lack positions "
+                "that other lists have. If rows were sampled or split one by one "
+                "(train_test_split, KFold), pages are torn apart, and what is learned from them "
+                "is wrong: keep queries whole with QueryKFold, train_test_queries or GroupKFold. "
+                "If rows were filtered out, keep them.",
+                ClickDataWarning,
+            )
+
+    def _check_names(self):
+        """Report role columns that look like features."""
+        for role, why in misnamed(self, self.from_columns):
+            message = (
+                f"The column {role!r} is read as the role {role!r}, but it {why}. If it is a "
+                f"feature, rename it: rename(columns={{{role!r}: '{role}_feature'}})."
+            )
+            if "fractions" in why:
+                raise ValueError(message)
+            warn_user(message, ClickDataWarning)
 
     def _check_propensity(self):
         propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
@@ -387,20 +410,24 @@ class Rows:
         return Documents(code, first_rows(code, len(doc)), index)
 
     def warn_about_features(self, features: NDArray[Any], names: Sequence[Any]) -> None:
-        """Warn of features that are the clicks.
-
-        Parameters
-        ----------
-        features : ndarray of shape (n_rows, n_features)
-        names : sequence of shape (n_features,)
-        """
-        for column in equal_columns(features, self.click):
+        """Warn of features that are the clicks, or that follow from them."""
+        equal = equal_columns(features, self.click)
+        for column in equal:
             warn_user(
                 f"The feature {names[column]!r} equals y in every row: a model that reads the "
                 "clicks as a feature learns nothing else, and has no clicks at serving time. Drop "
                 "the column, or pass its name as y.",
                 ClickDataWarning,
             )
+        for column in outcomes_among(self, features):
+            if column not in equal:
+                name = names[column]
+                warn_user(
+                    f"The feature {name!r} has one value on nearly every row that was not "
+                    "clicked: the click decides it, so that it is an outcome, which is not known "
+                    f"at serving time. Rename it to 'outcome_{name}', or drop it.",
+                    ClickDataWarning,
+                )
 
 
 class Documents(NamedTuple):
@@ -469,7 +496,7 @@ def first_rows(code: Ints, n_codes: int) -> Ints:
 
 def features_of(X: Any) -> NDArray[np.float32]:
     """Features of a log as an array in float32, shape (n_rows, n_features)."""
-    features = read_features(X)
+    features = read_features(X, "anything")
     if sparse.issparse(features):
         features = features.toarray()
     return np.asarray(features, dtype=np.float32)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ._on_disk import LogOnDisk
-from ._schema import feature_plan, only_features
+from ._schema import (
+    Categories,
+    Takes,
+    encode_categories,
+    fault_of_column,
+    feature_plan,
+    kind_of,
+    list_values,
+    only_features,
+)
 from ._segments import as_array
 
 
@@ -40,21 +49,26 @@ ROLES = (
     "impressions",
     "doc_scope",
     "team",
+    "click",
     "production",
     "relevance",
 )
-
-
+#: Columns whose names begin with it hold what followed the impression: a cart, a purchase.
+OUTCOME = "outcome_"
 #: Roles that every model reads: all except the teams of interleaved lists, which no model reads,
-#: the score of the ranker that served, which few ask for, and the human annotation, which none may
-#: read.
-FIT_ROLES = ROLES[:-3]
-
-
+#: clicks where y is another outcome, the score of the ranker that served, which few ask for, and
+#: the human annotation, which none may read.
+FIT_ROLES = ROLES[: ROLES.index("team")]
 _ROLES = frozenset(ROLES)
-
-
-_NUMERIC_ROLES = ("position", "bias", "propensity", "impressions", "production", "relevance")
+_NUMERIC_ROLES = (
+    "position",
+    "bias",
+    "propensity",
+    "impressions",
+    "click",
+    "production",
+    "relevance",
+)
 
 
 #: Rows converted to float32 at a time, so that a frame is never held twice in float64.
@@ -99,19 +113,24 @@ def column_names(X: Any) -> list[Any]:
     return list(_frame_of(X).columns) if plan is None else plan.names
 
 
+def is_role(name: Any) -> bool:
+    """True for a name that is reserved: a column of this name is never a feature."""
+    return name in _ROLES or (isinstance(name, str) and name.startswith(OUTCOME))
+
+
 def role_columns(X: Any) -> list[str]:
     """Names of the role columns of a frame, in the frame's order."""
-    return [name for name in column_names(X) if name in ROLES]
+    return [name for name in column_names(X) if is_role(name)]
 
 
 def feature_columns(X: Any) -> list[str]:
     """Names of the columns of a frame without a role, in the frame's order."""
-    return [name for name in column_names(X) if name not in ROLES]
+    return [name for name in column_names(X) if not is_role(name)]
 
 
 def feature_names(names: Iterable[str], not_features: Iterable[Any] = ()) -> list[str]:
     """Those of some names of columns that are neither a role nor among ``not_features``."""
-    return [name for name in names if name not in ROLES and name not in not_features]
+    return [name for name in names if not is_role(name) and name not in not_features]
 
 
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
@@ -199,12 +218,14 @@ def count_rows(X: Any) -> int:
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
-def read_features(X: Any) -> Any:
+def read_features(X: Any, takes: Takes = "numbers") -> Any:
     """The features of X, for scikit-learn's ``validate_data``.
 
     Parameters
     ----------
     X : frame, array-like or sparse matrix
+    takes : {"numbers", "categories", "anything"}
+        What columns of a frame may hold; of all but numbers the codes are returned.
 
     Returns
     -------
@@ -213,29 +234,36 @@ def read_features(X: Any) -> Any:
     Raises
     ------
     ValueError
-        If a frame has no feature column, or one that does not hold numbers.
+        If a frame has no feature column, or one that holds something else or infinity.
     """
     if not is_frame(X):
         return X
-    values, names = read_values(X)
-    return pd.DataFrame(values, columns=names, copy=False)
+    found = read_values(X, takes)
+    return pd.DataFrame(found.values, columns=found.names, copy=False)
 
 
-def read_values(X: Any) -> tuple[NDArray[np.float32], list[Any]]:
-    """The features of a frame as a C-ordered array (n_rows, n_features), and their names.
+class FeatureValues(NamedTuple):
+    """Features of a frame, C-ordered (n_rows, n_features), NaN where they are missing."""
 
-    Raises
-    ------
-    ValueError
-        If the frame has no feature column, or one that does not hold finite numbers.
-    """
+    values: NDArray[np.float32]
+    names: list[Any]
+    categories: Categories
+
+
+def read_values(
+    X: Any,
+    takes: Takes = "numbers",
+    known: Categories | None = None,
+    why_no_missing: str | None = None,
+) -> FeatureValues:
+    """The features of a frame; ``known`` are the categories that a fit has found."""
     plan = feature_plan(X, _ROLES)
     if "team" in (column_names(X) if plan is None else plan.others):
         check_team(_frame_of(X)["team"].dtype)
     if plan is not None and plan.is_plain and plan.names:
-        chosen, names = only_features(X, plan), plan.names
+        chosen, names, kinds = only_features(X, plan), plan.names, None
     else:
-        chosen = without_columns(_frame_of(X), ROLES)
+        chosen = without_roles(_frame_of(X))
         names = chosen.columns
         if not names:
             raise ValueError(
@@ -243,13 +271,24 @@ def read_values(X: Any) -> tuple[NDArray[np.float32], list[Any]]:
                 "Expected at least one column to rank by; join the documents' features to the "
                 "log first."
             )
-        _check_numeric_columns(chosen)
-    values = np.empty((X.shape[0], len(names)), dtype=np.float32)
+        kinds = [kind_of(chosen[:, place]) for place in range(len(names))]
+    coded = [name for name in known or () if name in names]
+    if coded or (kinds is not None and set(kinds) != {"number"}):
+        found = _read_columns(_frame_of(X), names, kinds, takes, known)
+    else:
+        found = FeatureValues(_read_numbers(chosen, names), names, {})
+    if why_no_missing:
+        refuse_missing(found.values, found.names, why_no_missing)
+    return found
+
+
+def _read_numbers(chosen, names):
+    values = np.empty((chosen.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
         rows = slice(start, start + CHUNK)
         part = chosen if len(values) <= CHUNK else _rows_of(chosen, rows)
         _copy_rows(part, values[rows], names, start)
-    return values, names
+    return values
 
 
 def check_team(dtype: nw.dtypes.DType) -> None:
@@ -290,6 +329,11 @@ def without_columns(frame: Any, names: Iterable[Any]) -> Any:
     return frame[:, [i for i, name in enumerate(frame.columns) if name not in names]]
 
 
+def without_roles(frame: Any, not_features: Collection[Any] = ()) -> Any:
+    """A frame of Narwhals without its role columns, and without those in ``not_features``."""
+    return without_columns(frame, {*filter(is_role, frame.columns), *not_features})
+
+
 def _rows_of(frame, rows):
     return frame.iloc[rows] if isinstance(frame, pd.DataFrame) else frame[rows, :]
 
@@ -305,15 +349,68 @@ def _copy_rows(frame, out, names, start):
         frame = nw.from_native(frame, eager_only=True, pass_through=True)
         for place, name in enumerate(names):
             out[:, place] = _as_floats(frame[:, place].to_numpy(), name)
-    if np.isfinite(out).all():
+    _refuse_infinity(out, names, start)
+
+
+def _refuse_infinity(values, names, start=0):
+    if not np.isfinite(values).all() and np.isinf(values).any():
+        row, place = np.argwhere(np.isinf(values))[0]
+        raise ValueError(
+            "Input X contains infinity or a value too large for float32 in the feature column "
+            f"{names[place]!r}, row {start + row}; expected finite or missing values. Replace it, "
+            "or drop the row."
+        )
+
+
+def refuse_missing(values: NDArray[np.float32], names: Sequence[Any], why: str) -> None:
+    """An error if features, shape (n_rows, n_features), have missing values."""
+    missing = np.isnan(values)
+    if not missing.any():
         return
-    row, place = np.argwhere(~np.isfinite(out))[0]
-    what = "NaN" if np.isnan(out[row, place]) else "infinity or a value too large for float32"
-    raise ValueError(
-        f"Input X contains {what} in the feature column {names[place]!r}, row {start + row}; "
-        "expected a finite number in every row. Fill it (in a pipeline, with "
-        "OnFeatures(SimpleImputer())), or drop the row."
+    columns = np.flatnonzero(missing.any(axis=0))
+    share = ", ".join(
+        f"{names[place]!r} ({missing[:, place].mean():.2%} of the rows)" for place in columns[:10]
     )
+    more = f" and {len(columns) - 10} more" if len(columns) > 10 else ""
+    raise ValueError(
+        f"Input X contains NaN in the feature columns {share}{more}, first in row "
+        f"{int(missing.any(axis=1).argmax())}, and {why}. Fill them, in a pipeline with "
+        "OnFeatures(SimpleImputer(add_indicator=True))."
+    )
+
+
+def _read_columns(frame, names, kinds, takes, known):
+    """Features of columns of which some hold lists, or values that are coded."""
+    columns = [frame[:, frame.columns.index(name)] for name in names]
+    kinds = kinds or ["number"] * len(names)
+    faults = [
+        fault
+        for column, kind in zip(columns, kinds, strict=True)
+        if (fault := fault_of_column(column, kind, takes, known))
+    ]
+    if faults:
+        raise ValueError(text_of_faults(faults))
+    parts, expanded, categories = [], [], {}
+    for name, column, kind in zip(names, columns, kinds, strict=True):
+        if kind == "list":
+            part = list_values(column)
+            expanded += [f"{name}[{place}]" for place in range(part.shape[1])]
+        else:
+            is_number = kind == "number" and name not in (known or ())
+            if is_number:
+                part = _as_floats(column.to_numpy(), name)
+            else:
+                part, categories[name] = encode_categories(column, (known or {}).get(name))
+            part, expanded = part[:, None], [*expanded, name]
+        parts.append(part)
+    values = np.concatenate(parts, axis=1)
+    _refuse_infinity(values, expanded)
+    if len(set(expanded)) < len(expanded):
+        raise ValueError(
+            f"Two feature columns are called alike after lists were taken apart: {expanded}. "
+            "Rename one of them."
+        )
+    return FeatureValues(values, expanded, categories)
 
 
 def _as_floats(values, name):
@@ -338,15 +435,16 @@ def _frame_of(X):
         ) from error
 
 
-def _check_numeric_columns(frame):
-    for name, dtype in frame.schema.items():
-        if dtype.is_numeric() or dtype in (nw.Boolean, nw.Object, nw.Unknown):
-            continue
-        raise ValueError(
-            f"The feature column {name!r} has type {dtype}; expected numbers. A column is a "
-            f"feature unless its name is a role ({', '.join(ROLES)}): rename it to its role, "
-            "encode it as numbers, or drop it."
-        )
+def text_of_faults(faults: Sequence[str]) -> str:
+    """The message about feature columns that an estimator does not read."""
+    return (
+        f"These feature columns hold no numbers: {'; '.join(faults)}. A column is a feature "
+        f"unless its name is a role ({', '.join(ROLES)}): rename it to its role, or drop it. "
+        "Text, categories and dates become numbers in a pipeline: make_pipeline("
+        "OnFeatures(TableVectorizer()), ranker), with TableVectorizer from skrub. Trees of "
+        "LightGBM (LambdaMARTRanker) take categories as they are, and text that is declared as "
+        "such: X[name].astype('category') in pandas, pl.col(name).cast(pl.Categorical) in Polars."
+    )
 
 
 def _numeric_role(role, value):

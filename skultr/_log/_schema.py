@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from ..exceptions import python_value
 
 #: Plans that are kept; one takes some kilobytes.
 _N_PLANS = 128
@@ -105,6 +107,101 @@ def is_checked(estimator: Any, features: Any) -> bool:
     )
 
 
+#: What the columns of features may hold: numbers (and lists of them); categories, too; or, where
+#: features only tell documents apart, anything.
+Takes = Literal["numbers", "categories", "anything"]
+#: Values of the categories of each column that has them, in the order of their codes.
+Categories = dict[str, list[Any]]
+
+
+def kind_of(column: nw.Series[Any]) -> str:
+    """What a column holds: "number", "list", "category", "text" or "other"."""
+    dtype = column.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        return "number"
+    if isinstance(dtype, nw.Array | nw.List):
+        return "list"
+    if isinstance(dtype, nw.Categorical | nw.Enum):
+        return "category"
+    if dtype not in (nw.Object, nw.Unknown, nw.String):
+        return "other"
+    present = column.drop_nulls()
+    if not len(present):
+        return "number"  # all are missing
+    if isinstance(present[0], list | tuple | np.ndarray):
+        return "list"
+    return "text" if isinstance(present[0], str) else "number"
+
+
+def fault_of_column(
+    column: nw.Series[Any], kind: str, takes: Takes, known: Categories | None
+) -> str | None:
+    """What a column holds that is not taken, in some words; None if there is nothing to say."""
+    name, described = column.name, f"{column.name!r} ({column.dtype})"
+    if kind == "list":
+        inner = getattr(column.dtype, "inner", None)
+        plain = inner is None or inner.is_numeric()
+        return None if plain else f"{described}, lists of other things than numbers"
+    if known is not None and (name in known or kind != "number"):
+        return _fault_of_known(column, kind, known, described)
+    if kind == "number" or takes == "anything" or (takes == "categories" and kind == "category"):
+        return None
+    present = column.drop_nulls()
+    return (
+        f"{described[:-1]}, such as {python_value(present[0])!r})" if len(present) else described
+    )
+
+
+def _fault_of_known(column, kind, known, described):
+    if column.name not in known:
+        return f"{described}, in training numbers"
+    present = column.drop_nulls()
+    is_text = kind == "text" or (len(present) > 0 and isinstance(present[0], str))
+    of_text = bool(known[column.name]) and isinstance(known[column.name][0], str)
+    if len(present) and is_text != of_text:
+        return f"{described}, in training categories such as {known[column.name][:2]}"
+    return None
+
+
+def encode_categories(column: nw.Series[Any], known: list[Any] | None) -> Coded:
+    """Codes of the values of a column among the known ones, or all that it has; else NaN."""
+    if column.implementation.is_pyarrow() and kind_of(column) == "category":
+        native = column.to_native()  # its to_numpy takes a missing category for the last one
+        column = nw.from_native(native.cast(native.type.value_type), series_only=True)
+    values = column.to_numpy().astype(object)
+    values[pd.isna(values)] = None
+    if known is None:
+        present = {value for value in pd.unique(values) if value is not None}
+        known = sorted(map(python_value, present), key=lambda each: (str(type(each)), each))
+    code = pd.Index(known, dtype=object).get_indexer(values).astype(np.float32)
+    code[code < 0] = np.nan
+    return Coded(code, known)
+
+
+class Coded(NamedTuple):
+    """Codes of categories, shape (n_rows,), NaN where unknown; and the value of each code."""
+
+    code: NDArray[np.float32]
+    values: list[Any]
+
+
+def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
+    """The numbers of cells that hold lists of one length, shape (n_rows, length)."""
+    cells = column.to_numpy()
+    if cells.ndim == 1:
+        there = np.array([np.ndim(cell) > 0 for cell in cells], dtype=bool)
+        lengths = sorted({len(cell) for cell in cells[there]})
+        if len(lengths) != 1:
+            raise ValueError(
+                f"The feature column {column.name!r} holds lists of {len(lengths)} different "
+                f"lengths, such as {lengths[:1]} and {lengths[-1:]}; expected one length."
+            )
+        values = np.full((len(cells), lengths[0]), np.nan, dtype=np.float32)
+        values[there] = np.stack(cells[there]).astype(np.float32)
+        return values
+    return cells.astype(np.float32)
+
+
 def _type_of_polars(dtype):
     """The type of numbers of a column that makes an array of them, else None."""
     return str(dtype) if dtype.is_float() or dtype.is_integer() else None
@@ -114,6 +211,8 @@ def _type_of_polars(dtype):
 def _plan(columns, types, left_out):
     if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
         return None
+    # With roles go the outcomes, whose names are many.
+    left_out = {n for n in columns if n in left_out or (left_out and n.startswith("outcome_"))}
     places = [i for i, name in enumerate(columns) if name not in left_out]
     names = [columns[i] for i in places]
     found = {str(types[i]) for i in places if _is_plain(types[i])}

@@ -92,6 +92,11 @@ def _encode_narrow(ids, low, high):
     return code[offset], np.flatnonzero(used).astype(ids.dtype) + low
 
 
+def pair_codes(first: Ints, second: Ints, n_second: int) -> NDArray[np.int64]:
+    """One code per pair of codes, in 64 bits: a product of narrow codes may exceed theirs."""
+    return np.asarray(first, dtype=np.int64) * n_second + second
+
+
 def sorting_order(ids: Any) -> Ints:
     """The order that sorts distinct ids; ids of mixed types by type name, then by text."""
     if ids.dtype != object:

@@ -226,9 +226,7 @@ def matrix_click_probability(grade: Ints, matrix: Floats) -> Floats:
     return with_none[grade, np.arange(matrix.shape[1])]
 
 
-# --------------------------------------------------------------------------------------
-# Users who scan down the list and may stop
-# --------------------------------------------------------------------------------------
+# Users who scan down the list and may stop --------------------------------------------
 def chain_click_probability(
     attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike
 ) -> Floats:
@@ -339,9 +337,7 @@ def draw_chain_clicks(
     return clicks
 
 
-# --------------------------------------------------------------------------------------
-# Users whose examination depends on the last click
-# --------------------------------------------------------------------------------------
+# Users whose examination depends on the last click ------------------------------------
 def last_click_above(clicks: Bools) -> Ints:
     """Rank of the last click above each row, 0 if there is none.
 

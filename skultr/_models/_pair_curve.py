@@ -30,24 +30,11 @@ _MAX_STEPS, _LEAST_LENGTH = 50, 1e-6
 
 
 class PairCurve(NamedTuple):
-    """Log examination of pairs of factors.
+    """Log examination of pairs of factors."""
 
-    Parameters
-    ----------
-    log_examination : ndarray of shape (n_factors,)
-    standard_error : ndarray of shape (n_factors,)
-        Relative to the first factor.
-    effects : ndarray of shape (n_factors,)
-        Sum of the effects alone: log examination of a pair that the log does not show.
-    spread : float
-        Standard deviation of pairs about it.
-    n_iter : int
-        Number of Newton steps.
-    """
-
-    log_examination: Floats
-    standard_error: Floats
-    effects: Floats
+    log_examination: Floats  # (n_factors,)
+    standard_error: Floats  # (n_factors,)
+    effects: Floats  # (n_factors,), alone: log examination of a pair that was never shown
     spread: float
     n_iter: int
 
@@ -61,20 +48,6 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
     It maximises the conditional likelihood of where the clicks of each document fell, in which
     relevance does not appear, times this prior. :math:`\tau` is learned, by MacKay's fixed point:
     pairs that follow no pattern are shrunk little, and few clicks tell little of a pair.
-
-    Parameters
-    ----------
-    cells : Cells
-    effects : sparse array of shape (n_factors, n_effects)
-        :math:`Z`.
-    mean : ndarray of shape (n_factors,)
-        :math:`h_0`.
-    spread : ndarray of shape (n_effects,)
-        :math:`s`.
-
-    Returns
-    -------
-    curve : PairCurve
     """
     seen, factor = np.unique(cells.factor, return_inverse=True)
     likelihood = _WithinDocuments(cells, factor, len(seen))

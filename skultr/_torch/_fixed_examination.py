@@ -38,23 +38,10 @@ _N_POLISHING = 5
 
 @dataclass(frozen=True, eq=False)
 class ListTarget:
-    """What a network of relevance is fitted to.
+    """What a network of relevance is fitted to."""
 
-    Parameters
-    ----------
-    clicks : ndarray of shape (n_rows,)
-        (Debiased) number of clicks of each row.
-    examination : ndarray of shape (n_rows,), default=None
-        Examination probability of each row, an offset of the listwise loss; None if the clicks
-        are divided by it already.
-    loss : str, default="softmax"
-        Name of the loss; with ``examination`` it must be "softmax".
-    validation : ListTarget, default=None
-        The same for the rows of the learner's log for early stopping, if it has one.
-    """
-
-    clicks: Floats
-    examination: Floats | None = None
+    clicks: Floats  # (n_rows,), debiased
+    examination: Floats | None = None  # (n_rows,), an offset; None: clicks are divided by it
     loss: str = "softmax"
     validation: ListTarget | None = None
 
@@ -84,18 +71,6 @@ def fit_listwise(
     The loss is one of the weighted clicks, or, with ``target.examination``, the conditional
     likelihood :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. The caller has seeded
     torch's random stream (``learner._seeded()``).
-
-    Parameters
-    ----------
-    learner : NeuralEstimator
-        Holds the parameters of the training, and afterwards the network.
-    log : ClickLog
-        With its own traffic, which ``learner.traffic_exponent`` tempers here.
-    task : FitTask or None
-        The fit that scikit-learn's callbacks are informed about.
-    target : ListTarget
-    held_out : ndarray of shape (n_queries,), bool, default=None
-        Queries for early stopping; by default they are drawn.
     """
     weight = log.tempered(learner.traffic_exponent)[0].weight
     log, is_joined = target.on(log, learner.traffic_exponent)
@@ -139,28 +114,6 @@ def fit_best_of(
     o`; :math:`w \ge 0` is fitted to them, because weighted losses leave the scale of scores free.
     Scores that undo a wrong examination would explain the clicks best. If the clicks ask for a
     clearly flatter one, the logits are :math:`w s + v \log o`, with :math:`v` fitted too.
-
-    Parameters
-    ----------
-    learner, log, task
-        As in :func:`fit_listwise`.
-    examination : ndarray of shape (n_rows,)
-        Examination probability of each row, up to a constant.
-    targets : dict of str to ListTarget
-        The one of the smallest held-out loss is kept. With fewer than five held-out queries only
-        the first is trained.
-    cautious : str, default=None
-        Name of a target that is kept if its loss exceeds the smallest by at most one standard
-        error of the difference.
-
-    Returns
-    -------
-    name : str
-        Of the target whose network the learner holds.
-    choice : DataFrame indexed by ``target``
-        ``loss`` per held-out click in nats, ``excess`` over the smallest loss with its
-        ``standard_error``, ``score_weight`` w and ``examination_exponent`` v, which is 1 unless it
-        was fitted. Without rows if only one target was trained.
     """
     with learner._seeded():
         first, target = next(iter(targets.items()))
@@ -214,15 +167,6 @@ def fit_affine(
 
     Maximises the likelihood of :math:`P(c = 1) = o\,\sigma(a + b s)` with :math:`b \ge 0.01`, so
     that the order of the scores stays.
-
-    Parameters
-    ----------
-    scores, examination, clicks, weight : ndarray of shape (n_rows,)
-        Examination is at most 1; ``weight`` is the number of impressions.
-
-    Returns
-    -------
-    shift, scale : float
     """
     total = weight.sum()
     center = weight @ scores / total
@@ -273,22 +217,12 @@ class _HeldOutFit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _HeldOutClicks:
-    """Clicks of held-out queries, by which scores are compared.
-
-    Parameters
-    ----------
-    clicks : ClickChoice
-    query : ndarray of shape (n_lists,), int
-        Query of each list of ``clicks``.
-    log_examination : ndarray of shape (n_rows,)
-    log_exposure : ndarray of shape (n_rows,)
-        Where pages of one row were joined; 0 elsewhere.
-    """
+    """Clicks of held-out queries, by which scores are compared."""
 
     clicks: ClickChoice
-    query: Ints
-    log_examination: Floats
-    log_exposure: Floats
+    query: Ints  # (n_lists,)
+    log_examination: Floats  # (n_rows,)
+    log_exposure: Floats  # (n_rows,)
 
     @classmethod
     def of_log(cls, log):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from .._typing import Floats, Ints
+from .._log._clicklog import SAMPLE
+from .._typing import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
+#: Versions that a network is applied to at a time.
+_PART = 1 << 16
 
 #: Numbers of the lists of a batch.
 Indices: TypeAlias = Sequence[int] | torch.Tensor
@@ -57,46 +62,76 @@ class ListBatch:
         return padded(values, self.mask)
 
 
+class ScaledRows:
+    """Features (n_versions, n_features) that are scaled when a batch needs them."""
+
+    def __init__(self, scale: torch.nn.Module, features: NDArray[np.float32]) -> None:
+        self.scale = scale
+        self.features = features
+        self.device = next((each.device for each in scale.buffers()), torch.device("cpu"))
+
+    def index_select(self, dim: int, rows: torch.Tensor) -> torch.Tensor:
+        """Scaled features of some rows."""
+        return self._scaled(self.features[rows.cpu().numpy()])
+
+    def split(self, n_rows: int) -> Iterator[torch.Tensor]:
+        """Scaled features of consecutive rows."""
+        starts = range(0, len(self.features), n_rows)
+        return (self._scaled(self.features[start : start + n_rows].copy()) for start in starts)
+
+    def _scaled(self, rows):
+        with torch.no_grad():
+            return self.scale(torch.from_numpy(rows).to(self.device))
+
+
 class ListDataset(Dataset):
-    """The rows of a click log as lists, ready for a ``DataLoader``.
+    """The rows of a click log as lists, ready for a ``DataLoader``; columns are not copied.
 
     Parameters
     ----------
     log : ClickLog
-    features : Tensor of shape (n_versions, n_features)
+        Its clicks are the target of each row, such as debiased clicks.
+    features : Tensor of shape (n_versions, n_features), or ScaledRows
         Scaled features of the versions of documents, on the device of the batches.
-        The clicks of the log are the target of each row, such as debiased clicks.
     click_only : bool
         Leave out lists without clicks, whose listwise loss is 0.
     never_shown : bool
         Keep the candidates that were never shown; by default only shown rows are in the lists.
+    queries : ndarray of shape (n_queries,), bool, default=None
+        Leave out the lists of other queries.
     """
 
     def __init__(
         self,
         log: ClickLog,
-        features: torch.Tensor,
+        features: torch.Tensor | ScaledRows,
         click_only: bool = False,
         never_shown: bool = False,
+        queries: Bools | None = None,
     ) -> None:
         device = features.device
         # Keep or drop whole lists: without some of its rows, a list would have another softmax.
-        keep = np.ones(log.n_rows, dtype=bool) if never_shown else log.shown
+        # Rows that were not shown are the last of their list.
+        lengths = np.diff(log.offsets)
+        if not (never_shown or log.shown.all()):
+            lengths = np.bincount(log.list_, log.shown, log.n_lists).astype(np.int64)
+        keep = lengths > 0
         if click_only:
-            clicked = np.bincount(log.list_, weights=log.clicks != 0, minlength=log.n_lists) > 0
-            keep = keep & clicked[log.list_]
-        counts = np.bincount(log.list_[keep], minlength=log.n_lists)
-        lengths = torch.from_numpy(counts[counts > 0])
+            keep &= np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
+        if queries is not None:
+            keep &= queries[log.query_of_list]
         self.features = features
-        self.version = torch.from_numpy(log.version[keep]).to(device)
-        self.bias = torch.from_numpy(log.bias[keep]).to(device)
-        self.shown = torch.from_numpy(log.shown[keep]).to(device)
-        self.clicks = torch.from_numpy(log.clicks[keep]).to(device, torch.float32)
-        self.weight = torch.from_numpy(log.weight[keep]).to(device, torch.float32)
-        self.lengths = lengths.to(device)
-        self.starts = (lengths.cumsum(0) - lengths).to(device)
+        self.version, self.bias, self.shown = (
+            _tensor(column).to(device) for column in (log.version, log.bias, log.shown)
+        )
+        self.clicks, self.weight = (
+            _tensor(column).to(device, torch.float32) for column in (log.clicks, log.weight)
+        )
+        self.lengths = torch.from_numpy(lengths[keep]).to(device)
+        self.starts = torch.from_numpy(log.offsets[:-1][keep]).to(device)
+        first = int(lengths[keep][:1].sum())
         #: The length that all lists have; 0 if lengths differ.
-        self.width = int(lengths[0]) if len(lengths) and (lengths == lengths[0]).all() else 0
+        self.width = first if (lengths[keep] == first).all() else 0
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -112,18 +147,17 @@ class ListDataset(Dataset):
 
     def _full_batch(self, lists):
         """Lists of one length are rows of rectangles: a batch is gathered without masks."""
-        of_lists = {
-            name: getattr(self, name).view(-1, self.width).index_select(0, lists)
-            for name in ("version", "bias", "shown", "clicks", "weight")
-        }
-        version, bias = (of_lists.pop(name).view(-1) for name in ("version", "bias"))
+        column = torch.arange(self.width, device=lists.device)
+        cells = (self.starts.index_select(0, lists)[:, None] + column).view(-1)
+        shape = len(lists), self.width
         return ListBatch(
-            features=self.features.index_select(0, version),
-            bias=bias,
-            mask=torch.ones((), dtype=torch.bool, device=version.device).expand(
-                len(lists), self.width
-            ),
-            **of_lists,
+            features=self.features.index_select(0, self.version.index_select(0, cells)),
+            bias=self.bias.index_select(0, cells).long(),
+            mask=torch.ones((), dtype=torch.bool, device=lists.device).expand(shape),
+            **{
+                name: getattr(self, name).index_select(0, cells).view(shape)
+                for name in ("shown", "clicks", "weight")
+            },
         )
 
     def _padded_batch(self, lists):
@@ -140,23 +174,34 @@ class ListDataset(Dataset):
         }
         return ListBatch(
             features=self.features.index_select(0, self.version.index_select(0, rows)),
-            bias=self.bias.index_select(0, rows),
+            bias=self.bias.index_select(0, rows).long(),
             mask=mask,
             **rectangles,
         )
 
     def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Version, bias factor, clicks and weight of each row, as arrays."""
-        clicks, weight = self.clicks.double(), self.weight.double()
-        version, bias, clicks, weight = (
-            values.cpu().numpy() for values in (self.version, self.bias, clicks, weight)
-        )
-        return version, bias, clicks, weight
+        """Version, bias factor, clicks and weight of rows, of a part of the lists if too many."""
+        step = max(1, -(-int(self.lengths.sum()) // SAMPLE))
+        lengths, starts = self.lengths[::step], self.starts[::step]
+        first = torch.repeat_interleave(starts - (lengths.cumsum(0) - lengths), lengths)
+        cells = first + torch.arange(len(first), device=first.device)
+        columns = (self.version, self.bias, self.clicks, self.weight)
+        version, bias, *numbers = (column.index_select(0, cells).cpu() for column in columns)
+        clicks, weight = (values.double().numpy() for values in numbers)
+        return version.numpy(), bias.numpy(), clicks, weight
 
     def outputs(self, network: torch.nn.Module) -> torch.Tensor:
         """Output of a network for each version, shape (n_versions,)."""
         with torch.inference_mode():
-            return network(self.features).reshape(-1)
+            parts = [network(part).reshape(-1) for part in self.features.split(_PART)]
+        return torch.cat(parts)
+
+
+def _tensor(column):
+    """A tensor in the memory of an array, which may be a memory map: nothing writes to it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writ")
+        return torch.from_numpy(column)
 
 
 def padded(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -32,16 +32,7 @@ Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tens
 
 
 class ListLoss(nn.Module):
-    """The mean loss per list of a batch, times a constant.
-
-    Parameters
-    ----------
-    loss : callable
-        One of the losses of this file.
-    scale : float
-        One constant for the whole log, so that every batch is an unbiased estimate of the
-        objective.
-    """
+    """The mean loss per list of a batch, times a constant."""
 
     def __init__(self, loss: Loss, scale: float) -> None:
         super().__init__()

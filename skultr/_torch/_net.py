@@ -20,26 +20,32 @@ from skorch.helper import predefined_split
 from torch import nn
 
 from .._log._pickles import NotPickled, SlimPickles
-from .._log._stored_log import StoredLog
 from .._progress import Steps
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._threads import few_threads
 from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
-from ._lists import ListDataset
+from ._lists import ListDataset, ScaledRows
 from ._loop import BatchLoader, ClipGradients, ListNet, as_is
-from ._networks import ScaledFeatures, ScaleFeatures, row_parts, scoring_network
+from ._networks import (
+    ScaledFeatures,
+    ScaleFeatures,
+    n_outputs_of,
+    row_parts,
+    scoring_network,
+)
 from ._optimizers import OPTIMIZERS
 from ._packed import packed
 from ._scoring import outputs_of_rows
 from ._shared_parameters import describe_shared_parameters
-from ._stored_lists import ScaledRows, StoredLists
 from ._stream import global_stream, own_stream, stream
 
 #: Those that torch can fuse; on a CPU the results do not depend on the number of threads.
 _FUSED = ("adam", "adamw")
 #: Number of documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
+#: Bytes of features that are scaled before training; larger ones are scaled batch by batch.
+_MOST_SCALED = 1 << 28
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
 _MAX_GRADIENT_NORM = 5.0
 
@@ -131,7 +137,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         -------
         network : torch.nn.Sequential of the scaling (or identity) and the scoring network
         """
-        n_features = features.shape[1]
+        scaling = self._feature_scaling(features)
+        n_features = n_outputs_of(scaling, features)
         if self.module is None:
             network = scoring_network(
                 n_features,
@@ -146,14 +153,24 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             network = copy.deepcopy(self.module)
         else:
             network = self.module(n_features)
-        return nn.Sequential(self._feature_scaling(features), network)
+        return nn.Sequential(scaling, network)
 
     def _feature_scaling(self, features):
         if self._earlier is not None:
             return copy.deepcopy(self._earlier.module.network[0])
         if isinstance(features, ScaledFeatures):
             return copy.deepcopy(features.scaling)
-        return ScaleFeatures(features) if self.scale_features else nn.Identity()
+        if not self.scale_features:
+            return nn.Identity()
+        # A module of the user has as many inputs as there are features.
+        return ScaleFeatures(features, indicators=not isinstance(self.module, nn.Module))
+
+    @property
+    def _refuses_missing(self):
+        """Why missing values are an error, if they are."""
+        if self.scale_features or not getattr(self, "_needs_features", True):
+            return None
+        return "with scale_features=False the network reads the features as they are"
 
     def _check_settings(self):
         """Raise on settings that the declared constraints cannot describe."""
@@ -238,24 +255,27 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         click_only = click_only and bool(clicks.any())
         log = replace(log, clicks=clicks)
         mass = clicks if click_only else log.weight
+        scale = module.network[0]
+        inputs = self._inputs(scale, log.features)
         if validation is None:
-            parts = self._split_queries(log, mass, held_out)
+            lists = [
+                ListDataset(log, inputs, click_only, never_shown, queries)
+                for queries in self._split_queries(log, mass, held_out)
+            ]
         else:
-            parts = [log, validation]
-        lists, features, inputs = [], None, None
-        for part in parts:
-            if part.features is not features:  # the parts of one log share them
-                features, inputs = part.features, self._inputs(module.network[0], part)
-            lists_of = StoredLists if isinstance(part, StoredLog) else ListDataset
-            lists.append(lists_of(part, inputs, click_only, never_shown))
+            others = self._inputs(scale, validation.features)
+            lists = [
+                ListDataset(log, inputs, click_only, never_shown),
+                ListDataset(validation, others, click_only, never_shown),
+            ]
         dataset, stopping = [*lists, None][:2]
         self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
 
-    def _inputs(self, scale, log):
-        """Scaled features, once before training rather than in every batch, if memory has them."""
-        if isinstance(log, StoredLog):
-            return ScaledRows(scale, log.features)
-        return self._scaled_inputs(scale, log.features)
+    def _inputs(self, scale, features):
+        """Features, scaled once before training, or in every batch if a scaled copy is large."""
+        if features.nbytes > _MOST_SCALED and not isinstance(features, ScaledFeatures):
+            return ScaledRows(scale, features)
+        return self._scaled_inputs(scale, features)
 
     def _tempered_validation(self):
         """The log for early stopping with its traffic tempered; None if there is none."""
@@ -357,30 +377,31 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         any more.
         """
         features = log.features
-        if isinstance(log, StoredLog) or not features.flags.writeable:
+        if not features.flags.writeable:
             return log
         scale = self._feature_scaling(log.shown_features()).cpu()  # partial_fit's may be on a GPU
+        scaled = features
+        if n_outputs_of(scale, features) > features.shape[1]:
+            scaled = np.empty((len(features), n_outputs_of(scale, features)), dtype=np.float32)
         for rows in row_parts(*features.shape):
-            features[rows] = scale(torch.from_numpy(features[rows])).numpy()
-        return replace(log, features=ScaledFeatures.of(features, scale))
+            scaled[rows] = scale(torch.from_numpy(features[rows])).numpy()
+        return replace(log, features=ScaledFeatures.of(scaled, scale))
 
     def _scaled_inputs(self, scale, features):
         """Scaled features as a tensor on the device."""
         if isinstance(features, ScaledFeatures):
             return torch.from_numpy(features).to(self.device)
-        inputs = torch.empty(features.shape, device=self.device)
+        inputs = torch.empty(len(features), n_outputs_of(scale, features), device=self.device)
         for rows in row_parts(*features.shape):
             # A copy, because a memory-mapped or read-only array cannot back a tensor.
             inputs[rows] = scale(torch.tensor(features[rows], device=self.device))
         return inputs
 
     def _split_queries(self, log, mass, held_out=None):
-        """The log of the training queries, and that of the validation queries if there are any."""
+        """Mask of the training queries, and that of the validation queries if there are any."""
         if held_out is None:
             held_out = self._held_out_queries(log, mass)
-        if not held_out.any():
-            return [log]
-        return [log.select_queries(keep) for keep in (~held_out, held_out)]
+        return [~held_out, held_out] if held_out.any() else [~held_out]
 
     def _held_out_queries(self, log, mass):
         """Mask of the validation queries, shape (n_queries,); without any, all False.
@@ -390,7 +411,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         held_out = np.zeros(len(log.query_ids), dtype=bool)
         if not self.early_stopping:
             return held_out
-        asked = np.bincount(log.query, np.where(log.shown, mass, 0.0) > 0, len(held_out))
+        asked = np.zeros(len(held_out), dtype=bool)
+        asked[log.query[log.shown & (mass > 0)]] = True
         queries = np.flatnonzero(asked)
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):

@@ -104,24 +104,39 @@ class ScaleFeatures(nn.Module):
     ranking features include both probabilities and counts of up to a million; without scaling the
     counts alone would determine what a network learns.
 
+    A missing value becomes 0, the mean. Behind the features stands one column, 1 where the value
+    is missing and else 0, for each feature that has missing values in training.
+
     Parameters
     ----------
     features : ndarray of shape (n_docs, n_features)
         The training documents.
+    indicators : bool, default=True
+        Whether there are columns for missing values.
     """
 
-    def __init__(self, features: NDArray[Any]) -> None:
+    def __init__(self, features: NDArray[Any], *, indicators: bool = True) -> None:
         super().__init__()
-        center, variance = _moments(features)
+        center, variance, missing = _moments(features)
         scale = variance.sqrt()
         constant = scale <= 1e-6 * center.abs().clamp(min=1e-30)
         self.register_buffer("center", center.float())
         self.register_buffer("scale", scale.masked_fill(constant, 1.0).float())
+        self.register_buffer("indicated", torch.nonzero(missing & indicators)[:, 0])
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns that the network gets."""
+        return len(self.center) + len(self.indicated)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Scaled features, of the same shape."""
+        """Scaled features and indicators, shape (n_rows, n_outputs)."""
         scaled = _signed_log(features).sub_(self.center).div_(self.scale)
-        return scaled.clamp_(-MAX_DEVIATION, MAX_DEVIATION)
+        scaled = scaled.clamp_(-MAX_DEVIATION, MAX_DEVIATION).nan_to_num_(nan=0.0)
+        if not len(self.indicated):
+            return scaled
+        missing = features.index_select(1, self.indicated).isnan()
+        return torch.cat([scaled, missing.to(scaled.dtype)], dim=1)
 
 
 class ScaledFeatures(np.ndarray):
@@ -142,6 +157,14 @@ class ScaledFeatures(np.ndarray):
             self.scaling = obj.scaling
 
 
+def n_outputs_of(scaling: nn.Module, features: NDArray[Any]) -> int:
+    """Number of columns that a scaling (or identity) makes of features."""
+    scaled_already = isinstance(features, ScaledFeatures)
+    return (
+        features.shape[1] if scaled_already else getattr(scaling, "n_outputs", features.shape[1])
+    )
+
+
 def row_parts(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Slices of consecutive rows whose values stay in a processor's cache."""
     step = max(1, _PART_VALUES // max(1, n_columns))
@@ -149,17 +172,28 @@ def row_parts(n_rows: int, n_columns: int) -> Iterator[slice]:
 
 
 def _moments(features):
-    """Mean and variance of the signed logarithm by column, in float64 (Chan et al. 1979)."""
-    n, mean = 0, torch.zeros(features.shape[1], dtype=torch.float64)
-    squares = torch.zeros_like(mean)
+    """Mean and variance of the signed logarithm by column, in float64 (Chan et al. 1979).
+
+    Missing values are left out; the third result is True for columns that have some.
+    """
+    n = torch.zeros(features.shape[1], dtype=torch.float64)
+    mean, squares, missing = torch.zeros_like(n), torch.zeros_like(n), torch.zeros_like(n).bool()
     for rows in row_parts(*features.shape):
         # A copy, because a memory-mapped or read-only array cannot back a tensor.
         part = _signed_log(torch.tensor(features[rows], dtype=torch.float32)).double()
-        own = part.mean(dim=0)
-        gap, n_before, n = own - mean, n, n + len(part)
-        mean = mean + gap * (len(part) / n)
-        squares = squares + ((part - own) ** 2).sum(dim=0) + gap**2 * (n_before * len(part) / n)
-    return mean, squares / max(n, 1)
+        there = ~part.isnan()
+        if there.all():
+            n_part, own = torch.full_like(n, len(part)), part.mean(dim=0)
+            spread = ((part - own) ** 2).sum(dim=0)
+        else:
+            missing |= ~there.all(dim=0)
+            n_part, own = there.sum(dim=0).double(), part.nanmean(dim=0).nan_to_num(nan=0.0)
+            spread = ((part - own) ** 2).nansum(dim=0)
+        gap, n_before, n = own - mean, n, n + n_part
+        share = n_part / n.clamp(min=1)
+        mean = mean + gap * share
+        squares = squares + spread + gap**2 * (n_before * n_part / n.clamp(min=1))
+    return mean, squares / n.clamp(min=1), missing
 
 
 def _signed_log(values: torch.Tensor) -> torch.Tensor:

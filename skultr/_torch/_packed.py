@@ -20,16 +20,6 @@ def packed(modules: Modules) -> Modules:
     """Copies of modules that only a pickle can use: their tensors are unpickled as they were.
 
     Torch pickles 500 bytes beside each tensor, and storage that other tensors share.
-
-    Parameters
-    ----------
-    modules : dict of str to torch.nn.Module
-        They may share parts, which they share in the pickle.
-
-    Returns
-    -------
-    packed : dict of str to torch.nn.Module
-        Tensors on another device than the CPU, and of other types, stay as they are.
     """
     tensors = [
         tensor

@@ -33,23 +33,7 @@ def sum_of_pairs(
     weigh: Callable[..., torch.Tensor] | None = None,
     of: tuple[torch.Tensor, ...] = (),
 ) -> torch.Tensor:
-    r"""Sum over pairs of :math:`a_i b_j u_{ij} \log(1 + e^{s_j - s_i})`; gradient in s only.
-
-    Parameters
-    ----------
-    scores : Tensor of shape (n_lists, width)
-    mask : Tensor of shape (n_lists, width), bool
-        True where a list has a row: in its first cells.
-    wins, losses : Tensor of shape (n_lists, width)
-        The weights a and b of rows as winner and as loser; 0 at padding.
-    weigh : callable, default=None
-        Gives u from the differences :math:`x_i - x_j` of each tensor x in ``of``; None gives 1.
-    of : tuple of Tensor of shape (n_lists, width), default=()
-
-    Returns
-    -------
-    total : Tensor, a scalar
-    """
+    r"""Sum over pairs of :math:`a_i b_j u_{ij} \log(1 + e^{s_j - s_i})`; gradient in s only."""
     return _SumOfPairs.apply(scores, mask, wins, losses, weigh, of)
 
 

@@ -30,18 +30,7 @@ Step = Callable[[torch.Tensor], torch.Tensor]
 
 
 def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats:
-    """Outputs of a network on the CPU, in its precision, each determined by its row to the bit.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        In evaluation its layers must treat each row alone.
-    features : ndarray of shape (n_rows, n_features)
-
-    Returns
-    -------
-    outputs : ndarray of shape (n_rows, n_out), float64
-    """
+    """Outputs of a network on the CPU, in its precision, each determined by its row to the bit."""
     n_rows, n_features = features.shape
     dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
     block = torch.zeros(ROWS, n_features, dtype=dtype)
@@ -61,20 +50,7 @@ def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats
 
 
 def _steps(module, width, used):
-    """Functions that compute a module, one after another.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-    width, used : int
-        Columns of the input, and how many of them are not padding.
-
-    Returns
-    -------
-    steps : list of callable
-    width, used : int or None
-        The same of the output; None if only the module knows.
-    """
+    """Functions that compute a module, one after another."""
     kind = type(module)
     if kind is nn.Sequential:
         steps = []

@@ -42,13 +42,15 @@ SHARED_PARAMETERS = {
     ),
     "scale_features": (
         "bool",
-        "Signed logarithm and standardisation of the features, by the training documents. False "
-        "if a pipeline scales already.",
+        "Signed logarithm and standardisation of the features, by the training documents. Missing "
+        "values are put at the mean, and each feature that had some in training gets an indicator "
+        "beside it. False if a pipeline scales already: missing values are then an error.",
     ),
     "module": (
         "torch.nn.Module, callable or None",
-        "A network in place of the default one, or a function of the number of features that "
-        "makes it. Parameters that describe layers are then not used.",
+        "A network in place of the default one, or a function of the number of inputs (features, "
+        "and indicators of missing values) that makes it. A network that is given has no "
+        "indicators. Parameters that describe layers are then not used.",
     ),
     "net_params": (
         "dict or None",

@@ -34,17 +34,7 @@ _GLOBAL = threading.RLock()
 
 
 def stream(device: torch.device | str = "cpu") -> torch.Generator | None:
-    """The generator of the training that runs in this thread; else torch's global one.
-
-    Parameters
-    ----------
-    device : torch.device or str, default="cpu"
-
-    Returns
-    -------
-    generator : torch.Generator or None
-        None stands for the global stream of a device other than the CPU.
-    """
+    """The generator of the training that runs in this thread; else torch's global one."""
     device, own = torch.device(device), _OWN.get()
     if own is not None:
         return own.on(device)
@@ -53,18 +43,7 @@ def stream(device: torch.device | str = "cpu") -> torch.Generator | None:
 
 @contextmanager
 def own_stream(seed: int) -> Iterator[None]:
-    """Context in which :func:`stream` draws from generators of this seed.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skultr._torch._stream import own_stream, stream
-    >>> def draw():
-    ...     with own_stream(3):
-    ...         return torch.rand(3, generator=stream())
-    >>> torch.equal(draw(), draw())
-    True
-    """
+    """Context in which :func:`stream` draws from generators of this seed."""
     token = _OWN.set(_Stream(seed))
     try:
         yield

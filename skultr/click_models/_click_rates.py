@@ -9,9 +9,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from ._known_factors import KnownFactors
-from ._model import TableClickModel
-from ._priors import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
+from ._em import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
+from ._model import KnownFactors, TableClickModel
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

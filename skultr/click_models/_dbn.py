@@ -11,10 +11,9 @@ from torch import nn
 
 from .._log._factors import loss_scale
 from .._sklearn import Interval
-from ._cascade import ChainMixin, start_attraction
+from ._cascade import ChainMixin, count_chain, start_attraction
 from ._em import WEAK
 from ._gradient import SHARED_LEARNING_RATE, GradientClickModel
-from ._tails import count_chain
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from scipy.special import expit
 from .._sklearn import StrOptions
 from .._torch._joint import fit_towers
 from .._torch._net import NeuralEstimator
-from ._em_model import EMClickModel
+from ._em import EMClickModel
 
 #: Step size of parameters that all documents share.
 SHARED_LEARNING_RATE = 0.05

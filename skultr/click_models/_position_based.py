@@ -2,26 +2,129 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from .._log._segments import TINY
-from .._log._shards import CellShards
 from .._models._browsing import pbm_click_probability
-from .._models._sharded_relevance import ShownAt, curve_of_shards
+from .._models._document_posterior import document_posterior, logged_places
 from .._models._table_curve import table_of_cells
-from ..identifiability._not_identifiable import warn_unless_identifiable
-from ._em import WEAK
-from ._known_factors import KnownFactors
-from ._product_model import (
-    GROUP_IMPRESSIONS,
-    PRIOR_WEIGHT,
-    ProductModel,
-    unknown_curve,
-)
-from ._products import factor_groups, start_tables
+from .._sklearn import StrOptions
+from ..identifiability._graph import warn_unless_identifiable
+from ._em import WEAK, fit_em, given_prior, weak_priors
+from ._gradient import GradientClickModel
+from ._model import KnownFactors
+
+#: Weight of the prior of a rare bias factor, in impressions, where EM fits examination.
+PRIOR_WEIGHT = 20.0
+#: Neighbouring ranks are joined until a group has so many impressions.
+GROUP_IMPRESSIONS = 100.0
+#: Where no document moved, examination is taken to fall with this power of the position: half way,
+#: in logarithms, from no bias at all to 1 / position.
+_UNKNOWN_SLOPE = 0.5
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ProductModel(GradientClickModel):
+    """Models of P(click) as relevance times examination, with one examination per factor.
+
+    Subclasses write ``_compared_examination(log, cells)``: examination by factor and the standard
+    error of its logarithm relative to the first factor, from the same documents under several
+    factors; and ``_fitted_prior(log, cells, known)``: start and pseudo-counts of examination for
+    EM.
+    """
+
+    prior: Literal["logged", "empirical"] | Sequence[float] | None = "logged"
+
+    _parameter_constraints = {
+        **GradientClickModel._parameter_constraints,
+        "prior": [StrOptions({"logged", "empirical"}), "array-like", None],
+    }
+    _reads_production = True
+
+    def _solve_product(self, log, cells, task):
+        """Examination relative to the first factor, shape (n_factors,); sets ``documents_``."""
+        if self._reads_places:
+            examination, error = self._compared_examination(log, cells)
+            self.prior_ = {}
+            self._remember_posterior(log, cells, examination, error)
+            return examination / examination[0]
+        known = self._train_towers(log, task) if self.solver == "gradient" else {}
+        return self._solve_cells(log, cells, *self._fitted_prior(log, cells, known), known)
+
+    @property
+    def _reads_places(self):
+        """True if the prior of a document depends on where production put it."""
+        return self.solver == "em" and isinstance(self.prior, str) and self.prior == "logged"
+
+    def _remember_posterior(self, log, cells, examination, error):
+        query, place = logged_places(log).of_documents(cells.n_docs)
+        found = document_posterior(cells, examination, query=query, place=place, error=error)
+        first = examination[0]
+        tables = {
+            "relevance": found.mean * first,
+            "lower": found.lower * first,
+            "upper": found.upper * first,
+            "effective_sample": found.effective_sample / first,
+            "prior_mean": found.prior_mean * first,
+        }
+        shown = log.shown_docs
+        unseen = {name: of[shown].mean() for name, of in tables.items()}
+        self._remember_documents(log, unseen, **tables)
+
+    def _solve_cells(self, log, cells, examination, prior, known):
+        """As :meth:`_solve_product`, by EM with a start and a prior of examination."""
+        start = {**start_tables(cells), "examination": examination}
+        fit, means = self._solve(
+            log,
+            lambda tables: expected_counts(cells, **known, **tables),
+            {name: of for name, of in start.items() if name not in known},
+            {"examination": prior},
+            () if known else ("relevance",),
+        )
+        examination = fit.tables["examination"]
+        # Clicks determine the product only: relevance is scaled to P(click) at the first position.
+        self._scale = first = examination[0]
+        relevance = {**known, **fit.tables}["relevance"] * first
+        prior_mean = {"relevance": means.get("relevance", np.nan) * first}
+        self._remember_documents(log, prior_mean, relevance=relevance)
+        return examination / first
+
+    def _pooled_examination(self, log, cells, group, known):
+        """Examination by factor, the same for all factors of a ``group``."""
+        pooled = cells.pooled(group)
+        start = {**start_tables(pooled), **known}
+
+        def expect(tables):
+            return expected_counts(pooled, **known, **tables)
+
+        priors = {"examination": WEAK}
+        if not known:
+            weak = weak_priors(expect(start)[0], ("relevance",))
+            priors["relevance"] = given_prior(self.prior) or weak["relevance"]
+        fit = fit_em(
+            expect,
+            {name: of for name, of in start.items() if name not in known},
+            priors,
+            tol=10 * self.tol * log.n_impressions,
+            max_iter=self.max_iter,
+        )
+        return fit.tables["examination"][group]
+
+    def _row_parameters(self, X, qid, doc):
+        parameters = super()._row_parameters(X, qid, doc)
+        if self.solver == "gradient":
+            parameters["relevance"] = parameters["relevance"] * self._scale
+        return parameters
+
+
+def unknown_curve(depth):
+    """Log examination by depth where no document moved: mean and standard deviation."""
+    return -_UNKNOWN_SLOPE * np.log(depth), _UNKNOWN_SLOPE * np.log1p(depth)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -157,27 +260,20 @@ class PBMModel(ProductModel):
             index=pd.Index(log.bias_values, name="bias"),
         )
 
-    @property
-    def _reads_shards(self):
-        return self.solver == "em"
-
-    def _kept_of_shard(self, log):
-        return ShownAt.of(log, places=self._reads_places)
-
     def _compared_examination(self, log, cells):
         group, weight = np.arange(cells.n_factors), cells.weight_of_factors
         if self._factors.are_positions:
             # A rare rank is examined like its neighbours.
             group = factor_groups(weight, min(GROUP_IMPRESSIONS, weight.max() / 2))
-        positions = ShownAt.of(log).positions
+        rows = log.shown_rows
+        positions = np.bincount(
+            log.bias[rows], log.weight[rows] * log.position[rows], minlength=cells.n_factors
+        )
         depth = np.bincount(group, positions) / np.maximum(np.bincount(group, weight), TINY)
         prior, pooled = unknown_curve(np.maximum(depth, 1.0)), cells.pooled(group)
-        if isinstance(pooled, CellShards):
-            curve, error, self.n_iter_ = curve_of_shards(pooled, *prior)
-        else:
-            table = table_of_cells(pooled)
-            self.n_iter_ = table.fit.n_iter
-            curve, error = table.with_prior(*prior)
+        table = table_of_cells(pooled)
+        self.n_iter_ = table.fit.n_iter
+        curve, error = table.with_prior(*prior)
         return np.exp(curve - curve.max())[group], error[group]
 
     def _fitted_prior(self, log, cells, known):
@@ -199,3 +295,67 @@ class PBMModel(ProductModel):
     def _draw(self, parameters, position, bias, rng):
         chance = self._probability(parameters, position, bias, None)
         return rng.random(chance.shape) < chance
+
+
+def factor_groups(weight, least):
+    """Group of each factor, from 0 without gaps: neighbours are joined up to ``least``
+    impressions."""
+    group = np.empty(len(weight), dtype=np.intp)
+    n_full, total = 0, 0.0
+    for factor, more in enumerate(weight):
+        group[factor] = n_full
+        total += more
+        if total >= least:
+            n_full, total = n_full + 1, 0.0
+    # Factors left over at the end join the last full group.
+    return np.minimum(group, max(n_full - 1, 0))
+
+
+def expected_counts(cells, relevance, examination):
+    """E-step of P(click) = r o, with examination as the only hidden event.
+
+    A clicked row was examined; a skipped row was examined with probability
+    (o - r o) / (1 - r o). Relevance is then clicks over examinations. If relevance were hidden
+    too, EM would need far more steps.
+    """
+    by_doc, by_factor, value = np.empty((3, len(relevance))), 0.0, 0.0
+    for docs, part in cells.parts():
+        by_doc[:, docs], of_factors, of_part = _counts_of_part(part, relevance[docs], examination)
+        by_factor, value = by_factor + of_factors, value + of_part
+    clicks, examined, missing = by_doc
+    sure = clicks, np.zeros_like(clicks)
+    counts = {
+        "relevance": (clicks, examined, missing, sure),
+        "examination": (by_factor, cells.weight_of_factors),
+    }
+    return counts, value
+
+
+def _counts_of_part(cells, relevance, examination):
+    """Counts by document and by factor, and the log likelihood, of some documents."""
+    r, o = relevance[cells.doc], examination[cells.factor]
+    click = r * o
+    skips = cells.weight - cells.clicks
+    chance = (o - click) / (1 - click)
+    examined = cells.clicks + skips * chance
+    missing = cells.by_doc(skips * chance * (1 - chance)) / (1 - relevance) ** 2
+    by_doc = cells.by_doc(cells.clicks), cells.by_doc(examined), missing
+    value = cells.clicks @ np.log(click) + skips @ np.log1p(-click)
+    return by_doc, cells.by_factor(examined), value
+
+
+def start_tables(cells):
+    """Initial examination, proportional to click rates, and the relevance that fits it."""
+    weight = cells.weight_of_factors
+    with np.errstate(invalid="ignore"):
+        rate = cells.clicks_of_factors / weight
+    known = np.isfinite(rate)
+    mean = cells.clicks_of_factors.sum() / weight.sum()
+    rate = np.where(known, rate, mean)
+    examination = np.clip(0.9 * rate / max(rate.max(), 1e-9), 0.05, 0.95)
+    relevance = np.empty(cells.n_docs)
+    for docs, part in cells.parts():
+        chances = part.by_doc(part.weight * examination[part.factor])
+        likely = (part.by_doc(part.clicks) + mean) / (chances + 1.0)
+        relevance[docs] = np.clip(likely, 0.02, 0.95)
+    return {"relevance": relevance, "examination": examination}

@@ -15,12 +15,17 @@ from .._models._browsing import (
     ubm_conditional_click_probability,
 )
 from .._models._pair_curve import pair_curve
-from ..identifiability._not_identifiable import warn_unless_identifiable
+from ..identifiability._graph import warn_unless_identifiable
 from ._em import WEAK
-from ._known_factors import warn_about_unknown
-from ._patterns import last_clicks
-from ._product_model import GROUP_IMPRESSIONS, PRIOR_WEIGHT, ProductModel, unknown_curve
-from ._products import factor_groups, start_tables
+from ._model import last_clicks, warn_about_unknown
+from ._position_based import (
+    GROUP_IMPRESSIONS,
+    PRIOR_WEIGHT,
+    ProductModel,
+    factor_groups,
+    start_tables,
+    unknown_curve,
+)
 
 #: Deepest rank of the user browsing model, which has one parameter per pair of ranks.
 _MAX_RANK = 2_000

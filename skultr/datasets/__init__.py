@@ -8,11 +8,8 @@ finds the files of a published set.
 :func:`load_result_lists` reads pages of documents that have no features.
 """
 
-from ._letor import load_letor
-from ._letor_files import letor_splits
+from ._letor import letor_splits, load_letor, load_result_lists
 from ._make import make_ltr
-from ._result_lists import load_result_lists
-from ._ubi import read_ubi
-from ._ubi_report import UBIReport
+from ._ubi import UBIReport, read_ubi
 
 __all__ = ["UBIReport", "letor_splits", "load_letor", "load_result_lists", "make_ltr", "read_ubi"]

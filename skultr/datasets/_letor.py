@@ -1,13 +1,18 @@
-"""Readers of learning-to-rank sets: svmlight (LETOR) and Parquet."""
+"""Readers of learning-to-rank sets: svmlight (LETOR) and Parquet; result lists without
+features."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import re
 import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from numbers import Integral
 from os import PathLike, fspath
 from pathlib import Path
+from typing import IO, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,15 +20,6 @@ from sklearn.datasets import load_svmlight_files
 
 from .._progress import progress, working
 from .._sklearn import Interval, validate_params
-from ._letor_files import (
-    PARQUET,
-    SVMLIGHT,
-    is_documents,
-    is_parquet,
-    letor_splits,
-    open_svmlight,
-    scan_svmlight,
-)
 
 #: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
 _MAX_FEATURE = 65_535
@@ -143,9 +139,7 @@ def _read_files(paths, split, n_features):
     return _read_svmlight(paths, lines, _columns(lines, n_features))
 
 
-# --------------------------------------------------------------------------------------
-# Folders
-# --------------------------------------------------------------------------------------
+# Folders ------------------------------------------------------------------------------
 def _read_folder(folder, split, fold, n_features):
     files = letor_splits(folder, fold=fold)
     wanted = list(files) if split is None else _names(split)
@@ -181,9 +175,7 @@ def _check_queries_apart(frames, folder):
                 )
 
 
-# --------------------------------------------------------------------------------------
-# Paths
-# --------------------------------------------------------------------------------------
+# Paths --------------------------------------------------------------------------------
 def _check_paths(path):
     paths = list(path) if isinstance(path, list | tuple) else [path]
     if not paths:
@@ -209,9 +201,7 @@ def _one_format(path):
     )
 
 
-# --------------------------------------------------------------------------------------
-# Formats
-# --------------------------------------------------------------------------------------
+# Formats ------------------------------------------------------------------------------
 def _scan(paths):
     return [_scan_one(path) for path in progress(paths, "scanned file")]
 
@@ -358,9 +348,7 @@ def _select_split(frame, split):
     return frame.loc[rows].drop(columns="split").reset_index(drop=True)
 
 
-# --------------------------------------------------------------------------------------
-# Checks of every data set
-# --------------------------------------------------------------------------------------
+# Checks of every data set -------------------------------------------------------------
 def _check_documents(frame):
     features = [name for name in frame.columns if name not in ("qid", "doc", "relevance")]
     for name in features:
@@ -384,11 +372,11 @@ def _check_feature(name, column):
             f"The column {name!r} has type {column.dtype}; expected numbers. Every column but "
             "qid, doc, label and split is a feature: encode it as numbers, or drop it."
         )
-    bad = ~np.isfinite(column.to_numpy(dtype=float, na_value=np.nan))
+    bad = np.isinf(column.to_numpy(dtype=float, na_value=np.nan))
     if bad.any():
         raise ValueError(
-            f"The feature {name!r} is missing or infinite in {int(bad.sum())} of {len(bad)} "
-            f"rows, first in row {int(bad.argmax())}; expected finite numbers. Impute them first."
+            f"The feature {name!r} is infinite in {int(bad.sum())} of {len(bad)} rows, first in "
+            f"row {int(bad.argmax())}; expected finite or missing numbers. Replace them first."
         )
 
 
@@ -427,3 +415,350 @@ def _unique_docs(frame):
             f"{doc[twice].iloc[0]!r} is taken. Rename the documents."
         )
     return doc
+
+
+SVMLIGHT = (".txt", ".svm", ".svmlight", ".libsvm", ".dat")
+PARQUET = (".parquet", ".pq")
+
+#: How the names of files tell a split: train.txt, trainingset.txt, set1.valid.txt, vali.txt.
+_SPLITS = {"train": "train", "validation": "vali|val|dev", "test": "test"}
+#: How a file or its folder tells a fold: Fold3/train.txt, msn1.fold3.train.txt; Yahoo!'s sets.
+_FOLD = re.compile(r"(?<![a-z])(?:fold|set)[ _-]?(\d+)(?!\d)")
+_DOC_ID = re.compile(rb"(?<![a-z])docid\s*=\s*(\S+)", re.IGNORECASE)
+#: A feature of id 0.
+_ZERO = re.compile(rb"[ \t]0:")
+
+
+@validate_params(
+    {
+        "folder": [str, PathLike],
+        "fold": [Interval(Integral, 0, None, closed="left"), None],
+    },
+    prefer_skip_nested_validation=True,
+)
+def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dict[str, Path]:
+    """Find the files of a published split in the folder of a learning-to-rank set.
+
+    :func:`load_letor` reads them; this function shows what it would read.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        A folder as the set unpacks, searched with its subfolders. Files count by their names:
+        ``train``, ``valid``, ``vali``, ``dev`` and ``test``, at the start of a word (so that
+        ``trainingset.txt``, ``set1.valid.txt`` and ``train.txt.gz`` count). A folder
+        ``train.parquet``, as Spark writes it, counts as a file, and hidden files do not count.
+    fold : int, default=None
+        Which fold (``Fold1/train.txt``), or which set of Yahoo! (``set1.train.txt``). May be left
+        out where there is only one.
+
+    Returns
+    -------
+    splits : dict of str to pathlib.Path
+        ``"train"``, ``"validation"`` and ``"test"``, in this order, as far as they were found,
+        and their files.
+
+    Raises
+    ------
+    ValueError
+        If no file has such a name, there are several folds and ``fold`` is None, the fold is
+        missing, or several files have the same split of the fold.
+
+    See Also
+    --------
+    load_letor : Read the documents.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from skultr.datasets import letor_splits
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("Fold1/train.txt", "Fold1/test.txt", "Fold2/train.txt"):
+    ...         path = pathlib.Path(folder, name)
+    ...         path.parent.mkdir(exist_ok=True)
+    ...         path.touch()
+    ...     splits = letor_splits(folder, fold=1)
+    >>> [(split, path.name) for split, path in splits.items()]
+    [('train', 'train.txt'), ('test', 'test.txt')]
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder; expected the folder that a set unpacks to.")
+    files = sorted(path for path in folder.rglob("*") if _counts(path))
+    named = [(fold_of(path), split_of(path), path) for path in files]
+    named = [each for each in named if each[1] is not None]
+    if not named:
+        found = ", ".join(str(path.relative_to(folder)) for path in files[:5]) or "none"
+        raise ValueError(
+            f"{folder} holds no file of a split, such as train.txt, vali.txt or test.parquet. "
+            f"Files of documents that were found: {found}. Pass a file, or a list of files."
+        )
+    fold = _only_fold(folder, {number for number, _, _ in named}, fold)
+    return _one_file_each(
+        folder, [(split, path) for number, split, path in named if number == fold]
+    )
+
+
+def is_documents(path: Path) -> bool:
+    """Whether the suffix is one of svmlight, also compressed, or of Parquet."""
+    name = path.name.lower()
+    return is_parquet(path) or name.removesuffix(".gz").removesuffix(".bz2").endswith(SVMLIGHT)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the suffix is one of Parquet: of a file, or of a folder that Spark writes."""
+    return path.name.lower().endswith(PARQUET)
+
+
+def _counts(path):
+    """Whether it is a file of documents; Parquet's may be a folder, whose parts do not count."""
+    if path.name.startswith(".") or is_parquet(path.parent) or not is_documents(path):
+        return False
+    return path.is_file() or is_parquet(path)
+
+
+def split_of(path: Path) -> str | None:
+    """The split that the name of a file tells; None without one."""
+    name = path.name.lower()
+    matches = (
+        split for split, words in _SPLITS.items() if re.search(f"(?<![a-z])(?:{words})", name)
+    )
+    return next(matches, None)
+
+
+def fold_of(path: Path) -> int | None:
+    """The fold that the name of a file tells, or else that of its folder; None without one."""
+    for name in (path.name, path.parent.name):
+        if match := _FOLD.search(name.lower()):
+            return int(match[1])
+    return None
+
+
+class SvmlightLines(NamedTuple):
+    """What one pass over a file tells that its parser does not."""
+
+    doc: list[str]  # the #docid of each row that has one
+    n_rows: int
+    last_feature: int
+    from_zero: bool
+
+
+def scan_svmlight(path: str) -> SvmlightLines:
+    """Ids of documents in comments, and the range of feature ids, which rise along a row."""
+    doc, n_rows, last_feature, from_zero = [], 0, 0, False
+    with open_svmlight(path) as file:
+        for line in file:
+            row, _, comment = line.partition(b"#")
+            if not row.strip():
+                continue
+            n_rows += 1
+            last_feature = max(last_feature, _last_feature(row))
+            from_zero = from_zero or _ZERO.search(row) is not None
+            if match := _DOC_ID.search(comment):
+                doc.append(match[1].decode(errors="backslashreplace"))
+    return SvmlightLines(doc, n_rows, last_feature, from_zero)
+
+
+def _last_feature(row):
+    before, _, _ = row.rpartition(b":")
+    feature = before[max(before.rfind(b" "), before.rfind(b"\t")) + 1 :]
+    return int(feature) if feature.isdigit() and len(feature) < 10 else 0
+
+
+def open_svmlight(path: str) -> IO[bytes]:
+    """The lines of a file, which may be compressed."""
+    opener = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix.lower(), open)
+    return opener(path, "rb")
+
+
+def _only_fold(folder, found, fold):
+    numbers = sorted(number for number in found if number is not None)
+    if fold is None and len(found) == 1:
+        return found.pop()
+    if fold is None:
+        beside = " and files of no fold" if None in found else ""
+        raise ValueError(
+            f"{folder} holds {_numbered(numbers)}{beside}; queries of different folds must not "
+            f"be mixed. Pass fold={numbers[0]}, say."
+        )
+    if fold not in found:
+        raise ValueError(
+            f"fold={fold}, but {folder} holds {_numbered(numbers) or 'no folds'}. "
+            + ("Pass one of them." if numbers else "Leave fold out.")
+        )
+    return fold
+
+
+def _numbered(numbers):
+    if not numbers:
+        return ""
+    return ("fold " if len(numbers) == 1 else "the folds ") + ", ".join(map(str, numbers))
+
+
+def _one_file_each(folder, named):
+    splits = {}
+    for split in _SPLITS:
+        files = [path for each, path in named if each == split]
+        if len(files) > 1:
+            names = ", ".join(str(path.relative_to(folder)) for path in files[:5])
+            raise ValueError(
+                f"{folder} holds {len(files)} files of the split {split!r}: {names}. Pass the "
+                "folder that holds one of them, or the files themselves."
+            )
+        if files:
+            splits[split] = files[0]
+    return splits
+
+
+@validate_params({"path": [str, PathLike], "split": [str]}, prefer_skip_nested_validation=True)
+def load_result_lists(path: str | PathLike[str], *, split: str = "train") -> pd.DataFrame:
+    """Read result lists and the grades of their documents from two text files of a folder.
+
+    The layout is that of the ULTRA toolbox, in which the sets of the study of identifiability
+    were published (Chen et al. 2024). Each line of ``train.init_list`` is a query and the numbers
+    of the documents on its page, by position; each line of ``train.labels`` is the same query and
+    the grades of the same documents. A negative number pads a page that is shorter.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder.
+    split : str, default="train"
+        Name of the two files before the dot.
+
+    Returns
+    -------
+    lists : pandas.DataFrame
+        One row per document on a page, in the order of the file: ``qid`` (int if all are whole
+        numbers, else str), ``doc`` (int), ``position`` (from 1), ``doc_scope`` ("global": a
+        number names the same document under all queries) and ``relevance`` (int). There are no
+        features and no clicks.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file is missing.
+    ValueError
+        If the files differ in their queries or in the length of a list, a line holds anything
+        but whole numbers after its query, all pages are empty, a grade is negative, or a document
+        has two grades.
+
+    See Also
+    --------
+    skultr.simulation.make_disconnected_log : Makes such pages, and clicks on them.
+
+    References
+    ----------
+    M. Chen, C. Liu, Z. Liu, Z. Li and J. Sun (2024). Identifiability matters: revealing the
+    hidden recoverable condition in unbiased learning to rank. ICML.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from skultr.datasets import load_result_lists
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "train.init_list").write_text("q1 7 3\\nq2 3 5\\n")
+    ...     _ = pathlib.Path(folder, "train.labels").write_text("q1 0 4\\nq2 4 1\\n")
+    ...     lists = load_result_lists(folder)
+    >>> lists
+      qid  doc  position doc_scope  relevance
+    0  q1    7         1    global          0
+    1  q1    3         2    global          4
+    2  q2    3         1    global          4
+    3  q2    5         2    global          1
+
+    Clicks of a position-based user, a million on each page:
+
+    >>> import numpy as np
+    >>> from skultr.simulation import EYE_TRACKING, relevance_probability
+    >>> examination = np.array(EYE_TRACKING)[lists["position"] - 1]
+    >>> chance = relevance_probability(lists["relevance"], max_grade=4) * examination
+    >>> clicks = np.random.default_rng(0).binomial(1_000_000, chance) / 1_000_000
+    >>> log = lists.assign(impressions=1_000_000)
+    """
+    pages = _read_lists(Path(path) / f"{split}.init_list")
+    grades = _read_lists(Path(path) / f"{split}.labels")
+    _check_same(pages, grades, split)
+    n_shown = [len(documents) for _, documents in pages]
+    rows = pd.DataFrame(
+        {
+            "qid": np.repeat(_as_ids([query for query, _ in pages]), n_shown),
+            "doc": np.concatenate([documents for _, documents in pages]),
+            "position": np.concatenate([np.arange(1, n + 1) for n in n_shown]),
+            "doc_scope": "global",
+            "relevance": np.concatenate([labels for _, labels in grades]),
+        }
+    )
+    rows = rows[rows["doc"] >= 0].reset_index(drop=True)
+    _check_pages(rows, split)
+    _check_grades(rows, split)
+    return rows
+
+
+def _read_lists(path):
+    """The query and the numbers of each line."""
+    lines = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        query, *numbers = line.split() or [""]
+        if not query:
+            continue
+        try:
+            lines.append((query, np.array(numbers, dtype=np.int64)))
+        except (ValueError, OverflowError) as error:
+            raise ValueError(
+                f"{path}, line {number}: {error}. Expected a query and then whole numbers, "
+                "separated by spaces."
+            ) from error
+    if not any(len(numbers) for _, numbers in lines):
+        raise ValueError(f"{path} has no lists; expected a query and its documents on each line.")
+    return lines
+
+
+def _check_same(pages, grades, split):
+    files = f"{split}.init_list and {split}.labels"
+    if len(pages) != len(grades):
+        raise ValueError(
+            f"{files} have {len(pages)} and {len(grades)} lists; expected the same queries in the "
+            "same order."
+        )
+    for (query, documents), (other, labels) in zip(pages, grades, strict=True):
+        if query != other or len(documents) != len(labels):
+            raise ValueError(
+                f"{files} differ: query {query!r} with {len(documents)} documents against "
+                f"{other!r} with {len(labels)} grades. Expected the same queries in the same "
+                "order, and a grade for each document."
+            )
+
+
+def _as_ids(queries):
+    """Whole numbers where no query would lose its name: "01" and "1" are two queries."""
+    try:
+        ids = np.array(queries, dtype=np.int64)
+    except (ValueError, OverflowError):
+        return np.array(queries, dtype=object)
+    return ids if ids.astype(str).tolist() == queries else np.array(queries, dtype=object)
+
+
+def _check_pages(rows, split):
+    if rows.empty:
+        raise ValueError(
+            f"{split}.init_list shows no document: all numbers are negative, which pads short "
+            "pages. Expected numbers of documents from 0."
+        )
+
+
+def _check_grades(rows, split):
+    if (rows["relevance"] < 0).any():
+        first = rows.loc[rows["relevance"] < 0].iloc[0]
+        raise ValueError(
+            f"{split}.labels has the grade {first['relevance']} for query {first['qid']!r}; "
+            "expected grades of at least 0."
+        )
+    n_grades = rows.groupby("doc")["relevance"].nunique()
+    if (n_grades > 1).any():
+        doc = n_grades.index[n_grades > 1][0]
+        found = sorted(rows.loc[rows["doc"] == doc, "relevance"].unique().tolist())
+        raise ValueError(
+            f"Document {doc} has the grades {found} in {split}.labels; expected one, because "
+            "a number names the same document under all queries."
+        )

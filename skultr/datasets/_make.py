@@ -130,9 +130,7 @@ def make_ltr(
     return pd.concat([pd.DataFrame(roles), features], axis=1)
 
 
-# --------------------------------------------------------------------------------------
-# Checks of parameters
-# --------------------------------------------------------------------------------------
+# Checks of parameters -----------------------------------------------------------------
 def _check_informative(n_informative, n_features):
     if n_informative is None:
         return max(1, round(0.4 * n_features))
@@ -167,9 +165,7 @@ def _draw_lengths(n_documents, n_queries, rng):
     return rng.integers(bounds[0], bounds[1], size=n_queries, endpoint=True)
 
 
-# --------------------------------------------------------------------------------------
-# Relevance
-# --------------------------------------------------------------------------------------
+# Relevance ----------------------------------------------------------------------------
 def _draw_factors(qid, n_queries, n_factors, rng):
     """Latent factors of documents and of queries, both of shape (n_factors, n_rows)."""
     within = rng.standard_normal((n_factors, len(qid)), dtype=np.float32)
@@ -218,9 +214,7 @@ def _cut(utility, grades):
     return relevance
 
 
-# --------------------------------------------------------------------------------------
-# Features
-# --------------------------------------------------------------------------------------
+# Features -----------------------------------------------------------------------------
 def _draw_features(document, query, qid, n_features, n_informative, rng):
     """Features in random order, shape (n_features, n_rows), float32."""
     n_other = n_features - n_informative

@@ -8,10 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ._ubi_fates import USED, Fates, n_of
-from ._ubi_log import category, normal_texts, query_table
-from ._ubi_positions import Shown, bases_of, indices_of, lookup, new, separated
-from ._ubi_queries import close_queries, pages_of
+from ._ubi_queries import (
+    USED,
+    Fates,
+    Shown,
+    bases_of,
+    category,
+    close_queries,
+    indices_of,
+    lookup,
+    n_of,
+    new,
+    normal_texts,
+    pages_of,
+    query_table,
+    separated,
+)
 from ._ubi_records import NO_ORDINAL, Records
 
 #: From this share of events on that contradict their page the user is warned.

@@ -1,23 +1,30 @@
-"""Records of User Behavior Insights as coded columns: what each door makes of its blocks.
+"""Records of User Behavior Insights as coded columns, from files of JSON lines and from frames.
 
-A door reads documents of JSON (`_ubi_lines.py`) or rows of frames (`_ubi_frames.py`) block by
-block and hands the values of each field to :func:`coded_part`. Texts become codes of a dictionary
-at once, so that a log of ten million events needs some forty bytes per event.
-"""
+A door reads documents of JSON or rows of frames block by block and hands the values of each field
+to :func:`coded_part`. Texts become codes of a dictionary at once, so that a log of ten million
+events needs some forty bytes per event. Large files are read in pieces by worker processes, since
+parsing JSON costs more than all else."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
-from collections.abc import Iterable, Sequence
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from io import BufferedReader
 from typing import Any
 from uuid import UUID
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from .._progress import progress
@@ -115,9 +122,7 @@ def parsed(text: str | bytes) -> Any:
         return None
 
 
-# --------------------------------------------------------------------------------------
-# Values to codes
-# --------------------------------------------------------------------------------------
+# Values to codes ----------------------------------------------------------------------
 #: Columns of codes; those of the hits count in the dictionary of the documents.
 _CODED = ("application", "action", "query_id", "client", "user", "text", "doc", "filters", "hits")
 
@@ -285,9 +290,7 @@ def _first(attributes, names):
     return next((attributes[name] for name in names if not is_missing(attributes.get(name))), None)
 
 
-# --------------------------------------------------------------------------------------
-# Parts to one table
-# --------------------------------------------------------------------------------------
+# Parts to one table -------------------------------------------------------------------
 class Records:
     """All parts of a log as one table of events and one of query records."""
 
@@ -348,3 +351,365 @@ def _recoded(columns, recode):
         name: recode["doc" if name == "hits" else name][values] if name in _CODED else values
         for name, values in columns.items()
     }
+
+
+#: Bytes of a piece, and the size from which worker processes pay for their start.
+_PIECE = 1 << 24
+_LARGE = 1 << 27
+#: Lines parsed together.
+_BLOCK = 500
+_ACTIONS = {"index", "create", "update", "delete"}
+
+
+def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) -> Iterator[Part]:
+    """Parts of a file of JSON lines, in order."""
+    compressed = path.lower().endswith((".gz", ".zip"))
+    if os.path.getsize(path) < (_LARGE // 8 if compressed else _LARGE):
+        n_jobs = 1
+    n_jobs = -1 if n_jobs is None else n_jobs
+    pieces = _unpacked_pieces(path) if compressed else _places(path)
+    return Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")(
+        delayed(_read_piece)(piece, kind, fields) for piece in pieces
+    )
+
+
+# Pieces: whole lines, and never an action without its document ------------------------
+def _places(path):
+    """Path, start and end of each piece of a file, so that workers read it themselves."""
+    with open(path, "rb") as file:
+        start, size = 0, os.fstat(file.fileno()).st_size
+        while start < size:
+            file.seek(start + _PIECE)
+            file.readline()
+            _whole_record(file)
+            end = min(file.tell(), size)
+            yield path, start, end
+            start = end
+
+
+def _unpacked_pieces(path):
+    """The bytes of each piece of a compressed file."""
+    try:
+        for file in _members(path):
+            while piece := file.read(_PIECE):
+                yield piece + file.readline() + _whole_record(file)
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path} cannot be unpacked ({error}). Write it again, or unpack it and pass the "
+            "files that are in it."
+        ) from error
+
+
+def _members(path):
+    if path.lower().endswith(".gz"):
+        with gzip.open(path) as file:
+            yield file
+        return
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if not name.endswith("/") and not name.startswith("__MACOSX"):
+                with archive.open(name) as file:
+                    yield BufferedReader(file)
+
+
+def _whole_record(file):
+    """Lines up to the next one that is no action: a piece that ends there ends a record."""
+    lines = [file.readline()]
+    while _is_action(parsed(lines[-1])):
+        lines.append(file.readline())
+    return b"".join(lines)
+
+
+def _is_action(document):
+    return (
+        type(document) is dict
+        and len(document) == 1
+        and not _ACTIONS.isdisjoint(document)
+        and type(next(iter(document.values()))) is dict
+    )
+
+
+# Lines to records ---------------------------------------------------------------------
+def _read_piece(piece, kind, fields):
+    if isinstance(piece, tuple):
+        path, start, end = piece
+        with open(path, "rb") as file:
+            file.seek(start)
+            piece = file.read(end - start)
+    lines = piece.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    reader = _LineReader(kind, fields)
+    for start in range(0, len(lines), _BLOCK):
+        reader.read(lines[start : start + _BLOCK])
+    part = coded_part(reader.columns["event"], reader.columns["query"], fields.filters)
+    part.n_lines, part.faults = len(lines), reader.faults
+    return part
+
+
+class _LineReader:
+    """Values of the records of consecutive lines, by kind and column."""
+
+    def __init__(self, kind: str | None, fields: Fields) -> None:
+        self.kind = kind
+        self.places = {"event": fields.events, "query": fields.queries}
+        self.columns: dict[str, dict[str, list[Any]]] = {
+            name: {column: [] for column in (*places, "key")}
+            for name, places in self.places.items()
+        }
+        self.faults: dict[str, list[int]] = {}
+        self._action: dict[str, Any] = {}
+        self._n_lines = 0
+
+    def read(self, lines: list[bytes]) -> None:
+        """Take the values of a block of lines; the documents live no longer than this."""
+        found: dict[str, list[Any]] = {"event": [], "query": []}
+        for line, (document, index) in zip(lines, _documents(lines), strict=True):
+            self._n_lines += 1
+            if type(document) is not dict:
+                if line.strip():
+                    self._fault("no JSON object")
+            elif len(document) == 1 and index is None and _is_action(document):
+                self._action = next(iter(document.values()))
+            else:
+                kind, document, key = _classified(document, index, self._action, self.kind)
+                self._action = {}
+                if kind is None:
+                    self._fault("neither a query nor an event")
+                    continue
+                found[kind].append(document)
+                self.columns[kind]["key"].append(key or line.decode("utf-8", "backslashreplace"))
+        for kind, documents in found.items():
+            for column, paths in self.places[kind].items():
+                self.columns[kind][column] += _values(documents, paths)
+
+    def _fault(self, name):
+        self.faults.setdefault(name, []).append(self._n_lines)
+
+
+def _documents(lines):
+    """The value of each line, None if it is malformed, and the index named before a tab."""
+    if all(line.startswith(b"{") for line in lines):
+        # One call for all lines costs half as much as one for each. Lines that are malformed make
+        # it fail, or make another number of values.
+        values = parsed(b"[" + b",\n".join(lines) + b"]")
+        if type(values) is list and len(values) == len(lines):
+            return [(value, None) for value in values]
+    return [_document(line) for line in lines]
+
+
+def _document(line):
+    name, tab, rest = (b"", b"", b"") if line.startswith(b"{") else line.partition(b"\t")
+    if tab and name.strip():
+        return parsed(rest), name.strip().decode("utf-8", "replace")
+    return parsed(line), None
+
+
+def _classified(document, index, action, kind):
+    """Kind of a document, the document itself and the id that its index gave it, if any."""
+    if "_source" in document and type(document["_source"]) is dict:  # a hit of a search
+        action, document = document, document["_source"]
+    index = index or action.get("_index")
+    key = action.get("_id")
+    key = None if key in (None, "") else f"{index}/{key}"
+    return _kind_of(document, index, kind), document, key
+
+
+def _kind_of(document, index, kind):
+    if "action_name" in document:
+        return "event"
+    name = index.lower() if type(index) is str else ""
+    if "event" in name or "quer" in name:
+        return "event" if "event" in name else "query"
+    if kind is not None:
+        return kind
+    return "query" if "user_query" in document else None
+
+
+def _values(documents, paths):
+    """The value of each document at the first path where it has one."""
+    if not paths:
+        return [None] * len(documents)
+    values = _at_path(documents, paths[0])
+    for path in paths[1:]:
+        if all(values):
+            break
+        values = [
+            value_at(document, path) if value in (None, "") else value
+            for value, document in zip(values, documents, strict=True)
+        ]
+    return values
+
+
+def _at_path(documents, path):
+    values = documents
+    for name in path:
+        values = [value.get(name) if type(value) is dict else None for value in values]
+    if len(path) == 1:
+        return values
+    # JSON text and names joined by dots are rare.
+    return [
+        value_at(document, path) if value is None else value
+        for value, document in zip(values, documents, strict=True)
+    ]
+
+
+#: Rows coded at a time, and the number of rows from which worker processes pay for their start.
+_BLOCK_OF_ROWS, _MANY_ROWS = 100_000, 500_000
+_NO_FIELD = (
+    "{} has the columns {}. Expected those of UBI: query_id, user_query, action_name, "
+    "event_attributes, ..."
+)
+#: Columns that say which record of an index a row is, and what equal records are equal in.
+_KEYS = ("_index", "_id", "timestamp")
+
+
+def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
+    """Parts of a frame of any engine that Narwhals reads."""
+    try:
+        table = nw.from_native(frame)
+    except TypeError as error:
+        raise TypeError(
+            f"Found a {type(frame).__module__}.{type(frame).__name__}; expected a path, a list of "
+            "paths, or a frame that Narwhals reads, such as pandas.DataFrame(records)."
+        ) from error
+    wanted = [name for name in table.collect_schema().names() if _is_read(name, fields)]
+    if not wanted:
+        raise ValueError(_NO_FIELD.format("The frame", table.collect_schema().names()[:20]))
+    table = table.select(wanted)
+    table = table.collect() if isinstance(table, nw.LazyFrame) else table
+    for start in range(0, len(table), _BLOCK_OF_ROWS):
+        yield _part(table[start : start + _BLOCK_OF_ROWS], kind, fields)
+
+
+def parquet_parts(
+    path: str, kind: str | None, fields: Fields, n_jobs: int | None
+) -> Iterator[Part]:
+    """Parts of a Parquet file, of which only the fields that are needed are read."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {path} needs PyArrow: pip install pyarrow. Or read the file with another "
+            "package and pass the frame."
+        ) from error
+    try:
+        opened = parquet.ParquetFile(path)
+    except ValueError as error:  # of PyArrow
+        raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
+    with opened as file:
+        wanted = [name for name in _names(file.schema_arrow) if _is_read(name, fields)]
+        if not wanted:
+            raise ValueError(_NO_FIELD.format(path, file.schema_arrow.names[:20]))
+        n_groups, n_rows = file.num_row_groups, file.metadata.num_rows
+    n_jobs = 1 if n_rows < _MANY_ROWS or n_groups == 1 else -1 if n_jobs is None else n_jobs
+    groups = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="n_jobs")(
+        delayed(_row_group)(path, group, wanted, kind, fields) for group in range(n_groups)
+    )
+    for parts in groups:
+        yield from parts
+
+
+def _names(fields, begin=""):
+    """Names of columns, and those within structs, joined by dots."""
+    from pyarrow.types import is_struct
+
+    for column in fields:
+        name = begin + column.name
+        if is_struct(column.type):
+            yield from _names(column.type, f"{name}.")
+        else:
+            yield name
+
+
+def _row_group(path, group, wanted, kind, fields):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        return [
+            _part(nw.from_native(pa.Table.from_batches([batch])), kind, fields)
+            for batch in file.iter_batches(_BLOCK_OF_ROWS, row_groups=[group], columns=wanted)
+        ]
+
+
+def _is_read(name, fields):
+    """Whether a column, or a leaf of one, holds or lies within a field."""
+    paths = [path for group in (fields.events, fields.queries) for path in group.values()]
+    needed = [".".join(path) for places in paths for path in places] + list(_KEYS)
+    return any(
+        f"{name}.".startswith(f"{each}.") or f"{each}.".startswith(f"{name}.") for each in needed
+    )
+
+
+def _part(table, kind, fields):
+    action = _texts_at(table, ("action_name",))
+    is_event = [not is_missing(value) for value in action]
+    if kind == "event":
+        is_event = [True] * len(table)
+    rows = {True: [], False: []}
+    for row, event in enumerate(is_event):
+        rows[event].append(row)
+    columns = []
+    for event, places in ((True, fields.events), (False, fields.queries)):
+        part = table if len(rows[event]) == len(table) else table[rows[event]]
+        values = {name: _column_values(part, paths, name) for name, paths in places.items()}
+        columns.append(values | {"key": _keys(part)})
+    return coded_part(*columns, fields.filters)
+
+
+def _column_values(table, paths, name):
+    """The value of each row at the first path where it has one."""
+    if not len(table) or not paths:
+        return [None] * len(table)
+    if name == "attributes":
+        return _attributes(table, paths[0][0])
+    values = _texts_at(table, paths[0])
+    for path in paths[1:]:
+        values = [
+            other if is_missing(value) else value
+            for value, other in zip(values, _texts_at(table, path), strict=True)
+        ]
+    return values
+
+
+def _attributes(table, name):
+    """Objects of attributes, also from columns whose names begin with theirs and a dot."""
+    if name in table.columns:
+        return table[name].to_list()
+    parts = [column for column in table.columns if column.startswith(f"{name}.")]
+    keys = [column.removeprefix(f"{name}.") for column in parts]
+    values = [table[column].to_list() for column in parts]
+    if not parts:
+        return [None] * len(table)
+    return [dict(zip(keys, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def _texts_at(table, path):
+    """Values at a path, by the longest name of a column that begins it."""
+    for end in range(len(path), 0, -1):
+        name = ".".join(path[:end])
+        if name in table.columns:
+            return _within(table[name], path[end:])
+    return [None] * len(table)
+
+
+def _within(series, path):
+    while path and series.dtype == nw.Struct:
+        names = [each.name for each in series.dtype.fields]
+        if path[0] not in names:
+            return [None] * len(series)
+        series, path = series.struct.field(path[0]), path[1:]
+    values = series.to_list()
+    return [value_at(value, path) for value in values] if path else values
+
+
+def _keys(table):
+    """A text per row that equal records share: the id that the index gave, else the content."""
+    columns = {name: table[name].to_list() for name in table.columns}
+    ids = columns.get("_id")
+    if ids is None or any(map(is_missing, ids)):
+        return list(map(repr, zip(*columns.values(), strict=True)))
+    return [f"{name}/{key}" for name, key in zip(columns.get("_index", ids), ids, strict=True)]

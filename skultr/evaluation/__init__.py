@@ -6,14 +6,14 @@ if TYPE_CHECKING:
     from ._compare import RankerComparison as RankerComparison
     from ._compare import compare_rankers as compare_rankers
     from ._interleaving import Interleaver as Interleaver
-    from ._interleaving_outcome import InterleavingOutcome as InterleavingOutcome
-    from ._interleaving_outcome import interleaving_outcome as interleaving_outcome
+    from ._interleaving import InterleavingOutcome as InterleavingOutcome
+    from ._interleaving import interleaving_outcome as interleaving_outcome
     from ._plan_experiment import ExperimentPlan as ExperimentPlan
     from ._plan_experiment import plan_experiment as plan_experiment
     from ._policy_value import PolicyEstimate as PolicyEstimate
+    from ._policy_value import PolicyValueScorer as PolicyValueScorer
     from ._policy_value import policy_difference as policy_difference
     from ._policy_value import policy_value as policy_value
-    from ._policy_value_scorer import PolicyValueScorer as PolicyValueScorer
 else:
     from .._lazy import lazy_names
 
@@ -22,10 +22,13 @@ else:
         __name__,
         {
             "_compare": ("RankerComparison", "compare_rankers"),
-            "_interleaving": ("Interleaver",),
-            "_interleaving_outcome": ("InterleavingOutcome", "interleaving_outcome"),
+            "_interleaving": ("Interleaver", "InterleavingOutcome", "interleaving_outcome"),
             "_plan_experiment": ("ExperimentPlan", "plan_experiment"),
-            "_policy_value": ("PolicyEstimate", "policy_difference", "policy_value"),
-            "_policy_value_scorer": ("PolicyValueScorer",),
+            "_policy_value": (
+                "PolicyEstimate",
+                "PolicyValueScorer",
+                "policy_difference",
+                "policy_value",
+            ),
         },
     )

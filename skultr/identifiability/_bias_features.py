@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,9 @@ from .._log._faults import IDS
 from .._log._roles import is_frame
 from .._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
+
+#: Largest number of factors and documents that a message names.
+MAX_NAMED = 3
 
 #: Most distinct values in all columns that do not hold numbers; each value takes a dimension.
 _MAX_CATEGORIES = 256
@@ -298,3 +301,18 @@ def count_pairs_of(
     columns = [name for each in columns if isinstance(each, list | tuple) for name in each]
     X, rate = count_cells_of(X, y, columns, in_order=True)
     return X, None if y is None else rate
+
+
+def name_some(names: Iterable[Any], total: int | None = None) -> str:
+    """The first names as text, such as ``1, 2, 3, ...``."""
+    names = list(names)
+    total = len(names) if total is None else total
+    text = ", ".join(_name(name) for name in names[:MAX_NAMED])
+    return f"{text}, ..." if total > MAX_NAMED else text
+
+
+# Words --------------------------------------------------------------------------------
+def _name(value):
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_name, value))})"
+    return str(value)

@@ -3,12 +3,10 @@
 Metrics take flat arrays: one relevance, one score and one query id per row, in any order.
 """
 
-from ._click_scorers import CMIPScorer, PerplexityScorer
+from ._click_scorers import CMIPScorer, PerplexityScorer, click_log_likelihood, perplexity_score
 from ._dependence import CMIPResult, cmip_score
-from ._ips_scorer import IPSEstimate, IPSScorer
+from ._held_out import ClickLikelihoodEstimate, ClickLikelihoodScorer, IPSEstimate, IPSScorer
 from ._ir_measures import to_ir_measures, to_trec
-from ._likelihood_scorer import ClickLikelihoodEstimate, ClickLikelihoodScorer
-from ._perplexity import click_log_likelihood, perplexity_score
 from ._ranking import (
     average_precision_score,
     dcg_score,

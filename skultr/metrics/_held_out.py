@@ -1,19 +1,592 @@
-"""Held-out clicks, as the scorers that divide examination out of them read them."""
+"""Model selection by held-out clicks, without annotation: weighted metrics, and where clicks
+fell."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import narwhals.stable.v2 as nw
 import numpy as np
 
+from .._log._aggregate import count_lists_of
+from .._log._counted import check_given
+from .._log._engine import is_in_engine
 from .._log._faults import count_of
 from .._log._reader import Rows, read, take_clicks
-from .._log._roles import FIT_ROLES, read_role
-from .._typing import ArrayLike, Column, Estimator, Floats, Ints, Predictor, Table
-from ..exceptions import ClickDataWarning, warn_user
+from .._log._roles import FIT_ROLES, feature_names, read_role
+from .._log._segments import encode, offsets_from_sorted, sort_in_segment
+from .._models._click_choice import ClickChoice
+from .._typing import AnyFrame, ArrayLike, Column, Estimator, Floats, Ints, Predictor, Scope, Table
+from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ..propensity._source import row_propensities
-from ._scorers import predict_within
+from ._scorers import Scorer, predict_within
+
+if TYPE_CHECKING:
+    from .._log._dataset import ClickDataset
+
+_METRICS = ("arp", "dcg", "precision")
+
+
+class IPSEstimate(NamedTuple):
+    """What :meth:`IPSScorer.estimate` returns.
+
+    Parameters
+    ----------
+    value : float
+        The estimated metric; greater is better.
+    standard_error : float
+        Standard error of ``value``, from the variance between queries; NaN for a single query. It
+        does not include errors of the propensities.
+    effective_sample_size : float
+        Number of equally weighted clicks of the same precision, (Σ w)² / Σ w² (Kish).
+    largest_weight : float
+        Largest weight of a click, relative to the mean weight.
+    n_clicks : float
+        Number of clicks on shown rows.
+    """
+
+    value: float
+    standard_error: float
+    effective_sample_size: float
+    largest_weight: float
+    n_clicks: float
+
+
+class IPSScorer(Scorer):
+    r"""Scorer: a ranking metric of an estimator's predictions, estimated from clicks.
+
+    A click on a document that was examined with probability :math:`p` has the weight
+    :math:`1 / p`, which compensates for the few clicks at positions that few users examine:
+
+    .. math::
+        \hat V = \frac{1}{n} \sum_{\text{sessions}} \sum_i \frac{c_i}{p_i} \lambda(\mathrm{rank}_i)
+
+    with the rank of row i among the rows of its list by decreasing prediction; for equal
+    predictions :math:`\lambda` is averaged over their ranks. If :math:`P(c = 1) = p\, r`, the
+    expectation is the metric with the relevance :math:`r` of the shown documents, under any
+    logging policy. Raw clicks, in contrast, favour the model that is closest to the old ranking.
+
+    Parameters
+    ----------
+    metric : {"dcg", "precision", "arp"}, default="dcg"
+        Value :math:`\lambda` of a relevant document at a rank:
+        :math:`1 / \log_2(1 + \mathrm{rank})` or :math:`1 / k` down to rank k, or
+        :math:`-\mathrm{rank}` (average relevance position).
+    k : int or None, default=10
+        Ranks that count; None for all. "arp" always counts all.
+    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
+        Source of the examination probabilities: the role ``propensity`` of each row (also if
+        None); one number per position, from position 1; or an estimator, which is cloned and
+        fitted on the clicks that are scored. ``FrozenEstimator(fitted)`` uses a fitted estimator
+        as it is, which is faster in a search and the same for all folds.
+    clip : float in (0, 1], default=None
+        Lower propensities are raised to this value: less variance, and a bias towards the old
+        ranking.
+    normalize : bool, default=False
+        Divide by :math:`\sum c_i / p_i`, the estimated relevance in all sessions, instead of by
+        their number (self-normalised, SNIPS). The value is then the mean :math:`\lambda` of a
+        relevant document (with "arp", minus its mean rank). It has less variance and a small
+        bias, and does not change if all propensities are off by the same factor.
+
+    Raises
+    ------
+    ValueError
+        By the constructor: if a parameter has a wrong type or value. When called: if X has no
+        ``qid`` or no propensities, no shown row has a click, or predictions are missing.
+
+    See Also
+    --------
+    ClickLikelihoodScorer : Less noisy, but no ranking metric.
+    RankingScorer : Metrics by human annotation.
+
+    Notes
+    -----
+    Candidates that were never shown (no position) take ranks and contribute 0, because nobody
+    could click them. A model that ranks them high is underestimated, the more so the fewer
+    documents were shown; if the logging policy left out good documents, no weighting corrects it.
+
+    Propensities are often known up to one factor only, as all estimates from clicks are. Without
+    ``normalize`` the value is off by that factor, but the order of models is not affected.
+
+    Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
+    default (``enable_metadata_routing=True``). A row of several impressions counts like the
+    sessions that it stands for.
+
+    References
+    ----------
+    Joachims, Swaminathan & Schnabel (2017). Unbiased learning-to-rank with biased feedback. WSDM.
+
+    Swaminathan & Joachims (2015). The self-normalized estimator for counterfactual learning. NIPS.
+
+    Examples
+    --------
+    The second document was examined half as often as the first one and is as relevant:
+
+    >>> import pandas as pd
+    >>> from sklearn.dummy import DummyRegressor
+    >>> from skultr.metrics import IPSScorer
+    >>> X = pd.DataFrame({
+    ...     "qid": [1, 1], "position": [1, 2], "bm25": [0.3, 0.1], "impressions": [100, 100],
+    ... })
+    >>> click_rate = [0.4, 0.2]
+    >>> model = DummyRegressor().fit(X, click_rate)
+    >>> round(IPSScorer("precision", k=1, propensity=[1.0, 0.5])(model, X, click_rate), 3)
+    0.4
+    """
+
+    def __init__(
+        self,
+        metric: Literal["arp", "dcg", "precision"] = "dcg",
+        *,
+        k: int | None = 10,
+        propensity: ArrayLike | Estimator | None = None,
+        clip: float | None = None,
+        normalize: bool = False,
+    ) -> None:
+        if metric not in _METRICS:
+            raise ValueError(
+                f"There is no metric {metric!r} that is linear in clicks; expected one of "
+                f"{sorted(_METRICS)}."
+            )
+        if not (k is None or (isinstance(k, Integral) and k >= 1)):
+            raise ValueError(f"k must be a whole number of ranks from 1, or None, got {k!r}.")
+        if not (clip is None or (isinstance(clip, Real) and 0 < clip <= 1)):
+            raise ValueError(
+                f"clip must lie in (0, 1], got {clip!r}: it is the smallest propensity, and no "
+                "click then weighs more than 1 / clip. None clips nothing."
+            )
+        self.metric = metric
+        self.k = k
+        self.propensity = propensity
+        self.clip = clip
+        self.normalize = normalize
+
+    def __call__(
+        self,
+        estimator: Predictor,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
+        **roles: Column | None,
+    ) -> float:
+        """The value of :meth:`estimate`; greater is better.
+
+        Parameters
+        ----------
+        estimator : object
+            With a method ``predict(X)`` that returns one score per row.
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
+        y : array-like of shape (n_rows,)
+            Clicks or click rates.
+        **roles
+            See :meth:`estimate`.
+
+        Returns
+        -------
+        score : float
+        """
+        return self.estimate(estimator, X, y, **roles).value
+
+    def estimate(
+        self,
+        estimator: Predictor,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
+        sample_weight: Column | None = None,
+        *,
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        propensity: Column | None = None,
+        impressions: Column | None = None,
+        doc_scope: Scope | None = None,
+    ) -> IPSEstimate:
+        """The estimated metric with its standard error and the spread of the click weights.
+
+        Parameters
+        ----------
+        estimator : object
+            With a method ``predict(X)`` that returns one score per row.
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
+            Held-out rows of the log: shown documents, and candidates that were not shown. Also a
+            frame of an engine (lazy Polars, DuckDB, Dask, PySpark) without such candidates: the
+            engine adds up equal lists, and their documents are predicted in memory.
+        y : array-like of shape (n_rows,) or str
+            Clicks or click rates, or the name of the column of X that holds them.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``.
+        qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
+                array-like of shape (n_rows,), default=None
+            Roles as keywords; they take precedence over columns.
+
+        Returns
+        -------
+        estimate : IPSEstimate
+        """
+        roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
+        if is_in_engine(X):
+            check_given(X, y, sample_weight, roles, "IPSScorer")
+            X, y = _counted(X, y)
+        held_out = HeldOut.read(X, y, sample_weight, roles, caller="IPSScorer")
+        rows = held_out.rows
+        served = _served(rows)
+        if not served.clicks.any():  # the reader warned
+            return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
+        weight = self._click_weights(held_out.examination(self.propensity))
+        credit = self._credits(rows.list_, held_out.predict(estimator))
+        debiased = served.clicks * weight
+        total = debiased if self.normalize else served.sessions
+        value, error = ratio_of_sums(debiased * credit, total, rows.query)
+        n_clicks, carried = served.clicks.sum(), debiased.sum()
+        return IPSEstimate(
+            value=value,
+            standard_error=error,
+            effective_sample_size=float(carried**2 / (debiased @ weight)),
+            largest_weight=float(weight[served.clicks > 0].max() * n_clicks / carried),
+            n_clicks=float(n_clicks),
+        )
+
+    def _click_weights(self, propensity):
+        return 1 / (propensity if self.clip is None else np.maximum(propensity, self.clip))
+
+    def _credits(self, list_, scores):
+        """Value of a relevant document at the rank of each row, averaged over ties."""
+        order = sort_in_segment(list_, scores)
+        list_, scores = list_[order], scores[order]
+        offsets = offsets_from_sorted(list_)
+        length = np.diff(offsets)
+        rank = np.arange(len(order)) - np.repeat(offsets[:-1], length) + 1
+        credit = self._credit_of_rank(rank, np.repeat(length, length))
+        leads = np.ones(len(order), dtype=bool)
+        leads[1:] = (list_[1:] != list_[:-1]) | (scores[1:] != scores[:-1])
+        start = np.flatnonzero(leads)
+        size = np.diff(start, append=len(order))
+        shared = np.empty(len(order))
+        shared[order] = np.repeat(np.add.reduceat(credit, start) / size, size)
+        return shared
+
+    def _credit_of_rank(self, rank, length):
+        if self.metric == "arp":
+            return -rank.astype(float)
+        cutoff = length if self.k is None else self.k
+        counts = rank <= cutoff
+        return counts / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
+
+
+def _counted(X, click):
+    """The distinct lists of a log in an engine, with features, and their click rates."""
+    names = nw.from_native(X).collect_schema().names()
+    X, rate = count_lists_of(X, click, feature_names(names, {click}))
+    position = read_role(X, "position")
+    never = int(np.isnan(position).sum())
+    if never:
+        raise ValueError(
+            f"The log in the engine has {count_of(never, 'candidate')} that "
+            f"{'was' if never == 1 else 'were'} never shown. In which lists they were is lost "
+            "where equal lists are added up, and their ranks count. Drop the rows without a "
+            "position, or collect the log, query by query."
+        )
+    return X, rate
+
+
+class _Served(NamedTuple):
+    """Clicks of each row, and its part of the sessions of its list."""
+
+    clicks: np.ndarray
+    sessions: np.ndarray
+
+
+def _served(rows):
+    shown = rows.shown
+    # The rows of a list stand for equally many sessions; where they do not, their mean counts.
+    n_shown = np.bincount(rows.list_, shown)[rows.list_]
+    return _Served(
+        clicks=np.where(shown, rows.clicks, 0.0),
+        sessions=np.where(shown, rows.weight, 0.0) / np.maximum(n_shown, 1),
+    )
+
+
+class ClickLikelihoodEstimate(NamedTuple):
+    """What :meth:`ClickLikelihoodScorer.estimate` returns.
+
+    Parameters
+    ----------
+    value : float
+        Log-likelihood gained per click over the baseline, in nats; greater is better.
+    standard_error : float
+        Standard error of ``value``, from the variance between queries; NaN for a single query.
+        It does not include errors of the propensities, and is 0 where both scales are 0.
+    scale : float
+        Factor of the scores. 0 if a scale was fitted and the scores explain no clicks.
+    n_clicks : float
+        Number of clicks in lists of at least two shown rows.
+    """
+
+    value: float
+    standard_error: float
+    scale: float
+    n_clicks: float
+
+
+class ClickLikelihoodScorer(Scorer):
+    r"""Scorer: log-likelihood per held-out click gained by the scores of an estimator, in nats.
+
+    Given that a click falls into a list, its row is i with the probability
+    :math:`\mathrm{softmax}(w s + \log o)_i` over the shown rows of the list, for scores
+    :math:`s`, examination probabilities :math:`o` and a scale :math:`w \geq 0`. The value is the
+    mean log-likelihood of the clicks minus that of examination alone:
+
+    .. math::
+        \hat V = \frac{1}{\sum_i c_i} \sum_i c_i
+        \bigl[\log \mathrm{softmax}(w s + \log o)_i - \log \mathrm{softmax}(\log o)_i\bigr]
+
+    0 means that the scores explain no more than where users look; a ranker of value .1 makes
+    the observed clicks :math:`e^{.1}`, 11 %, more likely each. If :math:`P(c = 1) = o\, r`, the
+    expectation is greatest for :math:`w s = \log r` plus a constant per list, under any logging
+    policy. No click is divided by a propensity, so that few clicks at the bottom cannot decide,
+    as they can with :class:`IPSScorer`.
+
+    Parameters
+    ----------
+    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
+        Source of the examination probabilities: the role ``propensity`` of each row (also if
+        None); one number per position, from position 1; or an estimator, which is cloned and
+        fitted on the clicks that are scored. ``FrozenEstimator(fitted)`` uses a fitted estimator
+        as it is, which is faster in a search and the same for all folds.
+    scale : "fit" or float, default="fit"
+        Factor :math:`w` of the scores. "fit" takes the likeliest, at least 0, because only the
+        order of most rankers means something, not the unit of their scores. This one number is
+        fitted on the scored clicks, by which the value is too high by about 1 / (2 n_clicks), for
+        all estimators alike. ``scale=1.0`` judges the scores as log relevance.
+
+    Raises
+    ------
+    ValueError
+        By the constructor: if ``scale`` is neither "fit" nor positive. When called: if X has no
+        ``qid`` or no propensities, every clicked list has one row, or predictions are missing or
+        infinite.
+
+    Warns
+    -----
+    AssumptionWarning
+        If the fitted scale is 0: by these propensities the scores explain no clicks.
+
+    See Also
+    --------
+    IPSScorer : A ranking metric, estimated from clicks; noisier.
+    RankingScorer : Metrics by human annotation.
+
+    Notes
+    -----
+    *The propensities decide.* Too steep ones explain the clicks alone: all values are near 0, and
+    the pick is noise, or what undoes the old ranking. Too flat ones favour copies of the old
+    ranking. Where the log shows each document at one position only, and the ranker that served
+    it was good, curves estimated from the log are too steep: do not choose by clicks there. Take
+    propensities from swaps or an experiment.
+
+    *Steep propensities leave little to see*: if nearly all clicks fall on the first rows whatever
+    stands there, the values of all rankers are close together. ``estimate`` with a ``baseline``
+    has the standard error of a difference.
+
+    *The standard error* is that of a mean over queries at a given scale. Where the scores explain
+    hardly anything (a fitted scale near 0) it is too small.
+
+    *Scores* count as logits, within lists: what all rows of a list share drops out, as does a
+    factor common to all lists with ``scale="fit"``. Transform scores that are probabilities by
+    their logarithm.
+
+    Candidates that were never shown do not count, and neither do lists without a click or with one
+    row. A row of several impressions counts like the sessions that it stands for.
+
+    Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
+    default (``enable_metadata_routing=True``).
+
+    References
+    ----------
+    McFadden (1974). Conditional logit analysis of qualitative choice behavior. In: Frontiers in
+    Econometrics.
+
+    Examples
+    --------
+    Users look at position 2 half as often as at 1. The document there is as often clicked, and
+    thus twice as relevant; given the scores log 1 and log 2, clicks are as likely on either:
+
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skultr.metrics import ClickLikelihoodScorer
+    >>> class Given:
+    ...     def predict(self, X):
+    ...         return X["score"]
+    >>> X = pd.DataFrame({
+    ...     "qid": [1, 1], "position": [1, 2], "score": np.log([1, 2]), "impressions": [100, 100],
+    ... })
+    >>> value = ClickLikelihoodScorer(propensity=[1.0, 0.5])(Given(), X, [0.2, 0.2])
+    >>> expected = np.log(1 / 2) - np.mean(np.log([2 / 3, 1 / 3]))
+    >>> round(value, 3), round(float(expected), 3)
+    (0.059, 0.059)
+    """
+
+    def __init__(
+        self,
+        *,
+        propensity: ArrayLike | Estimator | None = None,
+        scale: float | Literal["fit"] = "fit",
+    ) -> None:
+        given = isinstance(scale, Real) and 0 < scale < np.inf
+        if not given and not (isinstance(scale, str) and scale == "fit"):
+            raise ValueError(
+                f"scale must be 'fit' or a positive number, got {scale!r}: it multiplies the "
+                "scores, of which higher must mean more relevant."
+            )
+        self.propensity = propensity
+        self.scale = scale
+
+    def __call__(
+        self,
+        estimator: Predictor,
+        X: Table | ClickDataset,
+        y: Column | None = None,
+        **roles: Column | None,
+    ) -> float:
+        """The value of :meth:`estimate`; greater is better.
+
+        Parameters
+        ----------
+        estimator : object
+            With a method ``predict(X)`` that returns one score per row.
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
+        y : array-like of shape (n_rows,)
+            Clicks or click rates.
+        **roles
+            See :meth:`estimate`.
+
+        Returns
+        -------
+        score : float
+            In nats per click.
+        """
+        return self.estimate(estimator, X, y, **roles).value
+
+    def estimate(
+        self,
+        estimator: Predictor,
+        X: Table | ClickDataset,
+        y: Column | None = None,
+        sample_weight: Column | None = None,
+        *,
+        baseline: Predictor | None = None,
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        propensity: Column | None = None,
+        impressions: Column | None = None,
+        doc_scope: Scope | None = None,
+    ) -> ClickLikelihoodEstimate:
+        """The gain per click with its standard error, over examination or another estimator.
+
+        Parameters
+        ----------
+        estimator : object
+            With a method ``predict(X)`` that returns one score per row.
+        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
+            A dataset has its own clicks and roles.
+            Held-out rows of the log; rows that were not shown are ignored.
+        y : array-like of shape (n_rows,)
+            Clicks or click rates.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``.
+        baseline : object, default=None
+            Estimator to compare with. The value is then the difference of the two values, with
+            the standard error of the difference, which is small where both score alike,
+            because they are scored by the same clicks. By default the value is the gain over
+            examination alone.
+        qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
+                array-like of shape (n_rows,), default=None
+            Roles as keywords; they take precedence over columns.
+
+        Returns
+        -------
+        estimate : ClickLikelihoodEstimate
+        """
+        roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
+        held_out = HeldOut.read(X, y, sample_weight, roles, caller="ClickLikelihoodScorer")
+        rows = held_out.rows
+        if not rows.clicks[rows.shown].any():  # the reader warned
+            return ClickLikelihoodEstimate(np.nan, np.nan, np.nan, 0.0)
+        choice = _clicked_lists(rows)
+        # Expected clicks of a row grow with its impressions, which may differ within a list.
+        weight = np.where(rows.shown, rows.weight, 1.0)
+        log_examination = np.log(held_out.examination(self.propensity) * weight)
+        gain, scale = self._gains(estimator, held_out, choice, log_examination)
+        if baseline is not None:
+            gain = gain - self._gains(baseline, held_out, choice, log_examination)[0]
+        query, _ = encode(rows.query[choice.rows[choice.starts]])
+        value, error = ratio_of_sums(gain, choice.total, query)
+        return ClickLikelihoodEstimate(value, error, scale, choice.n_clicks)
+
+    def _gains(self, estimator, held_out, choice, log_examination):
+        """Log-likelihood gained over examination alone in each list, and the scale."""
+        scores = _centered(held_out.predict(estimator), choice, estimator)
+        scale = self.scale
+        if isinstance(scale, str):
+            scale = _likeliest_scale(scores, choice, log_examination)
+        alone = choice.list_losses(log_examination)
+        return alone - choice.list_losses(scale * scores + log_examination), float(scale)
+
+
+def _clicked_lists(rows):
+    """Clicks of the lists in which a click could have fallen elsewhere."""
+    n_shown = np.bincount(rows.list_, rows.shown)[rows.list_]
+    clicks = np.where(rows.shown & (n_shown > 1), rows.clicks, 0.0)
+    if not clicks.any():
+        raise ValueError(
+            "Every list with a click has one shown row, so that its click could have fallen "
+            "nowhere else; expected lists of at least two. The rows of one served list have the "
+            "same 'session' (and 'qid'), and a split keeps them together: QueryKFold."
+        )
+    return ClickChoice.from_rows(rows.list_, clicks, rows.shown)
+
+
+def _centered(scores: Floats, choice: ClickChoice, estimator: Predictor) -> Floats:
+    """Scores minus their mean in the list, so that large offsets cost no precision."""
+    used = scores[choice.rows]
+    infinite = np.isinf(used)
+    if infinite.any():
+        raise ValueError(
+            f"{type(estimator).__name__}.predict returned infinity in {int(infinite.sum())} of "
+            f"{len(scores)} rows, first in row {int(choice.rows[infinite].min())}; expected "
+            "finite scores, because a click on a row of score -inf is impossible."
+        )
+    mean = np.bincount(choice.list_, used) / np.bincount(choice.list_)
+    centered = np.zeros(len(scores))
+    centered[choice.rows] = used - mean[choice.list_]
+    return centered
+
+
+def _likeliest_scale(scores, choice, log_examination):
+    spread = np.sqrt(np.mean(scores[choice.rows] ** 2))
+    if spread <= 1e-12:
+        return 0.0  # the scores are constant in each list
+    (scale,) = choice.best_weights(scores[:, None] / spread, log_examination)
+    if not scale:
+        warn_user(
+            "By these propensities the scores explain no held-out clicks: their likeliest scale "
+            "is 0. Either the ranker has learned nothing, or the propensities are too steep and "
+            "explain the clicks alone; then no choice by clicks can be trusted. Compare with "
+            "propensities from swaps or an experiment.",
+            AssumptionWarning,
+        )
+    return scale / spread
 
 
 class HeldOut(NamedTuple):

@@ -1,37 +1,28 @@
 """Ranking metrics over flat arrays: rows of many queries, in any order, with their query ids.
 
-Each public function checks its input and averages a value per query (``_per_query.py``).
-"""
+Each public function checks its input and averages a value per query. In functions of one rectangle
+of ranked lists, ``relevance`` (n_queries, width) is in rank order and 0 beyond the end of a list;
+``leads`` is True where a run of equal scores begins (and beyond the end); ``cutoffs`` is a list of
+k, None for all ranks. Each returns (n_queries, len(cutoffs)), with NaN where no document is
+relevant (DCG: 0)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral, Real
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.exceptions import UndefinedMetricWarning
 
+from .._log._segments import as_array, encode, offsets_from_counts, rectangles
 from .._sklearn import Interval, Options, StrOptions, validate_params
-from .._typing import Column
-from ._per_query import (
-    average_precision_per_query,
-    dcg_per_query,
-    err_per_query,
-    ndcg_per_query,
-    precision_per_query,
-    reciprocal_rank_per_query,
-)
-from ._rows import (
-    Cutoffs,
-    Gain,
-    NoRelevant,
-    Score,
-    Ties,
-    as_numbers,
-    check_rows,
-    mean_of_defined,
-    values_per_query,
-)
+from .._typing import Bools, Column, Floats, Ints
+from ..exceptions import warn_user
 
 #: Above this grade the exponential gain 2^y - 1 could exceed the range of float64.
 _LARGEST_EXPONENT = 1000
@@ -46,9 +37,7 @@ _GAIN = {"gain": [StrOptions({"exponential", "linear"})]}
 _THRESHOLD = {"threshold": [Interval(Real, 0, None, closed="neither")]}
 
 
-# --------------------------------------------------------------------------------------
-# Public metrics
-# --------------------------------------------------------------------------------------
+# Public metrics -----------------------------------------------------------------------
 @validate_params(_COMMON | _NO_RELEVANT | _GAIN, prefer_skip_nested_validation=True)
 def ndcg_score(
     y_true: Column,
@@ -148,21 +137,10 @@ def dcg_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, per_query
+        As in :func:`ndcg_score`.
     gain : {"exponential", "linear"}, default="exponential"
         :math:`g(y) = 2^y - 1` or :math:`g(y) = y`.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -218,24 +196,11 @@ def err_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     max_grade : float, default=None
         The largest grade of the scale, :math:`y_\max`. By default the largest in ``y_true``; pass
         it to compare values between data sets.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query whose documents all have relevance 0.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -292,23 +257,10 @@ def average_precision_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     threshold : float, default=1
         A document is relevant if its relevance is at least this value.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order [1]_, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -361,23 +313,10 @@ def reciprocal_rank_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     threshold : float, default=1
         A document is relevant if its relevance is at least this value.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -429,23 +368,10 @@ def precision_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     threshold : float, default=1
         A document is relevant if its relevance is at least this value.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -477,9 +403,7 @@ def precision_score(
     return _score("precision", value, y_true, y_score, qid, k, ties, no_relevant, per_query)
 
 
-# --------------------------------------------------------------------------------------
-# From values to a mean
-# --------------------------------------------------------------------------------------
+# From values to a mean ----------------------------------------------------------------
 def _score(name, value, y_true, y_score, qid, k, ties, no_relevant, per_query, *, gain="linear"):
     cutoffs = _check_cutoffs(k)
     y_true, y_score, qid = check_rows(y_true, y_score, qid)
@@ -495,9 +419,7 @@ def _score(name, value, y_true, y_score, qid, k, ties, no_relevant, per_query, *
     return mean if np.ndim(k) else float(mean[0])
 
 
-# --------------------------------------------------------------------------------------
-# Checks of options (those of rows are in _rows.py)
-# --------------------------------------------------------------------------------------
+# Checks of options (those of rows are in _ranking.py) ---------------------------------
 def _check_cutoffs(k):
     cutoffs = list(k) if np.ndim(k) else [k]
     if not cutoffs:
@@ -529,3 +451,289 @@ def _check_max_grade(y_true, max_grade):
             "largest grade of the scale."
         )
     return float(max_grade)
+
+
+Cutoffs: TypeAlias = int | Sequence[int] | None
+Gain: TypeAlias = Literal["exponential", "linear"]
+Ties: TypeAlias = Literal["average", "stable"]
+NoRelevant: TypeAlias = Literal["skip", 0, 1]
+#: float; an array if k is a list; a frame with per_query=True.
+Score: TypeAlias = Any
+
+
+def values_per_query(
+    value: Callable[..., Floats],
+    y_true: NDArray[Any],
+    y_score: NDArray[Any],
+    qid: NDArray[Any],
+    cutoffs: list[int | None],
+    ties: str,
+) -> tuple[Floats, Ints, NDArray[Any]]:
+    """Values of a metric for each query and cutoff; rows may be in any order."""
+    codes, ids = encode(qid)
+    order, offsets = _group(codes, len(ids))
+    lengths = np.diff(offsets)
+    values = np.empty((len(ids), len(cutoffs)))
+    for queries, place in rectangles(offsets):
+        relevance, leads = _rank(y_true, y_score, order, place, ties)
+        values[queries] = value(relevance, leads, lengths[queries], cutoffs)
+    return values, lengths, ids
+
+
+def _group(codes, n_codes):
+    """Indices of the rows in the order of their codes, and the offsets of the codes."""
+    # Transposing a sparse matrix with one entry per row is a stable counting sort in linear time.
+    shape = (len(codes), n_codes)
+    one_per_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
+    by_code = sparse.csr_array(one_per_row, shape=shape).tocsc()
+    return by_code.indices, by_code.indptr.astype(np.int64)
+
+
+def _rank(y_true, y_score, order, place, ties):
+    """Relevance in rank order, and the mask of the starts of runs of equal scores."""
+    absent = place < 0
+    rows = order[place]
+    falling = -y_score[rows].astype(float, copy=False)
+    falling[absent] = np.inf
+    # The sort is stable, so that absent cells, which are last already, stay behind scores of -inf.
+    ranking = np.argsort(falling, axis=1, kind="stable")
+    relevance = y_true[rows].astype(float, copy=False)
+    relevance[absent] = 0
+    relevance = np.take_along_axis(relevance, ranking, axis=1)
+    leads = np.ones(place.shape, dtype=bool)
+    if ties == "average":
+        falling = np.take_along_axis(falling, ranking, axis=1)
+        leads[:, 1:] = falling[:, 1:] != falling[:, :-1]
+        leads |= absent
+    return relevance, leads
+
+
+def mean_of_defined(values: Floats, name: str) -> Floats:
+    """Mean of each column over the queries without NaN; warns if all are NaN."""
+    defined = ~np.isnan(values)
+    if not defined.any():
+        warn_user(
+            f"{name} is undefined: none of the {len(values)} queries has a relevant document, so "
+            "all are skipped and the mean is NaN. Check the annotation (and the threshold), or "
+            "pass no_relevant=0 or 1.",
+            UndefinedMetricWarning,
+        )
+        return np.full(values.shape[1], np.nan)
+    return values.mean(axis=0, where=defined)
+
+
+# Checks -------------------------------------------------------------------------------
+def check_rows(
+    y_true: Column, y_score: Column, qid: Column
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Relevance, scores and query ids as arrays, after their checks."""
+    y_true, y_score = as_numbers(y_true, "y_true"), as_numbers(y_score, "y_score")
+    qid = as_array(qid)
+    lengths = {"y_true": y_true.shape, "y_score": y_score.shape, "qid": qid.shape}
+    if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} {shape}" for name, shape in lengths.items())
+        raise ValueError(
+            f"y_true, y_score and qid must be flat and of one length, one value per row; got the "
+            f"shapes {found}."
+        )
+    if not len(y_true):
+        raise ValueError("y_true, y_score and qid are empty; expected at least one row.")
+    _check_relevance(y_true)
+    missing = np.isnan(y_score)
+    if missing.any():
+        raise ValueError(
+            f"y_score contains NaN in {int(missing.sum())} of {len(y_score)} rows, first in row "
+            f"{int(missing.argmax())}; expected a score in every row."
+        )
+    missing = pd.isna(qid)
+    if missing.any():
+        raise ValueError(
+            f"qid is missing in {int(missing.sum())} of {len(qid)} rows, first in row "
+            f"{int(missing.argmax())}; expected a query id in every row."
+        )
+    return y_true, y_score, qid
+
+
+def as_numbers(values: Column, name: str) -> NDArray[Any]:
+    """The values as an array of numbers, NaN if missing; booleans and integers keep their type."""
+    values = np.asarray(values)
+    if values.dtype.kind in "iufb":
+        return values
+    try:
+        # Object arrays hold None or pandas.NA where a value is missing.
+        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, got {values.dtype} values.") from error
+
+
+def _check_relevance(y_true):
+    # The sum is NaN or infinite if a value is: one pass, no mask.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(y_true.sum(dtype=float)) or y_true.min() < 0
+    if not suspect:
+        return
+    missing = np.isnan(y_true)
+    if missing.any():
+        raise ValueError(
+            f"y_true contains NaN in {int(missing.sum())} of {len(y_true)} rows, first in row "
+            f"{int(missing.argmax())}: these documents are not annotated. Drop those rows from "
+            "y_true, y_score and qid (or give them 0, if not annotated means not relevant)."
+        )
+    bad = np.flatnonzero((y_true < 0) | ~np.isfinite(y_true))
+    if len(bad):
+        raise ValueError(
+            f"y_true must be finite and at least 0; y_true[{bad[0]}] is {y_true[bad[0]]:g}. "
+            "Shift or clip the relevance."
+        )
+
+
+def dcg_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
+) -> Floats:
+    """Discounted cumulative gain of each query, shape (n_queries, n_cutoffs)."""
+    gains = _average_runs(_gains(relevance, gain), leads)
+    return _sum_to_cutoffs(gains, _discounts(gains.shape[1]), cutoffs)
+
+
+def ndcg_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
+) -> Floats:
+    """DCG divided by the DCG of the ideal order; NaN without a relevant document."""
+    gains = _gains(relevance, gain)
+    discounts = _discounts(gains.shape[1])
+    ideal = _sum_to_cutoffs(np.sort(gains, axis=1)[:, ::-1], discounts, cutoffs)
+    value = _sum_to_cutoffs(_average_runs(gains, leads), discounts, cutoffs)
+    return np.divide(value, ideal, out=np.full_like(value, np.nan), where=ideal > 0)
+
+
+def precision_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
+    """Share of relevant documents among the first k (without k, in the list)."""
+    relevant = (relevance >= threshold).astype(float)
+    hits = _sum_to_cutoffs(_average_runs(relevant, leads), np.ones(relevant.shape[1]), cutoffs)
+    denominators = np.column_stack(
+        [lengths if k is None else np.full(len(lengths), k) for k in cutoffs]
+    )
+    return _undefined_without(relevant, hits / denominators)
+
+
+def average_precision_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
+    """Mean of the precision at the ranks of the relevant documents."""
+    relevant = (relevance >= threshold).astype(float)
+    ranks = np.arange(1, relevant.shape[1] + 1)
+    found = np.cumsum(relevant, axis=1)
+    if not leads.all():
+        # In a run of n documents with m relevant ones, a relevant document at place i of the run
+        # has (i - 1)(m - 1)/(n - 1) other relevant documents of the run above it on average.
+        start, size, run = _runs(leads)
+        n_relevant = np.add.reduceat(relevant.ravel(), start)
+        before = (found - relevant).ravel()[start]
+        others = np.maximum(n_relevant - 1, 0) / np.maximum(size - 1, 1)
+        place = np.arange(relevant.size) - start[run]
+        found = (before[run] + place * others[run] + 1).reshape(relevant.shape)
+    terms = _average_runs(relevant, leads) * found
+    total = _sum_to_cutoffs(terms, 1 / ranks, cutoffs)
+    return _undefined_without(relevant, total / np.maximum(relevant.sum(axis=1), 1)[:, None])
+
+
+def err_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, max_grade: float
+) -> Floats:
+    """Expected reciprocal of the rank at which the user stops."""
+    stop = _gains(relevance, "exponential") / 2.0**max_grade
+    return _undefined_without(relevance, _expected_inverse_stop(stop, leads, cutoffs))
+
+
+def reciprocal_rank_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
+    """Reciprocal rank of the first relevant document."""
+    stop = (relevance >= threshold).astype(float)
+    return _undefined_without(stop, _expected_inverse_stop(stop, leads, cutoffs))
+
+
+def _gains(relevance, gain):
+    return relevance if gain == "linear" else np.exp2(relevance) - 1
+
+
+def _discounts(width):
+    return 1 / np.log2(1 + np.arange(1, width + 1))
+
+
+def _sum_to_cutoffs(terms, discounts, cutoffs):
+    return np.column_stack([terms[:, :k] @ discounts[:k] for k in cutoffs])
+
+
+def _undefined_without(relevant, values):
+    values[~(relevant > 0).any(axis=1)] = np.nan
+    return values
+
+
+# Ties: runs of equal scores -----------------------------------------------------------
+def _runs(leads):
+    """Flat start and size of each run, and the run of each cell."""
+    flat = leads.ravel()
+    start = np.flatnonzero(flat)
+    return start, np.diff(start, append=flat.size), np.cumsum(flat) - 1
+
+
+def _average_runs(values, leads):
+    """Expected value at each rank: the mean over its run (McSherry & Najork 2008)."""
+    if leads.all():
+        return values
+    start, size, run = _runs(leads)
+    return (np.add.reduceat(values.ravel(), start) / size)[run].reshape(values.shape)
+
+
+def _expected_inverse_stop(stop, leads, cutoffs):
+    """Expected 1 / rank of the stop of a user who scans down; 0 without a stop."""
+    survival = np.cumprod(1 - stop, axis=1)
+    if not leads.all():
+        survival = _average_survival(stop, survival, leads, _widest(cutoffs, stop.shape[1]))
+    before = np.ones_like(survival)
+    before[:, 1:] = survival[:, :-1]
+    ranks = np.arange(1, stop.shape[1] + 1)
+    return _sum_to_cutoffs(before - survival, 1 / ranks, cutoffs)
+
+
+def _widest(cutoffs, width):
+    return min(width, max(width if k is None else k for k in cutoffs))
+
+
+def _average_survival(stop, survival, leads, k):
+    """Survival after each rank up to k, averaged over the order within runs."""
+    start, size, _ = _runs(leads)
+    # The product up to the start of a run does not depend on the order within earlier runs.
+    before = np.ones_like(stop)
+    before[:, 1:] = survival[:, :-1]
+    before, result, stay = before.ravel(), survival.ravel().copy(), 1 - stop.ravel()
+    tied = (size > 1) & (start % stop.shape[1] < k)
+    start, offsets = start[tied], offsets_from_counts(size[tied])
+    for runs, place in rectangles(offsets):
+        cells = start[runs, None] + np.where(place >= 0, place - offsets[runs, None], 0)
+        expected = _expected_products(stay[cells], place >= 0, min(k, place.shape[1]))
+        filled = (place >= 0)[:, : expected.shape[1]]
+        cells = cells[:, : expected.shape[1]]
+        result[cells[filled]] = (before[start[runs], None] * expected)[filled]
+    return result.reshape(stop.shape)
+
+
+def _expected_products(values, present, n_factors):
+    """Mean product of i values of a row over all subsets of i values, i = 1, ..., n_factors.
+
+    This is the elementary symmetric polynomial e_i divided by its number of terms. The recursion
+    keeps means instead of sums, so that it stays in [0, 1] and cannot overflow.
+    """
+    factors = np.arange(n_factors + 1)
+    mean = np.zeros((len(values), n_factors + 1))
+    mean[:, 0] = 1
+    for t in range(1, values.shape[1] + 1):
+        # A share of i / t of the subsets of i among t values contains the t-th value.
+        share = np.minimum(factors / t, 1)
+        updated = (1 - share) * mean
+        updated[:, 1:] += share[1:] * values[:, t - 1, None] * mean[:, :-1]
+        mean = np.where(present[:, t - 1, None], updated, mean)
+    return mean[:, 1:]

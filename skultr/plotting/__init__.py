@@ -6,13 +6,10 @@ when a display is drawn.
 """
 
 from ._axes import method_colors
-from ._choosing import DebiasednessDisplay
-from ._comparison import ComparisonDisplay
-from ._embedding import EmbeddingDisplay
+from ._comparison import ComparisonDisplay, DebiasednessDisplay
 from ._examination import ExaminationDisplay
-from ._identifiability import IdentifiabilityDisplay
-from ._relevance import RelevanceDisplay
-from ._singular_values import RankDisplay
+from ._identifiability import IdentifiabilityDisplay, RankDisplay
+from ._relevance import EmbeddingDisplay, RelevanceDisplay
 
 __all__ = [
     "ComparisonDisplay",

@@ -1,4 +1,4 @@
-"""Confusion matrix of estimated and true relevance of documents."""
+"""Learned relevance of documents: against the true one, and as embeddings."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._log._pickles import if_fitted
-from .._typing import ArrayLike, Column, Floats, Ints
-from ._axes import figure_of, make_axes, steps_of
+from .._log._roles import read_role
+from .._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
+from ._axes import TRUTH, figure_of, make_axes, steps_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
-
+    from matplotlib.text import Annotation
 
 #: Largest number of levels of relevance that a matrix is drawn for.
 _MAX_LEVELS = 20
@@ -284,3 +286,399 @@ def _read_levels(levels, y_true):
 def _nearest(levels, values):
     """Index of the level that is nearest to each value."""
     return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
+
+
+#: Up to this number of values of relevance, each has a colour of its own.
+_MAX_GRADES = 10
+#: Up to this number of bias factors, their names are written.
+_MAX_NAMED = 20
+#: Directions with a singular value below this share of the largest are noise.
+_NEGLIGIBLE = 1e-5
+#: Length of the longest arrow, as a share of the half width of the plot.
+_REACH = 0.9
+_ARROWS = "#b23a48"
+
+
+class EmbeddingDisplay:
+    """Embeddings of a vectorization model: documents, bias factors and base vectors in one space.
+
+    Documents are points, coloured by relevance, with a large dot at the mean of each grade. Bias
+    factors are arrows. Black dots are the base vectors, along which the queries are ranked. Under
+    a bias factor, the click rate of a document increases along the arrow, and the more steeply
+    the longer the arrow is. Create it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    relevance_embedding : array-like of shape (n_documents, n_axes)
+    observation_embedding : DataFrame of shape (n_factors, n_axes)
+        Indexed by bias factor.
+    base_vectors : DataFrame of shape (n_queries, n_axes)
+        Indexed by query.
+    relevance : array-like of shape (n_documents,)
+        Grades.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+    points_ : matplotlib.collections.PathCollection
+        The documents.
+    means_ : matplotlib.collections.PathCollection or None
+        The mean of each grade; None for more than 10 grades.
+    base_points_ : matplotlib.collections.PathCollection
+        The base vectors.
+    arrows_ : dict of bias factor to matplotlib.text.Annotation
+    text_ : list of matplotlib.text.Text
+        The names of the bias factors; empty if there are too many.
+    arrow_scale_ : float
+        Factor by which observation embeddings and base vectors are multiplied in the plot.
+
+    See Also
+    --------
+    skultr.VectorizationRanker : The model.
+    RankDisplay : How many dimensions a log needs.
+
+    Notes
+    -----
+    Embeddings are determined up to an invertible linear map only, so that the learned axes have no
+    meaning. :meth:`from_estimator` uses axes that follow from the products of the two embeddings,
+    which are determined:
+
+    - Observation embeddings have second moment one in each direction. The distance of two
+      documents is then the root mean square difference of their products over bias factors.
+    - Only differences between documents of a list affect clicks, so the mean document is the
+      origin.
+    - The first axis is along the mean base vector: documents further right are ranked higher. The
+      others are the principal axes of the documents in the orthogonal complement, by decreasing
+      spread.
+
+    With the default ``link="logit"``, products are logarithms of click rates.
+
+    References
+    ----------
+    M. Chen et al. (2022). Scalar is not enough: Vectorization-based unbiased learning to rank.
+    Figure 5.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.plotting import EmbeddingDisplay
+    >>> observation = pd.DataFrame([[1.0, 0.5], [1.0, -0.5]], index=[1, 2])
+    >>> base = pd.DataFrame([[1.0, 0.0]])
+    >>> display = EmbeddingDisplay(
+    ...     relevance_embedding=[[-1.0, 0.2], [0.0, 0.1], [1.0, 0.0]],
+    ...     observation_embedding=observation,
+    ...     base_vectors=base,
+    ...     relevance=[0, 1, 2],
+    ... ).plot()
+    >>> [text.get_text() for text in display.text_]
+    ['1', '2']
+    """
+
+    ax_: Axes
+    figure_: Figure
+    points_: PathCollection
+    means_: PathCollection | None
+    base_points_: PathCollection
+    arrows_: dict[Any, Annotation]
+    text_: list[Annotation]
+    arrow_scale_: float
+
+    def __init__(
+        self,
+        *,
+        relevance_embedding: ArrayLike,
+        observation_embedding: pd.DataFrame,
+        base_vectors: pd.DataFrame,
+        relevance: ArrayLike,
+    ) -> None:
+        self.relevance_embedding = relevance_embedding
+        self.observation_embedding = observation_embedding
+        self.base_vectors = base_vectors
+        self.relevance = relevance
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Predictor,
+        X: Table,
+        *,
+        relevance: Column | None = None,
+        qid: Column | None = None,
+        ax: Axes | None = None,
+        cmap: str | Colormap = "viridis",
+    ) -> Self:
+        """Draw the embeddings of a fitted ranker.
+
+        Parameters
+        ----------
+        estimator : fitted ranker with embeddings
+            A :class:`~skultr.VectorizationRanker`, a pipeline that ends in one, or a search over
+            one.
+        X : DataFrame, array-like or sparse matrix of shape (n_documents, n_columns)
+            The candidates of some queries.
+        relevance : array-like of shape (n_documents,), default=None
+            Grades; by default the column ``relevance`` of X.
+        qid : array-like of shape (n_documents,), default=None
+            Query ids; by default the column ``qid`` of X.
+        ax : matplotlib axes, default=None
+            As in :meth:`plot`.
+        cmap : str or matplotlib colormap, default="viridis"
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : EmbeddingDisplay
+
+        Raises
+        ------
+        TypeError
+            If the ranker has no embeddings.
+        ValueError
+            If grades are absent or their number is not that of the documents.
+        """
+        relevance = _read_grades(X, relevance)
+        qid = read_role(X, "qid", qid)
+        model, X = _model_and_input(estimator, X)
+        observation = model.observation_embedding_
+        documents, factors, bases = _canonical(
+            model.relevance_embedding(X),
+            observation.to_numpy(),
+            base := model.base_vectors(X, qid=qid),
+        )
+        return cls(
+            relevance_embedding=documents,
+            observation_embedding=pd.DataFrame(factors, index=observation.index),
+            base_vectors=pd.DataFrame(bases, index=base.index),
+            relevance=relevance,
+        ).plot(ax, cmap=cmap)
+
+    def plot(self, ax: Axes | None = None, *, cmap: str | Colormap = "viridis") -> Self:
+        """Draw the display.
+
+        With one dimension, the vertical axis shows the relevance of the documents, with the bias
+        factors below. With three or more dimensions, the first two axes are drawn, and the labels
+        say so.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            By default, axes of a new figure.
+        cmap : str or matplotlib colormap, default="viridis"
+            Colours of relevance, from low to high.
+
+        Returns
+        -------
+        display : EmbeddingDisplay
+        """
+        relevance = np.asarray(self.relevance, dtype=float)
+        documents, factors, bases = (
+            np.asarray(part, dtype=float)
+            for part in (self.relevance_embedding, self.observation_embedding, self.base_vectors)
+        )
+        self.arrow_scale_ = _scale(documents[:, :2], factors[:, :2])
+        is_line = documents.shape[1] == 1
+        place = _beside_each_other if is_line else _in_the_plane
+        documents, tails, tips, bases = place(
+            documents, self.arrow_scale_ * factors, self.arrow_scale_ * bases, relevance
+        )
+        self.ax_ = make_axes(ax, "EmbeddingDisplay", (6.8, 5.2))
+        self.figure_ = figure_of(self.ax_)
+        self._draw_documents(documents, relevance, cmap)
+        self._draw_arrows(tails, tips)
+        self.base_points_ = self.ax_.scatter(
+            *bases.T, s=9, color=TRUTH, alpha=0.5, linewidths=0, zorder=4, label="base vectors"
+        )
+        self._label_axes(is_line)
+        return self
+
+    def _draw_documents(self, documents, relevance, cmap):
+        grades, codes = np.unique(relevance, return_inverse=True)
+        colors, norm, ticks = _colors(grades, cmap)
+        # The best documents are the fewest, and are drawn last so that they are not hidden.
+        order = np.argsort(relevance, kind="stable")
+        style = {"cmap": colors, "norm": norm, "rasterized": True, "linewidths": 0}
+        size = float(np.clip(900 / np.sqrt(len(order)), 3, 25))
+        self.points_ = self.ax_.scatter(
+            *documents[order].T, c=relevance[order], s=size, alpha=0.4, zorder=1, **style
+        )
+        self.means_ = None
+        if len(grades) <= _MAX_GRADES:
+            counts = np.bincount(codes)
+            means = [np.bincount(codes, place) / counts for place in documents.T]
+            style = {"cmap": colors, "norm": norm, "edgecolors": "white", "linewidths": 1.5}
+            self.means_ = self.ax_.scatter(
+                *means, c=grades, s=110, zorder=3, label="mean of a grade", **style
+            )
+        bar = self.figure_.colorbar(self.points_, ax=self.ax_, ticks=ticks, label="relevance")
+        bar.solids.set(alpha=1)
+
+    def _draw_arrows(self, tails, tips):
+        names = self.observation_embedding.index
+        self.arrows_, self.text_ = {}, []
+        for name, tail, tip in zip(names, tails, tips, strict=True):
+            self.arrows_[name] = self.ax_.annotate(
+                "",
+                tip,
+                tail,
+                arrowprops={
+                    "arrowstyle": "->",
+                    "color": _ARROWS,
+                    "linewidth": 1.5,
+                    "shrinkA": 0,
+                    "shrinkB": 0,
+                },
+                zorder=5,
+            )
+            if len(names) <= _MAX_NAMED:
+                self.text_.append(self._write_name(name, tail, tip))
+        # matplotlib ignores annotations for the limits of the axes and for the legend.
+        self.ax_.update_datalim(np.vstack([tails, tips]))
+        self.ax_.plot([], [], color=_ARROWS, label=f"observation × {self.arrow_scale_:.2g}")
+
+    def _write_name(self, name, tail, tip):
+        """The name beyond the tip of its arrow, outlined in white to stay readable."""
+        from matplotlib.patheffects import withStroke
+
+        x, y = tip - tail
+        length = np.hypot(x, y) or 1.0
+        text = " · ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+        return self.ax_.annotate(
+            text,
+            tip,
+            (8 * x / length, 8 * y / length),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            color=_ARROWS,
+            fontsize=9,
+            fontweight="bold",
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            zorder=6,
+        )
+
+    def _label_axes(self, is_line):
+        n_axes = np.shape(self.relevance_embedding)[1]
+        self.ax_.set_xlabel("along the mean base vector: further right is ranked higher")
+        if is_line:
+            self.ax_.set_yticks([])
+            self.ax_.set_ylabel("documents by relevance, above the bias factors")
+        else:
+            self.ax_.set_ylabel(_second_label(n_axes, self._share_of_second()))
+            self.ax_.set_aspect("equal", adjustable="datalim")
+        self.ax_.autoscale_view()
+        self.ax_.spines[["top", "right"]].set_visible(False)
+        self.ax_.legend(frameon=False, fontsize=9, loc="best")
+
+    def _share_of_second(self):
+        """Share of the second axis in the variance of all axes except the first."""
+        spread = np.var(self.relevance_embedding, axis=0)[1:]
+        return spread[0] / (spread.sum() or 1.0)
+
+
+# Places in the plot -------------------------------------------------------------------
+def _scale(documents, factors):
+    """Factor that makes the longest arrow reach near the outermost documents."""
+    reach = np.quantile(np.linalg.norm(documents, axis=1), 0.98)
+    longest = np.linalg.norm(factors, axis=1).max()
+    return float(_REACH * reach / longest) if reach and longest else 1.0
+
+
+def _in_the_plane(documents, factors, bases, relevance):
+    tips = factors[:, :2]
+    return documents[:, :2], np.zeros_like(tips), tips, bases[:, :2]
+
+
+def _beside_each_other(documents, factors, bases, relevance):
+    """Places for one dimension: documents by relevance, one line per bias factor below them."""
+    step = (np.ptp(relevance) or 1.0) / 16
+    jitter = np.random.default_rng(0).uniform(-step, step, len(relevance))
+    rows = relevance.min() - step * np.arange(3, 3 + len(factors))
+    below = np.full(len(bases), rows[-1] - step)
+    return (
+        np.column_stack([documents[:, 0], relevance + jitter]),
+        np.column_stack([np.zeros(len(rows)), rows]),
+        np.column_stack([factors[:, 0], rows]),
+        np.column_stack([bases[:, 0], below]),
+    )
+
+
+def _colors(grades, cmap):
+    """Colour map, norm and ticks; few grades have one colour each."""
+    from matplotlib import colormaps
+    from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
+
+    cmap = colormaps.get_cmap(cmap)
+    if not 1 < len(grades) <= _MAX_GRADES:
+        return cmap, Normalize(grades[0], grades[-1]), None
+    middle = (grades[1:] + grades[:-1]) / 2
+    bounds = [2 * grades[0] - middle[0], *middle, 2 * grades[-1] - middle[-1]]
+    colors = ListedColormap(cmap(np.linspace(0, 1, len(grades))))
+    return colors, BoundaryNorm(bounds, len(grades)), grades
+
+
+def _second_label(n_axes, share):
+    if n_axes == 2:
+        return "across it"
+    return f"across it, first of {n_axes - 1} principal axes ({share:.0%} of their spread)"
+
+
+# Embeddings on axes that are determined -----------------------------------------------
+def _canonical(documents, factors, bases):
+    """The embeddings in the coordinates of the class's Notes, with the same products."""
+    documents, bases = np.asarray(documents, dtype=float), np.asarray(bases, dtype=float)
+    left, size, right = np.linalg.svd(factors, full_matrices=False)
+    kept = size > _NEGLIGIBLE * size[0]
+    size, right = size[kept] / np.sqrt(len(factors)), right[kept]
+    factors = left[:, kept] * np.sqrt(len(factors))
+    documents = (documents - documents.mean(axis=0)) @ right.T * size
+    bases = bases @ right.T / size
+    turn = _rotation(documents, bases.mean(axis=0))
+    factors, bases, documents = factors @ turn, bases @ turn, documents @ turn
+    # The first bias factor points up, which fixes the sign of every axis.
+    upright = np.where(factors[0] < 0, -1.0, 1.0)
+    upright[0] = 1.0
+    return documents * upright, factors * upright, bases * upright
+
+
+def _rotation(documents, first):
+    """Orthonormal columns: ``first``, then the principal axes of its orthogonal complement."""
+    n_axes = len(first)
+    length = np.linalg.norm(first)
+    first = first / length if length else np.eye(n_axes)[0]
+    across = np.linalg.svd(first[None])[2][1:]
+    principal = np.linalg.eigh(across @ documents.T @ documents @ across.T)[1][:, ::-1]
+    return np.column_stack([first, across.T @ principal])
+
+
+# Input --------------------------------------------------------------------------------
+def _read_grades(X, relevance):
+    relevance = read_role(X, "relevance", relevance)
+    if relevance is None:
+        raise ValueError(
+            "Documents are coloured by relevance, but X has no column 'relevance' and no "
+            "relevance= was passed. Pass one grade per row of X."
+        )
+    missing = int(np.isnan(relevance).sum())
+    if missing:
+        raise ValueError(
+            f"relevance is missing in {missing} of {len(relevance)} rows. Leave these rows out."
+        )
+    return relevance
+
+
+def _model_and_input(estimator, X):
+    """The model inside a search and a pipeline, and X as the steps before it transform it."""
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    if hasattr(estimator, "steps"):
+        if len(estimator.steps) > 1:
+            X = estimator[:-1].transform(X)
+        return _model_and_input(estimator[-1], X)
+    if not (hasattr(estimator, "relevance_embedding") and hasattr(estimator, "base_vectors")):
+        raise TypeError(
+            f"{type(estimator).__name__} has no embeddings; expected a fitted ranker with "
+            "relevance_embedding(X), base_vectors(X) and observation_embedding_, such as "
+            "VectorizationRanker."
+        )
+    check_is_fitted(estimator)
+    return estimator, X

@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
 )
 
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
@@ -31,6 +32,7 @@ from ._learned import RegressionEMPropensity
 
 
 class UserClusters(
+    ReadsLogs,
     SlimPickles,
     FrameOutput,
     CallbackSupportMixin,

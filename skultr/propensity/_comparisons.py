@@ -39,51 +39,21 @@ class Comparisons:
     Only factors of the same group (user) are compared. Documents may be arms of an experiment.
     With one group, bias factors that nothing compares have no place here: one long list can add
     thousands of them.
-
-    Parameters
-    ----------
-    n_groups, n_bias : int
-        Number of groups, and of bias factors.
-    place_of_factor : ndarray of shape (n_factors,), int
-        Flat index of each factor of the cells into an array of shape (n_groups, n_bias); -1 if
-        it has no place.
-    key : ndarray of shape (n_entries,), int
-        Flat index of (group, factor, other) into an array of shape (n_groups, n_bias, n_bias).
-    cell : ndarray of shape (n_entries,), int
-        Number of the cell whose clicks the entry counts.
-    weight : ndarray of shape (n_entries,)
-        Weight of one click of the cell in this comparison, w_dkl / n_dk.
-    clicks, impressions : ndarray of shape (n_entries,)
-        Number of clicks and of impressions of the cell.
-    doc : ndarray of shape (n_entries,), int
     """
 
     n_groups: int
     n_bias: int
-    place_of_factor: np.ndarray
-    key: np.ndarray
-    cell: np.ndarray
-    weight: np.ndarray
-    clicks: np.ndarray
-    impressions: np.ndarray
-    doc: np.ndarray
+    place_of_factor: np.ndarray  # (n_factors,), into (n_groups, n_bias) flat; -1: no place
+    key: np.ndarray  # (n_entries,), (group, factor, other) flat
+    cell: np.ndarray  # (n_entries,)
+    weight: np.ndarray  # (n_entries,), of one click of the cell: w_dkl / n_dk
+    clicks: np.ndarray  # (n_entries,)
+    impressions: np.ndarray  # (n_entries,)
+    doc: np.ndarray  # (n_entries,)
 
     @classmethod
     def of(cls, cells, pair_weight):
-        """All comparisons in a log.
-
-        Parameters
-        ----------
-        cells : Cells
-        pair_weight : {"impressions", "equal"}
-            Weight w of a document with n and m impressions under two factors: n m / (n + m),
-            which has the least variance if the factors do not differ (Mantel & Haenszel 1959),
-            or 1.
-
-        Returns
-        -------
-        comparisons : Comparisons
-        """
+        """All comparisons in a log."""
         bias, group, n_groups = _codes(cells.factors)
         first, second = _cells_together(cells.doc, group[cells.factor])
         own, other = np.concatenate([[first, second], [second, first]], axis=1)
@@ -111,47 +81,23 @@ class Comparisons:
         )
 
     def of_factors(self, values):
-        """Values by group and bias factor as values of each factor; NaN where not compared.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_draws * n_groups, n_bias)
-
-        Returns
-        -------
-        values : ndarray of shape (n_draws, n_factors)
-        """
+        """Values by group and bias factor as values of each factor; NaN where not compared."""
         values = values.reshape(-1, self.n_groups * self.n_bias)
         unknown = np.full((len(values), 1), np.nan)
         return np.hstack([values, unknown])[:, self.place_of_factor]
 
     def totals(self):
-        """Weighted clicks C_kl under factor k against factor l, summed over documents.
-
-        Returns
-        -------
-        totals : ndarray of shape (n_groups, n_bias, n_bias)
-        """
+        """Weighted clicks C_kl under factor k against factor l, summed over documents."""
         return self._sums(self.weight * self.clicks)
 
     def mean_weight(self):
-        """Mean weight of a click per comparison; 0 for pairs that no document compares.
-
-        Returns
-        -------
-        weight : ndarray of shape (n_groups, n_bias, n_bias)
-        """
+        """Mean weight of a click per comparison; 0 for pairs that no document compares."""
         shown = self._sums(self.impressions)
         weight = self._sums(self.weight * self.impressions)
         return np.divide(weight, shown, out=np.zeros_like(shown), where=shown > 0)
 
     def effective_docs(self):
-        """Effective number of documents per factor, (Σ c)² / Σ c² over their clicks c.
-
-        Returns
-        -------
-        n_docs : ndarray of shape (n_groups, n_bias)
-        """
+        """Effective number of documents per factor, (Σ c)² / Σ c² over their clicks c."""
         n_factors = self.n_groups * self.n_bias
         first = np.unique(self.cell, return_index=True)[1]
         factor, clicks = self.key[first] // self.n_bias, self.clicks[first]
@@ -161,18 +107,7 @@ class Comparisons:
         return n_docs.reshape(self.n_groups, self.n_bias)
 
     def resampled(self, cluster, draws):
-        """The totals of resamples, batch by batch.
-
-        Parameters
-        ----------
-        cluster : ndarray of shape (n_docs,), int
-        draws : iterable of ndarray of shape (n_clusters,)
-            Number of times that each cluster of documents was drawn.
-
-        Yields
-        ------
-        totals : ndarray of shape (n_draws * n_groups, n_bias, n_bias)
-        """
+        """The totals of resamples, batch by batch."""
         shape = (self.n_groups * self.n_bias**2, int(cluster.max()) + 1)
         entries = (self.weight * self.clicks, (self.key, cluster[self.doc]))
         by_cluster = coo_array(entries, shape).tocsr()
@@ -189,23 +124,11 @@ class Comparisons:
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """The curves of a batch of tournaments, as :func:`solve` finds them.
+    """The curves of a batch of tournaments, as :func:`solve` finds them."""
 
-    Parameters
-    ----------
-    log_examination : ndarray of shape (n_problems, n_bias)
-        Relative to the reference factor; NaN for factors that no comparison connects to it.
-    clicks : ndarray of shape (n_problems, n_bias, n_bias)
-        The totals that were used, half clicks included.
-    added : ndarray of shape (n_problems, n_bias, n_bias)
-        The half clicks among them.
-    first : int
-        The reference: the first factor that is compared with another.
-    """
-
-    log_examination: np.ndarray
-    clicks: np.ndarray
-    added: np.ndarray
+    log_examination: np.ndarray  # (n_problems, n_bias)
+    clicks: np.ndarray  # (n_problems, n_bias, n_bias)
+    added: np.ndarray  # (n_problems, n_bias, n_bias)
     first: int
 
     def standard_error(self, comparisons):
@@ -215,15 +138,6 @@ class Curves:
         covariance is the sandwich L^-1 (Σ_d u_d u_d') L^-1. Below 30 effective documents of a
         factor, the gradients of single clicks replace u_d, as if clicks were Poisson, which is
         conservative.
-
-        Parameters
-        ----------
-        comparisons : Comparisons
-            Its totals are ``clicks`` without the half clicks.
-
-        Returns
-        -------
-        standard_error : ndarray of shape (n_groups, n_bias)
         """
         b = np.where(np.isnan(self.log_examination), 0.0, self.log_examination)
         lost = 1 - win_probability(b).ravel()
@@ -257,19 +171,6 @@ def solve(totals, method, weight):
 
     The likelihood is that of :math:`P(\text{a click of the pair } k, l \text{ fell on } k) =
     o_k / (o_k + o_l)`.
-
-    Parameters
-    ----------
-    totals : ndarray of shape (n_problems, n_bias, n_bias)
-        Weighted clicks C_kl under factor k against factor l.
-    method : {"all-pairs", "adjacent-chain", "pivot"}
-        Which pairs are compared. If they form a tree, the answer is a product of ratios.
-    weight : ndarray of shape (n_groups, n_bias, n_bias)
-        Mean weight of a click per comparison; problem i belongs to group ``i % n_groups``.
-
-    Returns
-    -------
-    curves : Curves
     """
     first = first_compared(weight)
     clicks = np.where(_compared(totals, method, first), totals, 0.0)
@@ -376,20 +277,6 @@ def penalised_curves(clicks, precision, center=0.0, start=None):
     For each problem Newton's method maximises, with prior precision P and center m,
 
         Σ_{k ≠ l} C_kl log σ(b_k - b_l) - (b - m)' P (b - m) / 2.
-
-    Parameters
-    ----------
-    clicks : ndarray of shape (n_problems, n_bias, n_bias)
-        Weighted clicks C_kl under factor k against factor l.
-    precision : ndarray of shape (n_bias, n_bias) or (n_problems, n_bias, n_bias)
-        P, positive for at least one factor of each connected component.
-    center : ndarray of shape (n_problems, n_bias), default=0
-    start : ndarray of shape (n_problems, n_bias), default=None
-        Where Newton's method begins, by default at the center.
-
-    Returns
-    -------
-    log_examination : ndarray of shape (n_problems, n_bias)
     """
     precision = np.broadcast_to(precision, clicks.shape)
     center = np.broadcast_to(center, clicks.shape[:2])
@@ -442,18 +329,7 @@ def _anchors(clicks):
 
 
 def gradient_noise(source, key, size, shape):
-    """Covariance of the gradient per group, shape (n_groups, n_bias, n_bias).
-
-    Parameters
-    ----------
-    source : ndarray of shape (n_entries,), int
-        What the entry belongs to; sources are independent.
-    key : ndarray of shape (n_entries,), int
-        Flat index of (group, factor, other).
-    size : ndarray of shape (n_entries,)
-        What the entry adds to the gradient of the factor, and subtracts from that of the other.
-    shape : (n_groups, n_bias)
-    """
+    """Covariance of the gradient per group, shape (n_groups, n_bias, n_bias)."""
     n_groups, n_bias = shape
     factor, other = np.divmod(key, n_bias)
     group = factor // n_bias

@@ -23,7 +23,7 @@ from .._log._estimator import FitTask
 from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
 from .._log._offsets import find_offsets, take_off
-from .._log._roles import ROLES, feature_names, is_frame, read_features
+from .._log._roles import ROLES, feature_names, is_frame, read_values
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
 from .._sklearn import Interval
@@ -288,14 +288,15 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     def _read_contexts(self, X, reset=False):
         """Context of each row, shape (n_rows, n_context_features), float32."""
         chosen = self._chosen(X)
+        names = None
         if is_frame(chosen):
-            values = read_features(chosen).to_numpy()
+            values, names, _ = read_values(chosen, why_no_missing=self._refuses_missing)
         else:
             chosen = chosen.toarray() if sparse.issparse(chosen) else chosen
             values = np.asarray(chosen, np.float32)
         if reset:
-            self._offsets = find_offsets(chosen, values)
-        return take_off(self._offsets, chosen, values)
+            self._offsets = find_offsets(chosen, values, names)
+        return take_off(self._offsets, chosen, values, names)
 
     def _chosen(self, X):
         """The columns of X that hold contexts; a frame may have roles too."""

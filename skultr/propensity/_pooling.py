@@ -47,21 +47,6 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
     marginal likelihood in Laplace's approximation, with a weak prior. Shrinking the logarithm of
     each user's own estimate instead fails if most users have no click at most positions: their
     own estimates hardly exist.
-
-    Parameters
-    ----------
-    comparisons : Comparisons
-    totals : ndarray of shape (n_users, n_bias, n_bias)
-        Weighted clicks C_ukl under factor k against factor l.
-    common, common_error : ndarray of shape (n_bias,)
-        Log examination of all users together, and its standard error.
-    strength : "auto" or float, default="auto"
-        A number sets T = I / strength and m to the common curve.
-
-    Returns
-    -------
-    log_examination, standard_error : ndarray of shape (n_users, n_bias)
-        NaN where the common curve is NaN.
     """
     unknown = np.isnan(common)
     center, center_error = np.nan_to_num(common), np.nan_to_num(common_error)

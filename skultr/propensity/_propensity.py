@@ -10,16 +10,18 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._log._cells import Cells
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._engine import is_in_engine
 from .._log._estimator import afresh
 from .._log._factors import bias_values
+from .._log._feature_table import FeatureTable
 from .._log._on_disk import LogOnDisk, refuse_arguments
 from .._log._reader import take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
-from .._log._shards import CellShards
-from .._typing import AnyFrame, Column, Floats, Scope, Table
+from .._typing import AnyFrame, Column, Floats, Frame, Scope, Table
 
 #: Smallest propensity that is predicted: rankers divide by propensities.
 LEAST = 1e-6
@@ -29,7 +31,7 @@ LEAST = 1e-6
 QUANTILE = 1.959964
 
 
-class BasePropensity(BaseEstimator):
+class BasePropensity(ReadsLogs, BaseEstimator):
     """Estimators of the probability that a row was examined, from a click log.
 
     Subclasses write ``_fit(X, y, sample_weight, roles)`` and ``_predict(X, values, shown,
@@ -46,7 +48,7 @@ class BasePropensity(BaseEstimator):
     _predicts_from_features = False
 
     # Requested by default, as rankers do.
-    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight"), True)
+    __metadata_request__fit = dict.fromkeys((*FIT_ROLES, "sample_weight", "documents"), True)
     __metadata_request__predict = dict.fromkeys(("position", "bias", "user"), True)
 
     @afresh
@@ -64,6 +66,7 @@ class BasePropensity(BaseEstimator):
         user: Column | None = None,
         impressions: Column | None = None,
         doc_scope: Scope | None = None,
+        documents: Frame | None = None,
     ) -> Self:
         """Estimate examination from a click log.
 
@@ -89,6 +92,9 @@ class BasePropensity(BaseEstimator):
         doc_scope : {"query", "global"}, default=None
             Whether an id in ``doc`` identifies a document within its query (the default), or the
             same document in all queries.
+        documents : frame, default=None
+            Features of the documents, by ``doc`` or by ``qid`` and ``doc``, if X holds roles
+            only. Estimators that read no features ignore it.
 
         Returns
         -------
@@ -109,11 +115,12 @@ class BasePropensity(BaseEstimator):
             "user": user,
             "impressions": impressions,
             "doc_scope": doc_scope,
+            "documents": documents,
         }
         X, y = self._read(X, y, sample_weight, roles, reset=True)
-        if isinstance(X, CellShards):
+        if isinstance(X, Cells):
             self._has_bias = True
-            self._fit_shards(X)
+            self._fit_cells(X)
             return self
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
@@ -164,6 +171,7 @@ class BasePropensity(BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = not self._refuses_missing
         return tags
 
     def columns_read(self) -> set[str | int]:
@@ -186,18 +194,26 @@ class BasePropensity(BaseEstimator):
         return ["bias" if "bias" in names else "position"]
 
     # What comes in ------------------------------------------------------------------------
+    @property
+    def _refuses_missing(self) -> str | None:
+        """Why missing values of features are an error, if they are."""
+        return None
+
     def _read(self, X, y, sample_weight, roles, *, reset):
         """The log in memory and its clicks; cells with rates of a log on disk or in an engine."""
         if isinstance(X, LogOnDisk):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             self._checked(pd.DataFrame(columns=X.feature_names), reset=reset)
             return self._read_dataset(X)
+        documents = roles.pop("documents", None)
         if is_in_engine(X):
             check_given(X, y, sample_weight, roles, type(self).__name__)
             names, self._click_column = list(nw.from_native(X).collect_schema()), y
             self._checked(pd.DataFrame(columns=names), reset=reset)
             return self._count(X, y, names)
         X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+        if documents is not None and self._reads_rows:
+            X = FeatureTable(documents).joined(X, roles["qid"], roles["doc"])
         return self._checked(X, reset=reset), y
 
     def _count(self, X, click, names):
@@ -219,7 +235,14 @@ class BasePropensity(BaseEstimator):
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""
         if not is_frame(X):
-            return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
+            return validate_data(
+                self,
+                X,
+                accept_sparse="csr",
+                dtype=np.float32,
+                ensure_all_finite=True if self._refuses_missing else "allow-nan",
+                reset=reset,
+            )
         no_features = {*self.columns_read(), self._click_column}
         names = [name for name in feature_columns(X) if name not in no_features]
         if reset and not names:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from .._log._cells import Cells
 from .._log._clicklog import ClickLog, sort_into_lists
 from .._log._counted import check_given, count_cells_of
 from .._log._engine import is_in_engine
@@ -216,10 +217,11 @@ def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
     rows, propensity = log.shown_rows, log.propensity
     assert propensity is not None
     places = logged_places(log)
+    n_rows, clicks, weight = len(places.pair), log.clicks[rows], log.weight[rows]
+    # Each row has an examination of its own.
+    cells = Cells(places.pair, np.arange(n_rows), clicks, weight, len(places.query), n_rows)
     found = document_posterior(
-        places.pair,
-        log.clicks[rows],
-        log.weight[rows],
+        cells,
         np.maximum(propensity[rows], clip or 0.0),
         query=places.query,
         place=places.place,

@@ -39,25 +39,6 @@ def shrink(log_examination, noise, clicks, bias, common, common_error, strength=
 
     Counts are modelled instead of log estimates because most users have no click at most
     positions; the logarithm of their estimates is far from normal there.
-
-    Parameters
-    ----------
-    log_examination, noise : ndarray of shape (n_factors,)
-        Estimates of the (user, bias) factors, and their standard errors. Factors where either is
-        not finite get the common curve. A factor without a click counts as half a click.
-    clicks : ndarray of shape (n_factors,)
-        Clicks under each factor.
-    bias : ndarray of shape (n_factors,), int
-        Index of each factor in ``common``.
-    common, common_error : ndarray of shape (n_bias,)
-        Log examination of all users together, and its standard error.
-    strength : "auto" or float, default="auto"
-        A number is the shape :math:`a` of all factors: the weight of the common curve, in
-        clicks. By default the shapes follow from the estimated :math:`\sigma` and :math:`\tau`.
-
-    Returns
-    -------
-    log_examination, standard_error : ndarray of shape (n_factors,)
     """
     center = common[bias]
     clicks, expected = _counts(log_examination - center, noise, clicks)

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from .._log._dataset_frames import places_of, rows_of
-from .._log._deferred import lookup
+from .._log._feature_table import FeatureTable
 from .._log._reader import read as read_rows
 from .._log._roles import is_frame, read_features, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
@@ -72,6 +72,8 @@ def row_propensities(source, X, y, sample_weight, roles, *, default, random_stat
         # Any other estimator reads its roles as columns. A Pipeline has no argument
         # sample_weight, so that None must not be passed.
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        documents = given.pop("documents", None)
+        X = X if documents is None else FeatureTable(documents).joined(X)
         estimator.fit(_one_frame(X, given), y, **weight)
     return predicted_propensities(estimator, X, roles), estimator
 
@@ -93,12 +95,12 @@ def dataset_propensities(source, dataset, log, *, default, random_state=None):
     source, default, random_state
         See :func:`row_propensities`.
     dataset : ClickDataset
-    log : StoredLog
+    log : ClickLog
         Its log.
 
     Returns
     -------
-    propensity : ndarray or DeferredArray of shape (n_rows,)
+    propensity : ndarray of shape (n_rows,)
         1 where a row was not shown.
     estimator : estimator or None
     """
@@ -108,7 +110,7 @@ def dataset_propensities(source, dataset, log, *, default, random_state=None):
     if not hasattr(source, "fit"):
         curve = check_curve(source, int(log.position.max(initial=0)))
         # Rows that were not shown have the position -1.
-        return lookup(np.concatenate([[1.0], curve, [1.0]]), log.position), None
+        return np.concatenate([[1.0], curve, [1.0]])[log.position], None
     read = sorted({*columns_of_source(source)} & {*dataset.feature_names})
     if read:
         raise ValueError(
@@ -135,7 +137,7 @@ def predicted_in_dataset(estimator: Any, dataset: Any, log: Any) -> Any:
         propensity = estimator.predict(rows_of(log, dataset.roles, dataset.feature_names)[0])
     else:
         places, number = places_of(log, dataset.roles)
-        propensity = lookup(np.asarray(estimator.predict(places), dtype=float), number)
+        propensity = np.asarray(estimator.predict(places), dtype=float)[number]
     return np.where(log.shown, propensity, 1.0)
 
 

@@ -33,29 +33,15 @@ class Precision(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SwapModel:
-    """P(click) = relevance of the document of a query (pair) x examination of the position.
+    """P(click) = relevance of the document of a query (pair) x examination of the position."""
 
-    Parameters
-    ----------
-    query : ndarray of shape (n_pairs,), int
-    pages : ndarray of shape (n_queries,)
-    shown : ndarray of shape (n_pairs, n_positions)
-        Impressions of each pair at each position.
-    relevance, doubt : ndarray of shape (n_pairs,)
-        P(click) at the first position, and the variance of its error.
-    examination, error : ndarray of shape (n_positions,)
-        Relative to the first position, and the standard error of its logarithm.
-    source : str
-        Of examination, in words.
-    """
-
-    query: Ints
-    pages: Floats
-    shown: Floats
-    relevance: Floats
-    doubt: Floats
-    examination: Floats
-    error: Floats
+    query: Ints  # (n_pairs,)
+    pages: Floats  # (n_queries,)
+    shown: Floats  # (n_pairs, n_positions)
+    relevance: Floats  # (n_pairs,)
+    doubt: Floats  # (n_pairs,)
+    examination: Floats  # (n_positions,)
+    error: Floats  # (n_positions,)
     source: str
 
     @classmethod

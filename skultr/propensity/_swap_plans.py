@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from .._typing import Floats
-from ..simulation._experiments import SHUFFLE, Layout
+from ..simulation._policies import SHUFFLE, Layout
 from ._swap_model import SwapModel
 
 #: Least cost of a page of the experiment, as a share of its clicks: short experiments win ties.

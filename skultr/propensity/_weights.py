@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._faults import count_of
-from .._log._segments import encode
+from .._log._segments import encode, pair_codes
 from ..exceptions import UnstableWeightsWarning, python_value, warn_user
 
 #: A warning is due if so few clicks, as a number or a share of all, carry half of the weight.
@@ -216,7 +216,7 @@ def _ids_of_documents(log):
 def _documents_of(log, rows):
     """Distinct (query, doc) pairs of some rows, the place of each row among them, their number."""
     n_docs = log.n_docs
-    place, key = encode(log.query[rows] * n_docs + log.doc[rows])
+    place, key = encode(pair_codes(log.query[rows], log.doc[rows], n_docs))
     return np.divmod(key, n_docs), place, len(key)
 
 

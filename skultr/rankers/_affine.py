@@ -28,7 +28,7 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from .._typing import Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, warn_user
-from ..identifiability._not_identifiable import warn_unless_identifiable
+from ..identifiability._graph import warn_unless_identifiable
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -431,7 +431,10 @@ def fit_trust(
         step, gain = problem.newton_step(point)
         if (gain < problem.tol).all():
             break
+        before = point
         point, value = problem.advance(point, value, step, gain)
+        if np.array_equal(point, before):  # and so would be every later step
+            break
     return np.where(problem.seen, point, np.nan)
 
 

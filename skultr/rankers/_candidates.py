@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .._log._segments import TINY, encode, offsets_from_sorted
+from .._log._segments import TINY, encode, offsets_from_sorted, pair_codes
 from .._typing import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def find_candidates(
     -------
     candidates : Candidates
     """
-    place, key = encode(log.query * log.n_docs + log.doc)
+    place, key = encode(pair_codes(log.query, log.doc, log.n_docs))
     query, doc = np.divmod(key, log.n_docs)
 
     def total(values):

@@ -21,7 +21,7 @@ from .._log._factors import loss_scale
 from .._log._pickles import NotPickled
 from .._sklearn import Interval, StrOptions
 from .._torch._net import NeuralEstimator
-from .._torch._networks import scoring_network
+from .._torch._networks import n_outputs_of, scoring_network
 from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._weights import label_table
@@ -346,7 +346,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         with self._seeded():
             known = log.features[np.unique(rows.version)]
             network = self._network(known, constant=self.loss == "pointwise")
-            selection = self._selection_model(log, rows)
+            selection = self._selection_model(network[0], known, rows)
             if self.loss == "pointwise":
                 self._fit_pointwise(log, rows, network, selection, task)
             else:
@@ -362,9 +362,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         linear = not len(self.hidden_layer_sizes) and not len(self.selection_hidden_layer_sizes)
         return self.loss == "pointwise" and linear and self.module is None
 
-    def _selection_model(self, log, rows):
+    def _selection_model(self, scaling, known, rows):
         model = scoring_network(
-            log.features.shape[1], hidden_layer_sizes=self.selection_hidden_layer_sizes
+            n_outputs_of(scaling, known), hidden_layer_sizes=self.selection_hidden_layer_sizes
         )
         share = np.clip(np.average(rows.shown, weights=rows.weight), 1e-3, 1 - 1e-3)
         nn.init.constant_(model[-1].bias, ndtri(share))

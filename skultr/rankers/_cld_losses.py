@@ -30,17 +30,7 @@ TERMS = ("relevance", "shown", "never_shown")
 
 
 class SelectionModule(nn.Module):
-    """Scores of relevance and of selection, from two networks.
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, scoring network)
-        Only the scoring network is applied, because batches are scaled already.
-    selection : torch.nn.Module
-        Scoring network of selection, for scaled features.
-    log_scale : float, default=0.0
-        Logarithm of the standard deviation of labels; a trained parameter.
-    """
+    """Scores of relevance and of selection, from two networks."""
 
     def __init__(
         self, network: nn.Sequential, selection: nn.Module, log_scale: float = 0.0
@@ -87,21 +77,9 @@ class _TermLoss(nn.Module):
 
 
 class TobitLoss(_TermLoss):
-    """Minus the Type-II Tobit likelihood; see ``rankers/_tobit.py``.
+    """Minus the Type-II Tobit likelihood (``rankers/_tobit.py``) of labels, standardised.
 
-    Parameters
-    ----------
-    scale : float
-        Constant factor of the loss, the same for the whole log.
-    gamma : float in (-1, 1)
-        Correlation of the errors.
-    fixed : float, "published" or None
-        Standard deviation of labels; None if it is learned.
-    center, spread : float
-        The network predicts the standardised label ``(label - center) / spread``.
-    noise : ndarray of shape (n_rows,), default=None
-        Known part of the variance of each label; batches have the place of a row as its bias
-        factor. None for 0.
+    ``noise`` is the known variance of each label; batches have a row's place as its bias factor.
     """
 
     def __init__(
@@ -192,15 +170,6 @@ class ListwiseLoss(_TermLoss):
     :math:`e` its standardised expected error, see :func:`expected_error`. Any other contributes
     :math:`\log\Phi(-g)`. With :math:`\gamma = 0` relevance has the softmax loss of
     :class:`IPSRanker`.
-
-    Parameters
-    ----------
-    scale : float
-        Constant factor of the loss, the same for the whole log.
-    selection : bool
-        False if every candidate was shown; selection then has no terms.
-    gamma : float in (-1, 1), default=0.0
-        Correlation of the errors.
     """
 
     def __init__(self, scale: float, selection: bool = True, gamma: float = 0.0) -> None:
@@ -235,13 +204,6 @@ def expected_error(log_share: torch.Tensor, clicks: torch.Tensor) -> torch.Tenso
     :math:`-\log p` above that of all documents, and that of a document not chosen
     :math:`p \log p / (1 - p)`, with :math:`p` the probability of the choice. The mean over the
     clicks is divided by :math:`\pi / \sqrt 6`, the standard deviation.
-
-    Parameters
-    ----------
-    log_share : Tensor
-        :math:`\log p`.
-    clicks : Tensor of the same shape
-        Share of the clicks of the query.
     """
     share = log_share.exp().clamp(max=1 - 1e-6)
     error = (1 - clicks) * share * log_share / (1 - share) - clicks * log_share
@@ -254,17 +216,6 @@ class PairLoss(_TermLoss):
     Each row is paired with one random row of its query that was shown and one that was not. Each
     pair is weighted by the number of rows that it was drawn from, so that the expected sum is the
     sum over all pairs, divided by the number of other rows. Memory is linear in the rows.
-
-    Parameters
-    ----------
-    scale : float
-        Constant factor of the loss, the same for the whole log.
-    variant : {"default", "preference", "published"}
-        How preferences enter the terms of selection; see :func:`pair_terms`.
-    selection : bool
-        False if every candidate was shown; selection then has no terms.
-    gamma : float in (-1, 1), default=0.0
-        Correlation of the errors; used by the variant ``"default"``.
     """
 
     def __init__(
@@ -332,12 +283,6 @@ def pair_terms(
     - ``default``: :math:`h = \gamma e / \sqrt 2` for the winner and :math:`-\gamma e / \sqrt 2`
       for the loser, with :math:`e` the expected difference of their errors given who won: an
       error that made the winner better than its features also made its selection more likely.
-
-    Returns
-    -------
-    terms : tuple of four tensors
-        Preference, selection of the shown and of the other rows of the pair, and selection of the
-        shown rows for :math:`h = 0`.
     """
     relevance, selection, label, shown = one
     other_relevance, other_selection, other_label, other_shown = other
@@ -383,12 +328,7 @@ def expected_gap(difference: torch.Tensor) -> torch.Tensor:
 
 
 class RecordTerms(Callback):
-    """Keeps the mean terms of the likelihood of each epoch.
-
-    Parameters
-    ----------
-    criterion : _TermLoss
-    """
+    """Keeps the mean terms of the likelihood of each epoch."""
 
     def __init__(self, criterion: _TermLoss | None = None) -> None:
         self.criterion = criterion

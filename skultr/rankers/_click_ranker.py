@@ -12,11 +12,9 @@ from scipy.special import expit, log_expit, logit
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from .._log._deferred import lookup
 from .._log._documents import KnownDocuments
 from .._log._factors import examination_table, factor_codes, factor_table
 from .._log._roles import read_role
-from .._log._shards import ShardedLog
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
 from .._sklearn import StrOptions, safe_indexing
@@ -24,7 +22,7 @@ from .._torch._fixed_examination import fit_affine, fit_best_of, fit_listwise
 from .._torch._net import NeuralEstimator
 from .._typing import Column, Floats, Table
 from ..exceptions import python_value
-from ..identifiability._not_identifiable import warn_unless_identifiable
+from ..identifiability._graph import warn_unless_identifiable
 from ._corrections import NAIVE, corrections, that_differ
 from ._final_curve import final_curve
 from ._ranker import BaseRanker
@@ -65,10 +63,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=self.relevance == "network")
         if self.relevance == "embedding":
-            if isinstance(log, ShardedLog):
-                self._fit_shards(log)
-            else:
-                self._fit_embedding(log)
+            self._fit_embedding(log)
             return
         log = self._scaled_in_place(log)
         if not self._refits_with(log):
@@ -181,10 +176,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _reads_cells(self) -> bool:
         return self.relevance == "embedding"
 
-    @property
-    def _reads_shards(self) -> bool:
-        return self.relevance == "embedding"
-
     # The network -----------------------------------------------------------------------
     def _score(self, features: NDArray[np.float32]) -> Floats:
         logits = self._logits(features)
@@ -199,14 +190,14 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _fit_with_curve(self, log, task, curve):
         """Train a network listwise on the final curve; sets all that predictions need."""
-        examination = lookup(np.exp(curve.log_examination), log.bias)
+        examination = np.exp(curve.log_examination)[log.bias]
         ways = corrections("offset", "auto")
         if not curve.is_determined:  # held-out clicks would confirm any curve
             ways = ways[:1]
         known = replace(log, propensity=examination)
         found = {each.name: each for each in that_differ(ways, known)}
         if self._validation is not None:
-            of_rows = lookup(np.exp(curve.log_examination), self._validation.bias)
+            of_rows = np.exp(curve.log_examination)[self._validation.bias]
             self._validation = replace(self._validation, propensity=of_rows)
         targets = {name: each.target(known, self._validation) for name, each in found.items()}
         name, _ = fit_best_of(self, log, task, examination, targets, cautious=NAIVE)
@@ -219,7 +210,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         if self._correction is None:
             self._fit_network(log, task)
         else:
-            known = replace(log, propensity=lookup(np.exp(self._log_examination), log.bias))
+            known = replace(log, propensity=np.exp(self._log_examination)[log.bias])
             with self._seeded():
                 fit_listwise(self, log, task, self._correction.target(known))
             self._calibrate(log, self._log_examination)
@@ -264,26 +255,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     # The embedding ---------------------------------------------------------------------
     def _fit_embedding(self, log):
-        rows = log.shown
-        fit = self._fit_table(
-            log.doc[rows],
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
-            start=self._examination_at_start(log.bias_values),
-            n_docs=log.n_docs,
-            n_factors=len(log.bias_values),
-        )
+        cells, start = log.cells, self._examination_at_start(log.bias_values)
+        fit = self._fit_table(cells, start)
         self.n_iter_ = fit.n_iter
         self._remember_documents(log, fit.relevance)
-        self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
-
-    def _fit_shards(self, log):
-        """As ``_fit_embedding``, where cells do not fit into memory."""
-        cells, start = log.cells, self._examination_at_start(log.bias_values)
-        fit = self._table_of_shards(cells, start=start, half_clicks=False)
-        self.n_iter_ = fit.n_iter
-        self._remember_documents(log, cells.joined(fit.relevance))
         self.link_, self._bias_values = fit.link, log.bias_values
         self._factor_logits = fit.factor_logits
         weight = cells.weight_of_factors
@@ -306,11 +281,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _random_examination(self, random, n_factors):
         return random.uniform(size=n_factors)
 
-    def _remember_factors(self, log, logits, link, standard_error=None):
+    def _remember_factors(self, log, logits, link):
         self.link_, self._factor_logits, self._bias_values = link, logits, log.bias_values
-        self.examination_ = examination_table(
-            log, lookup(np.exp(logits), log.bias), standard_error
-        )
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
 
     def _remember_documents(self, log, relevance):
         known = ~np.isnan(relevance)

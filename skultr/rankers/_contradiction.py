@@ -27,17 +27,9 @@ _MAX_ROWS = 400_000
 
 
 class Implied(NamedTuple):
-    """What the clicks say about examination.
+    """What the clicks say about examination."""
 
-    Parameters
-    ----------
-    log_ratio : ndarray of shape (n_factors,)
-        Log of implied over told examination, with the mean 0 over the clicks; NaN if unknown.
-    is_contradiction : bool
-        True if it differs from 0 by more than chance, and enough to matter.
-    """
-
-    log_ratio: Floats
+    log_ratio: Floats  # (n_factors,), implied over told examination; NaN if unknown
     is_contradiction: bool
 
 
@@ -60,17 +52,6 @@ def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> Implied:
 
     Where the same documents were clicked at several positions they tell, without a model.
     Elsewhere it is the most likely examination given the scores, whose scale is free.
-
-    Parameters
-    ----------
-    log : ClickLog
-    scores : ndarray of shape (n_versions,)
-        Of the ranker that was fitted with the told curve.
-    told : ndarray of shape (n_factors,)
-
-    Returns
-    -------
-    implied : Implied
     """
     told = np.log(told)
     table = table_curve(log)

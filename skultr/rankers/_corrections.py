@@ -21,15 +21,7 @@ _CLIP = 0.1
 
 @dataclass(frozen=True)
 class Correction:
-    """A form of the loss, and a lower bound on the propensities.
-
-    Parameters
-    ----------
-    form : {"divide", "offset"}
-        Clicks over propensities, or propensities as an offset of the scores.
-    clip : float or None
-        Smaller propensities are raised to it; 1 leaves the clicks as they are.
-    """
+    """A form of the loss, and a lower bound on the propensities."""
 
     form: Literal["divide", "offset"]
     clip: float | None
@@ -57,11 +49,6 @@ def corrections(form: str, clip: str | float | None) -> list[Correction]:
 
     Clicks as they are is among them if the clip is free: with few clicks, or propensities that the
     clicks contradict, every correction can be worse than none.
-
-    Parameters
-    ----------
-    form : {"divide", "offset", "auto"}
-    clip : float, "auto" or None
     """
     forms = ["offset", "divide"] if form == "auto" else [form]
     if clip != "auto":

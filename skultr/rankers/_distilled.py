@@ -16,12 +16,19 @@ from .._log._pickles import NotPickled
 from .._sklearn import HasMethods, seeded_clone
 from .._typing import Estimator, Floats, Ints, RandomState
 from ._dual_learning import DLARanker
-from ._learners import booster_names, its_own_threads, named_features, scores_of_learner
+from ._learners import (
+    booster_columns,
+    its_own_threads,
+    scores_of_learner,
+    takes_columns,
+    takes_missing,
+)
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
+    from .._log._schema import Takes
 
 
 @dataclass(eq=False, repr=False)
@@ -89,6 +96,17 @@ class DistilledRanker(BaseRanker):
     }
     _reads_users = True  # the teacher may
 
+    @property
+    def _takes(self) -> Takes:
+        teacher_reads = self.teacher is not None and self.teacher._needs_features
+        student_takes = self.student is None or takes_columns(self.student)
+        return "categories" if student_takes and not teacher_reads else "numbers"
+
+    @property
+    def _refuses_missing(self) -> str | None:
+        of_teacher = getattr(self.teacher, "_refuses_missing", None)
+        return of_teacher or (None if self.student is None else takes_missing(self.student))
+
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         student = _default_student() if self.student is None else self.student
@@ -104,7 +122,7 @@ class DistilledRanker(BaseRanker):
         relevance = self.teacher_.predict(features, **self._roles_of_rows(log, rows))
         impressions = np.bincount(log.version, log.weight * log.shown)
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
-        named = named_features(self.student_, booster_names(self))
+        named = booster_columns(self) if takes_columns(self.student_) else {}
         with its_own_threads(self.student_):
             self.student_.fit(features, relevance, sample_weight=impressions[shown], **named)
 

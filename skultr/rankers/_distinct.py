@@ -16,18 +16,10 @@ from .._typing import Floats, Ints
 
 
 class DistinctCandidates(NamedTuple):
-    """Candidates, each once, in the order in which they first occur.
+    """Candidates, each once, in the order in which they first occur."""
 
-    Parameters
-    ----------
-    first : ndarray of shape (n_candidates,), int, or slice
-        First row of each candidate; a slice of all rows if none is repeated.
-    place : ndarray of shape (n_rows,), int, or slice
-        Candidate of each row.
-    """
-
-    first: Ints | slice
-    place: Ints | slice
+    first: Ints | slice  # (n_candidates,)
+    place: Ints | slice  # (n_rows,)
 
     @classmethod
     def of_rows(
@@ -40,19 +32,6 @@ class DistinctCandidates(NamedTuple):
         """The candidates among rows: equal features, and equal ids where X has ``doc``.
 
         Without ids, ``production`` tells apart candidates with equal features.
-
-        Parameters
-        ----------
-        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-        features : ndarray of shape (n_rows, n_features), float32
-            Those of X.
-        query : ndarray of shape (n_rows,), int
-            Codes from 0.
-        production : ndarray of shape (n_rows,), default=None
-
-        Returns
-        -------
-        candidates : DistinctCandidates
         """
         # Lists of candidates rarely hold a row twice, and this is quicker to see than to resolve.
         sums = sums_of_rows(features) + query.astype(np.uint64) * _ODD

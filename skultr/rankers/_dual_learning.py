@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit
 
-from .._log._deferred import lookup
 from .._log._factors import examination_table
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
@@ -176,7 +175,7 @@ class DLARanker(ClickRanker):
     def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
         logits = fit_dual(self, log, task, max_weight=self.max_weight)
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
-        self.examination_ = examination_table(log, lookup(np.exp(logits), log.bias))
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
         self._fit_intercepts(log)
         return logits
 

@@ -20,7 +20,7 @@ from .._log._factors import examination_table
 from .._log._hashing import equal_rows, hash_columns
 from .._log._pickles import NotPickled
 from .._log._roles import is_frame, read_role, without_columns
-from .._log._segments import TINY, encode
+from .._log._segments import TINY, encode, pair_codes
 from .._models._click_choice import ClickChoice
 from .._models._table_curve import table_curve
 from .._sklearn import Interval, seeded_clone
@@ -446,7 +446,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         part = _parts_of_queries(log, self.cv, random)
         if part is None:
             return None
-        place, key = encode(log.query * log.n_versions + log.version)
+        place, key = encode(pair_codes(log.query, log.version, log.n_versions))
         query, version = np.divmod(key, log.n_versions)
         work = [(m, k) for m in range(len(members)) for k in range(self.cv)]
         found = Parallel(n_jobs=self.n_jobs)(

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import cg
 
 from .._log._clicklog import ClickLog
-from .._log._segments import TINY, encode, rank_in_segment
+from .._log._segments import TINY, encode, pair_codes, rank_in_segment
 from .._models._click_choice import ClickChoice
 from .._typing import Bools, Floats, Ints
 
@@ -225,7 +225,7 @@ def shown_depth(log: ClickLog) -> int:
     It is at least the number of rows of the longest page.
     """
     rows = log.shown
-    place, key = encode(log.query[rows] * log.n_docs + log.doc[rows])
+    place, key = encode(pair_codes(log.query[rows], log.doc[rows], log.n_docs))
     query = key // log.n_docs
     n_shown = np.bincount(query)
     impressions = np.bincount(query, np.bincount(place, log.weight[rows]))

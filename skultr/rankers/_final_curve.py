@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._log._deferred import lookup
 from .._log._factors import examination_table
 from .._models._table_curve import TableCurve, table_curve
 from .._typing import Floats
@@ -89,7 +88,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     shown = np.where(known, found, np.nan)
     # The network learned from the clicks of the table: its agreement with it is no evidence.
     error = np.maximum(combined.standard_error, _counting_error(log))
-    result = examination_table(log, lookup(np.exp(shown), log.bias), error)
+    result = examination_table(log, np.exp(shown)[log.bias], error)
     on_one_scale = table.component == table.component[0]
     comparison = pd.DataFrame(
         {
@@ -106,7 +105,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
 
 def _of_table(log, table):
     found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
-    result = examination_table(log, lookup(np.exp(found), log.bias), table.standard_error(0))
+    result = examination_table(log, np.exp(found)[log.bias], table.standard_error(0))
     return FinalCurve(found, result, None, True, True)
 
 

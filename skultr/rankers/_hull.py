@@ -13,13 +13,7 @@ _MAX_CELLS = 1 << 22
 
 
 class Hull:
-    """The convex hull of points.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n_points, n_dimensions)
-        They may be few, repeated, or lie on a line: the hull is that in the space they span.
-    """
+    """The convex hull of points."""
 
     def __init__(self, points: Floats) -> None:
         self.center = points.mean(axis=0)
@@ -39,14 +33,6 @@ class Hull:
         """The points; those outside move to the surface, straight toward the center of the hull.
 
         The center is the mean of the points that define the hull.
-
-        Parameters
-        ----------
-        points : ndarray of shape (n, n_dimensions)
-
-        Returns
-        -------
-        inside : ndarray of shape (n, n_dimensions)
         """
         flat = (points - self.center) @ self._axes.T
         excess = np.ones(len(flat))

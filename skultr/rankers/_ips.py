@@ -21,7 +21,7 @@ from ..propensity._weights import (
 )
 from ._corrections import NAIVE, Correction, corrections, that_differ
 from ._learner_ranker import LearnerRanker
-from ._learners import booster_names, fit_learner
+from ._learners import booster_columns, fit_learner
 from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
 
@@ -78,7 +78,7 @@ class _WeightedRanker(LearnerRanker):
             labels.weight,
             labels.query,
             random_state=seed,
-            names=booster_names(self),
+            columns=booster_columns(self),
         )
 
 

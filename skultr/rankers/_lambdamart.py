@@ -20,7 +20,7 @@ from .._threads import threads_of
 from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels, examples_of
-from ._learners import booster_names, order_by_query
+from ._learners import booster_columns, order_by_query
 from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import LambdaObjective, SoftmaxObjective
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._dataset import ClickDataset
     from .._log._estimator import FitTask
+    from .._log._schema import Takes
 
 
 #: LightGBM's labels are whole numbers: click rates are given in steps of 1 / 1000.
@@ -241,6 +242,10 @@ class LambdaMARTRanker(PropensityRanker):
         return gain / max(gain.sum(), TINY)
 
     @property
+    def _takes(self) -> Takes:
+        return "categories"
+
+    @property
     def _uses_propensities(self):
         return self.debiasing in ("user-aware", "ips")
 
@@ -268,7 +273,7 @@ class LambdaMARTRanker(PropensityRanker):
         if self.debiasing == "lightgbm":
             warn_about_one_row_pages(log, "debiasing='lightgbm'", "debiasing='user-aware'")
             settings["num_leaves"] = self._leaves(document_labels(log, log.clicks).label)
-            data = _listed(log.tempered(self.traffic_exponent)[0], booster_names(self))
+            data = _listed(log.tempered(self.traffic_exponent)[0], booster_columns(self))
             self._remember(lgb.train(settings, data, self.n_estimators, callbacks=callbacks))
             return
         documents = self._documents(log)
@@ -363,7 +368,7 @@ class LambdaMARTRanker(PropensityRanker):
             labels.query[order],
             labels.label[order],
             labels.weight[order],
-            booster_names(self),
+            booster_columns(self),
         )
 
     def _held_out(self, documents, random):
@@ -396,7 +401,7 @@ class _Documents:
     query: Ints
     label: Floats
     weight: Floats
-    names: list[str] | Literal["auto"]
+    columns: dict[str, Any]
 
     def take(self, rows, reference=None):
         """Some rows as a dataset of LightGBM, with the bins of the ``reference``."""
@@ -406,7 +411,7 @@ class _Documents:
             weight=self.weight[rows],
             group=np.unique(self.query[rows], return_counts=True)[1],
             reference=reference,
-            feature_name=self.names,
+            **self.columns,
         )
 
 
@@ -418,7 +423,7 @@ def _held_out_loss(scores, data):
     return "softmax", _derivatives(SoftmaxObjective().loss, scores, data), False
 
 
-def _listed(log, names):
+def _listed(log, columns):
     """The distinct lists with their click rates, as a dataset for LightGBM's debiasing."""
     rows = np.flatnonzero(log.shown)
     sizes = np.unique(log.list_[rows], return_counts=True)[1]
@@ -433,7 +438,7 @@ def _listed(log, names):
         weight=log.weight[rows],
         group=sizes,
         position=log.bias[rows],
-        feature_name=names,
+        **columns,
     )
 
 

@@ -12,12 +12,13 @@ from sklearn.utils import check_random_state
 from .._sklearn import HasMethods
 from .._torch._net import NeuralEstimator
 from .._typing import Estimator, Floats
-from ._learners import scores_of_learner
+from ._learners import scores_of_learner, takes_columns, takes_missing
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
+    from .._log._schema import Takes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -41,6 +42,16 @@ class LearnerRanker(NeuralEstimator, BaseRanker):
         else:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self.estimator_ = self._fit_estimator(log, seed)
+
+    @property
+    def _takes(self) -> Takes:
+        return "categories" if takes_columns(self.estimator) else "numbers"
+
+    @property
+    def _refuses_missing(self) -> str | None:
+        return (
+            super()._refuses_missing if self.estimator is None else takes_missing(self.estimator)
+        )
 
     @property
     def _learns_more_by(self) -> Literal["network"] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from lightgbm import LGBMModel, LGBMRanker
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from .._log._hashing import equal_rows
@@ -33,7 +34,7 @@ def fit_learner(
     query: Ints,
     *,
     random_state: int,
-    names: list[str] | Literal["auto"] = "auto",
+    columns: Mapping[str, Any] | None = None,
     objective: Callable[..., Any] | None = None,
 ) -> Any:
     """Fit a clone of an estimator to one (debiased) label per (query, document).
@@ -52,9 +53,9 @@ def fit_learner(
         Codes, in any order.
     random_state : int
         Seed of the estimator, or of the steps of the Pipeline, unless they have one of their own.
-    names : list of str or "auto", default="auto"
-        What :func:`booster_names` gives: names of the features for a LightGBM estimator that is
-        no step of a Pipeline.
+    columns : dict, default=None
+        What :func:`booster_columns` gives: names and categories of the features for a LightGBM
+        estimator that is no step of a Pipeline.
     objective : callable, default=None
         Objective of a LightGBM ranker that replaces its own, such as a :class:`PairObjective`
         whose rows are those of ``features``.
@@ -76,7 +77,7 @@ def fit_learner(
     with its_own_threads(last):
         if last is not estimator:
             features = _fit_transformers(estimator, features, labels)
-        named = named_features(estimator, names)
+        named = (columns or {}) if takes_columns(estimator) else {}
         if isinstance(last, LGBMRanker):
             objective = objective or _objective_of(last)
             _fit_ranker(last, features, labels, weight, query, objective, named)
@@ -86,10 +87,27 @@ def fit_learner(
     return estimator
 
 
-def named_features(estimator: Any, names: list[str] | Literal["auto"]) -> dict[str, Any]:
-    """Argument of the ``fit`` of a LightGBM estimator that names the features; else none."""
-    takes = isinstance(estimator, LGBMModel) and has_fit_parameter(estimator, "feature_name")
-    return {"feature_name": names} if takes else {}
+def takes_columns(estimator: Any) -> bool:
+    """True if the fit of an estimator takes what :func:`booster_columns` gives."""
+    return isinstance(estimator, LGBMModel) and has_fit_parameter(estimator, "feature_name")
+
+
+def takes_missing(estimator: Any) -> str | None:
+    """Why missing values are an error for an estimator of scikit-learn, if they are."""
+    steps = list(estimator) if isinstance(estimator, Pipeline) else [estimator]
+    first = next((step for step in steps if step not in (None, "passthrough")), None)
+    if first is None or get_tags(first).input_tags.allow_nan:
+        return None  # a later step has its own error
+    return f"{type(first).__name__} takes no missing values"
+
+
+def booster_columns(ranker: Any) -> dict[str, Any]:
+    """Names of the features of a ranker, and numbers of those of categories, for LightGBM."""
+    coded = ranker._feature_categories
+    if not coded:
+        return {"feature_name": booster_names(ranker)}
+    numbers = [n for n, name in enumerate(ranker.feature_names_in_) if name in coded]
+    return {"feature_name": booster_names(ranker), "categorical_feature": numbers}
 
 
 def scores_of_learner(estimator: Any, features: NDArray[np.float32]) -> Floats:

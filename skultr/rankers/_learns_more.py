@@ -11,11 +11,11 @@ from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, forget, unless_it_fails
 from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
 from .._log._roles import FIT_ROLES
-from .._log._shards import ShardedLog
-from .._typing import AnyFrame, ArrayLike, Column, Scope, Table
+from .._typing import AnyFrame, ArrayLike, Column, Frame, Scope, Table
 
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = ("n_features_in_", "feature_names_in_", "_offsets", "_click_column")
+_OF_READING += ("_feature_categories",)
 
 
 def _learns_more(ranker):
@@ -40,7 +40,7 @@ class LearnsMore(AddsLogs):
     _learns_factors = False
 
     __metadata_request__partial_fit = dict.fromkeys(
-        (*FIT_ROLES, "production", "sample_weight"), True
+        (*FIT_ROLES, "production", "sample_weight", "documents"), True
     )
 
     @available_if(_learns_more)
@@ -62,6 +62,7 @@ class LearnsMore(AddsLogs):
         impressions: Column | None = None,
         production: Column | None = None,
         doc_scope: Scope | None = None,
+        documents: Frame | None = None,
     ) -> Self:
         """Learn from a further click log, such as that of a new day.
 
@@ -78,7 +79,7 @@ class LearnsMore(AddsLogs):
         Parameters
         ----------
         X, y, sample_weight, qid, session, doc, position, bias, user, propensity, impressions, \
-                production, doc_scope
+                production, doc_scope, documents
             As in :meth:`fit`, with the same features. The lists of X are other lists than those
             of earlier logs, whatever their sessions are called.
 
@@ -107,6 +108,7 @@ class LearnsMore(AddsLogs):
             "impressions": impressions,
             "production": production,
             "doc_scope": doc_scope,
+            "documents": documents,
         }
         is_first = "n_features_in_" not in vars(self)
         if not is_first:
@@ -145,12 +147,6 @@ class LearnsMore(AddsLogs):
 
     def _fit_counts(self, log, task, is_first):
         """Fit to the lists of this log and of the earlier ones."""
-        if isinstance(log, ShardedLog):
-            raise ValueError(
-                "The clicks and impressions of the documents of this log do not fit into memory, "
-                f"where {type(self).__name__}.partial_fit keeps them. Call fit, with the logs of "
-                "all days together."
-            )
         if not is_first:
             X, rate = self._joined(LogCounts.of(log))
             forget(self, keep=_OF_READING)

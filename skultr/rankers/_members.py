@@ -64,6 +64,14 @@ class HoldsMembers(BaseComposition):
     def _learns_from_never_shown(self):
         return self._any_member("_learns_from_never_shown")
 
+    @property
+    def _refuses_missing(self):
+        """Why missing values are an error, if they are for a member."""
+        for name, ranker in self._members():
+            if why := getattr(ranker, "_refuses_missing", None):
+                return f"of the member {name!r} it is true that {why}"
+        return None
+
     def _any_member(self, flag):
         return any(getattr(ranker, flag, False) for _, ranker in self._members())
 

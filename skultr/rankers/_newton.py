@@ -18,20 +18,9 @@ _JITTER = 1e-10
 
 
 class Maximum(NamedTuple):
-    """Where Newton's method stopped.
+    """Where Newton's method stopped."""
 
-    Parameters
-    ----------
-    at : ndarray of shape (n_parameters,)
-    value : float
-    terms : list
-        The fourth value of the objective, before each step and at the end.
-    n_iter : int
-        Number of steps.
-    converged : bool
-    """
-
-    at: Floats
+    at: Floats  # (n_parameters,)
     value: float
     terms: list[Any]
     n_iter: int
@@ -48,18 +37,6 @@ def maximise(
 
     A concave function is maximised from any start. Elsewhere a step takes as much curvature as
     makes it an ascent.
-
-    Parameters
-    ----------
-    objective : callable
-        Value, gradient, curvature (minus the Hessian) and anything that is to be kept.
-    start : ndarray of shape (n_parameters,)
-    longest_last_step : float
-        Steps are shortened so that the last parameter moves by no more than this.
-
-    Returns
-    -------
-    maximum : Maximum
     """
     at = start
     value, gradient, curvature, terms = objective(at)

@@ -13,16 +13,7 @@ if TYPE_CHECKING:
 
 
 def warn_about_one_row_pages(log: ClickLog, subject: str, instead: str) -> None:
-    """Warn if most clicks of some queries fell on pages of one row, where nothing is compared.
-
-    Parameters
-    ----------
-    log : ClickLog
-    subject : str
-        What compares the rows of a page.
-    instead : str
-        What to use for such a log.
-    """
+    """Warn if most clicks of some queries fell on pages of one row, where nothing is compared."""
     if log.comparable()[1] is None:
         return
     n_shown = np.bincount(log.list_, log.shown, minlength=log.n_lists)

@@ -13,32 +13,15 @@ from ._selected_rows import SelectedRows
 
 
 class ProbitFit(NamedTuple):
-    """A maximum of the likelihood of the selection alone.
+    """A maximum of the likelihood of the selection alone."""
 
-    Parameters
-    ----------
-    coef : ndarray of shape (n_features,)
-    intercept : float
-    converged : bool
-    """
-
-    coef: Floats
+    coef: Floats  # (n_features,)
     intercept: float
     converged: bool
 
 
 def fit_probit(rows: SelectedRows, penalty: float = 0.0) -> ProbitFit:
-    r"""Maximise the likelihood of the selection alone.
-
-    Parameters
-    ----------
-    rows : SelectedRows
-    penalty : float
-
-    Returns
-    -------
-    fit : ProbitFit
-    """
+    r"""Maximise the likelihood of the selection alone."""
     standard = rows.standard
     chosen, weight, others, other_weight = standard.rows.parts
     total = rows.weight.sum()

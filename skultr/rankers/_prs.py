@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._log._factors import loss_scale
-from .._log._segments import rectangles
+from .._log._segments import pair_codes, rectangles
 from .._torch._losses import ListLoss, propensity_ratio_loss
 from .._torch._networks import ListScores
 from ..propensity._weights import document_labels, examples_of
 from ._learner_ranker import LearnerRanker
-from ._learners import booster_names, fit_learner
+from ._learners import booster_columns, fit_learner
 from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
 from ._tree_objectives import PairObjective
@@ -148,7 +148,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
             labels.weight,
             labels.query,
             random_state=seed,
-            names=booster_names(self),
+            columns=booster_columns(self),
             objective=PairObjective(*pairs),
         )
 
@@ -178,8 +178,8 @@ def _ideal_dcg(log):
 def _pairs_of_examples(log, hits, misses, query, version):
     """Winner and loser (numbers of examples) and weight of every pair, summed over the lists."""
     n_versions, n_examples = log.n_versions, len(version)
-    key = query * np.int64(n_versions) + version
-    place = np.searchsorted(key, log.query * np.int64(n_versions) + log.version)
+    key = pair_codes(query, version, n_versions)
+    place = np.searchsorted(key, pair_codes(log.query, log.version, n_versions))
     found = []
     for _, rows in rectangles(log.offsets):
         there = (rows >= 0) & log.shown[rows]

@@ -16,28 +16,33 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
+from .._log._describe import ReadsLogs
 from .._log._engine import is_in_engine
 from .._log._estimator import FitTask, afresh
+from .._log._feature_table import FeatureTable
 from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import LogOnDisk, refuse_arguments
+from .._log._pickles import NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_clicks, warn_about_names
 from .._log._roles import (
+    CHUNK,
     FIT_ROLES,
     count_rows,
     feature_columns,
     is_frame,
     read_role,
     read_values,
+    refuse_missing,
     role_columns,
     without_column,
 )
 from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
-from .._log._shards import ShardedLog, log_or_shards, whole_or_sharded
+from .._log._shards import log_of_count
 from .._sklearn import check_sample_weight
-from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, Scope, Table
+from .._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 from ._learns_more import LearnsMore
@@ -46,13 +51,14 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from .._log._clicklog import ClickLog
+    from .._log._schema import Takes
 
 
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 
 
-class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
+class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
@@ -67,12 +73,14 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     #: True if the score of the ranker that served is read.
     _reads_production = False
 
+    _feature_table = NotPickled("the features that were passed as documents=")
+
     #: Name of the column of X that holds the clicks, if ``y`` names one; it is not a feature.
     _click_column = None
 
     # Requested by default, so that GridSearchCV routes roles without set_fit_request.
     __metadata_request__fit = dict.fromkeys(
-        (*FIT_ROLES, "production", "sample_weight", "validation"), True
+        (*FIT_ROLES, "production", "sample_weight", "documents", "validation"), True
     )
     __metadata_request__score = {"qid": True}
 
@@ -94,6 +102,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         impressions: Column | None = None,
         production: Column | None = None,
         doc_scope: Scope | None = None,
+        documents: Frame | None = None,
         validation: tuple[Table, Column | str] | ClickDataset | None = None,
     ) -> Self:
         """Fit the ranker to a click log.
@@ -123,6 +132,11 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         doc_scope : {"query", "global"}, default=None
             With "query" (the default), an id in ``doc`` identifies a document within its query;
             with "global", it identifies the same document in all queries.
+        documents : frame, default=None
+            Features of the documents, one row each by ``doc``, or by ``qid`` and ``doc``; X then
+            holds roles only, and its other columns are not read. The features are never repeated
+            by impression. Rows to predict may leave them out as well, as long as they name
+            documents of this frame: it stays in memory, and pickles leave it out.
         validation : (X, y) or ClickDataset, default=None
             A log for early stopping, such as that of a later day, in place of the queries that
             ``validation_fraction`` holds out. Its clicks stop the training and choose between
@@ -153,6 +167,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             "impressions": impressions,
             "production": production,
             "doc_scope": doc_scope,
+            "documents": documents,
         }
         log, X, y = self._read(X, y, sample_weight, roles, reset=True)
         if validation is not None:
@@ -160,7 +175,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
-        if self._learns_more_by == "counts" and not isinstance(log, ShardedLog):
+        if self._learns_more_by == "counts":
             self._kept = Kept(LogCounts.of(log), is_pickled=False)
         vars(self).pop("_validation", None)
         self._check_against(log)
@@ -258,12 +273,23 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = not self._refuses_missing
         return tags
 
     @property
     def _needs_features(self) -> bool:
         """True if a log must have features; False if documents are identified by their ids."""
         return True
+
+    @property
+    def _takes(self) -> Takes:
+        """What columns of features may hold; those that only tell documents apart, anything."""
+        return "numbers" if self._needs_features else "anything"
+
+    @property
+    def _refuses_missing(self) -> str | None:
+        """Why missing values are an error, if they are."""
+        return None
 
     @property
     def _validates(self) -> bool:
@@ -274,14 +300,6 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
     def _reads_cells(self) -> bool:
         """True if clicks and impressions of documents and bias factors are all that is read."""
         return False
-
-    @property
-    def _reads_shards(self) -> bool:
-        """True if ``_fit`` also takes a :class:`ShardedLog`: cells may exceed memory."""
-        return False
-
-    def _kept_of_shard(self, log: ClickLog) -> Any:
-        """What ``_fit`` reads of the log of a shard beside its cells; a hook for subclasses."""
 
     def _n_subtasks(self) -> int | None:
         """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
@@ -316,12 +334,12 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             return self._read_dataset(X, reset=reset), X, y
         if is_in_engine(X):
-            X, y = self._counted(X, y, sample_weight, roles)
-            if isinstance(X, ShardedLog):
-                return X, X, y
-        else:
-            X, y, column = take_clicks(X, y, type(self).__name__)
-            self._click_column = column or (None if reset else self._click_column)
+            count = self._counted(X, y, sample_weight, roles)
+            return log_of_count(
+                count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
+            )
+        X, y, column = take_clicks(X, y, type(self).__name__)
+        self._click_column = column or (None if reset else self._click_column)
         return self._read_log(X, y, sample_weight, roles, reset=reset), X, y
 
     def _read_validation(self, validation, log):
@@ -348,24 +366,20 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         return with_bias_values(found, log.bias_values) if self._learns_factors else found
 
     def _counted(self, X, y, sample_weight, roles):
-        """The cells of a log in an engine: a log in memory with click rates, or in shards."""
+        """The cells of a log in an engine."""
         if not self._reads_cells:
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
         by, mean = ["position", "bias"], ["production"] * self._reads_production
-        count = count_of(X, y, by, mean=mean)
-        if not self._reads_shards:
-            return count.cells(in_order=True)
-
-        def read_shard(X, rate):
-            return self._read_log(X, rate, None, roles)
-
-        return log_or_shards(count, read_shard, self._kept_of_shard)
+        return count_of(X, y, by, mean=mean)
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True):
         """The log with equal lists merged; on return the features of the rows are freed."""
-        features = self._read_features(X, reset=reset)
+        table = self._table_of(X, roles.get("documents"))
+        features = self._read_features(X if table is None else table.frame, reset=reset)
         own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
+        if table is not None:
+            self._feature_table, table.features, own = table, features, False
         if own:
             features.flags.writeable = True  # pandas hands out arrays that are read-only
         if not is_frame(X):
@@ -376,18 +390,34 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
                 "distinguishes the documents. Add their ids as a column 'doc'."
             )
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        warn_about_names(X, names, roles)
+        if table is None:
+            warn_about_names(X, names, roles)
         if reset:
             roles = self._fit_propensity(X, y, sample_weight, roles)
         else:
             roles = self._known_propensity(X, roles)
         rows = read(X, y, sample_weight, roles, reads=self._roles_read)
-        rows.warn_about_features(features, names)
-        log = sort_into_lists(rows, features, reuse=own)
+        if table is None:
+            rows.warn_about_features(features, names)
+        log = sort_into_lists(rows, features, reuse=own, table=table)
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
+
+    def _table_of(self, X, documents):
+        """The table of features that was passed beside X; None if X holds the features."""
+        if documents is None or not self._needs_features:
+            return None
+        if not is_frame(X):
+            raise TypeError(
+                "documents= was passed, and X is an array; expected a frame whose columns are the "
+                "roles of the rows, such as 'qid', 'doc' and 'position'."
+            )
+        table = FeatureTable(documents)
+        if not self._reads_production:
+            table.production = None
+        return table
 
     @property
     def _roles_read(self):
@@ -398,7 +428,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         """The log of rows without features other than those that tell documents apart."""
         features = np.empty((len(X), 0), dtype=np.float32)
         if "doc" not in X:
-            features, _ = read_values(X)
+            features = read_values(X, self._takes).values
         return sort_into_lists(read(X, rate, reads=self._roles_read), features)
 
     def _read_dataset(self, dataset, *, reset):
@@ -406,7 +436,7 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         names = pd.DataFrame(columns=dataset.feature_names)
         validate_data(self, names, reset=reset, skip_check_array=True)
         if reset:
-            self._offsets = NO_OFFSETS
+            self._offsets, self._feature_categories = NO_OFFSETS, {}
         elif len(self._offsets.columns):
             raise ValueError(
                 f"Offsets were taken off {len(self._offsets.columns)} features of the first log, "
@@ -416,11 +446,11 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
         add = self._with_propensity if reset else self._with_known_propensity
         users = self._tells_users_apart and "user" in dataset.roles
         log = dataset.log(detailed=users or self._reads_clicks)
+        if self._refuses_missing:
+            for start in range(0, len(log.features), CHUNK):
+                part = log.features[start : start + CHUNK]
+                refuse_missing(part, dataset.feature_names, self._refuses_missing)
         log = add(dataset, log)
-        if self._reads_shards:
-            log = whole_or_sharded(log, self._kept_of_shard)
-            if isinstance(log, ShardedLog):
-                return log
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
@@ -446,30 +476,40 @@ class BaseRanker(LearnsMore, CallbackSupportMixin, BaseEstimator):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
-        features = self._validated(X, reset)
+        table = vars(self).get("_feature_table")
+        if not reset and table is not None:
+            names = getattr(self, "feature_names_in_", ())
+            if table.covers(X, names):
+                return table.features[table.rows_of(X)]
+        features, names = self._validated(X, reset)
         if reset:
-            self._offsets = find_offsets(X, features)
-        return take_off(self._offsets, X, features)
+            self._offsets = find_offsets(X, features, names)
+        return take_off(self._offsets, X, features, names)
 
     def _validated(self, X, reset):
-        """Features in float32, as rows in memory, with the number and names of those of fit."""
-        features = X
+        """Features in float32, as rows in memory, like those of fit; and names, if X has some."""
+        features, names, why = X, None, self._refuses_missing
+        if reset:
+            self._feature_categories = {}
         if is_frame(X):
-            features, names = read_values(X)
+            known = None if reset else self._feature_categories
+            features, names, categories = read_values(X, self._takes, known, why)
             if not reset and len(features) and knows_names(self, names):
-                return features
+                return features, names
+            self._feature_categories = categories
             features = pd.DataFrame(features, columns=names, copy=False)
         elif not reset and is_checked(self, X):
-            return X
+            return X, None
         features = validate_data(
             self,
             features,
             accept_sparse="csr",
             dtype=np.float32,
             order="C",  # the last bit of a matrix product depends on the memory layout
+            ensure_all_finite=True if why else "allow-nan",
             reset=reset,
         )
-        return features.toarray() if sparse.issparse(features) else features
+        return features.toarray() if sparse.issparse(features) else features, names
 
     def _is_bare(self, X, reset):
         """True if a frame has no features, or those of training had none."""

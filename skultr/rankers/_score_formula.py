@@ -28,18 +28,7 @@ _KNOWN = {
 
 
 class ScoreFormula(NamedTuple):
-    r"""A score :math:`a + b \bar g(x)`, with the mean :math:`\bar g` of a network's outputs.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-    shift, scale : float
-        a and b; b is above 0.
-    is_probability : bool
-        Whether the score is the logistic function of that.
-    transformers : tuple of transformers
-        Fitted steps in front of the network that are part of the ranker's estimator.
-    """
+    r"""A score :math:`a + b \bar g(x)`, with the mean :math:`\bar g` of a network's outputs."""
 
     network: nn.Module
     shift: float = 0.0

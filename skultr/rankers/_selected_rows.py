@@ -14,27 +14,14 @@ from .._typing import Bools, Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class SelectedRows:
-    """Rows of features, of which the selected ones have a label.
+    """Rows of features, of which the selected ones have a label."""
 
-    Parameters
-    ----------
-    features : ndarray of shape (n_rows, n_features), float64
-    label : ndarray of shape (n_rows,)
-        Not used where ``selected`` is False.
-    selected : ndarray of shape (n_rows,), bool
-    weight : ndarray of shape (n_rows,)
-    noise : ndarray of shape (n_rows,), default=None
-        Known part of the variance of each label, such as that of chance in clicks; None for 0.
-    query : ndarray of shape (n_rows,), int, default=None
-        Rows of one query may depend on each other; None if all are independent.
-    """
-
-    features: Floats
-    label: Floats
-    selected: Bools
-    weight: Floats
-    noise: Floats | None = None
-    query: Ints | None = None
+    features: Floats  # (n_rows, n_features)
+    label: Floats  # (n_rows,)
+    selected: Bools  # (n_rows,)
+    weight: Floats  # (n_rows,)
+    noise: Floats | None = None  # (n_rows,), known part of the variance of each label
+    query: Ints | None = None  # (n_rows,), rows of which may depend on each other
 
     @cached_property
     def design(self) -> Floats:
@@ -83,17 +70,11 @@ class StandardRows(NamedTuple):
 
     A penalised likelihood is unchanged: a coefficient is multiplied by the spread of its
     feature, and its penalty is divided by the square of that spread.
-
-    Parameters
-    ----------
-    rows : SelectedRows
-    center, spread : ndarray of shape (n_features,)
-    label_center, label_spread : float
     """
 
     rows: SelectedRows
-    center: Floats
-    spread: Floats
+    center: Floats  # (n_features,)
+    spread: Floats  # (n_features,)
     label_center: float
     label_spread: float
 

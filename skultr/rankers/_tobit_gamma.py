@@ -30,24 +30,12 @@ _N_DRAWS = 4
 
 
 class GammaProfile(NamedTuple):
-    r"""The likelihood as a function of the correlation.
-
-    Parameters
-    ----------
-    fit : TobitFit
-        At the maximum-likelihood correlation.
-    gamma : float
-    interval : tuple of float
-        95 % confidence interval: the profile log-likelihood is within 1.92 of its maximum. Its
-        ends lie between -0.98 and 0.98.
-    curve : ndarray of shape (n_tried, 2)
-        Correlation and profile log-likelihood, sorted by correlation.
-    """
+    r"""The likelihood as a function of the correlation."""
 
     fit: TobitFit
     gamma: float
     interval: tuple[float, float]
-    curve: Floats
+    curve: Floats  # (n_tried, 2)
 
 
 def profile_gamma(
@@ -72,23 +60,6 @@ def profile_gamma(
     The correlation shows in how skew the labels of selected rows are, and clicks are skew too:
     :math:`b` is the mean of :math:`\sum_q u_q` if the errors of chance are those of binomial
     clicks, less that if they are normal, as the likelihood has it. It is the mean of draws.
-
-    Parameters
-    ----------
-    rows : SelectedRows
-    model : TobitModel
-        Its ``gamma`` is not used.
-    chance : ClickChance, default=None
-        How the labels arose; None for :math:`b = 0`.
-
-    Returns
-    -------
-    profile : GammaProfile
-
-    References
-    ----------
-    Chandler & Bate (2007). Inference for clustered data using the independence loglikelihood.
-    Biometrika.
     """
     fits = {}
 

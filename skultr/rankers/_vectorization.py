@@ -23,7 +23,7 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import SideBySide
 from .._torch._stream import Linear
 from .._typing import Column, Floats, Table
-from ..identifiability._not_identifiable import warn_unless_identifiable
+from ..identifiability._graph import warn_unless_identifiable
 from ._distinct import DistinctCandidates
 from ._hull import Hull
 from ._ranker import BaseRanker

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._log._segments import TINY, encode
+from .._log._segments import TINY, encode, pair_codes
 from .._typing import Floats, Ints
 from ..exceptions import NotIdentifiableWarning, warn_user
 
@@ -121,7 +121,7 @@ def shown_candidates(log: ClickLog) -> tuple[Ints, Ints, Ints]:
     showed any.
     """
     rows, n_versions = log.shown, log.n_versions
-    place, key = encode(log.query[rows] * n_versions + log.version[rows])
+    place, key = encode(pair_codes(log.query[rows], log.version[rows], n_versions))
     query, version = np.divmod(key, n_versions)
     return place, encode(query)[0], version
 

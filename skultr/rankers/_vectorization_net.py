@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 from torch.utils.data import Dataset
 
 from .._torch._net import NeuralEstimator
-from .._torch._networks import ListScores, SideBySide, scoring_network
+from .._torch._networks import ListScores, SideBySide, n_outputs_of, scoring_network
 from .._torch._stream import Linear
 from .._typing import Floats
 
@@ -228,14 +228,14 @@ class BaseModel(NeuralEstimator):
         observation : ndarray of shape (n_factors, n_components)
         """
         network = scoring_network(
-            log.features.shape[1],
+            n_outputs_of(scale, log.features),
             2 * observation.shape[1],
             hidden_layer_sizes=self.hidden_layer_sizes,
         )
         _start_at_marginal(network[-1], log, observation)
         network.to(self.device)
-        inputs = self._scaled_inputs(scale, log.features)
-        parts = self._split_queries(log, log.weight)
+        inputs = self._inputs(scale, log.features)
+        parts = map(log.select_queries, self._split_queries(log, log.weight))
         training, validation = [*(_Documents(part, inputs, observation) for part in parts), None][
             :2
         ]
@@ -294,7 +294,7 @@ class _Documents(Dataset):
     def __getitems__(self, indices):
         rows = torch.as_tensor(indices, device=self.version.device)
         batch = _DocumentBatch(
-            self.inputs[self.version[rows]],
+            self.inputs.index_select(0, self.version[rows]),
             self.mean[rows],
             self.variance[rows],
             self.weight[rows],

@@ -137,9 +137,11 @@ def export_model(
     as sums in float32 do, by about 1e-7. Solr adds 1e-6 to a threshold: of those nearer to 0 than
     0.01 a few are off by at most 3e-10.
 
-    A missing feature counts as 0 in trees, as engines log it, or as what an imputer in an
-    ``OnFeatures`` puts there (not in ``"ranklib"`` and ``"solr"``, which see 0). ``predict`` of a
-    ranker refuses NaN.
+    A missing feature (NaN) goes where ``predict`` sends it: if the feature had missing values in
+    training, the way that the trees have learned; else that of 0 (behind a scaler, of the mean),
+    or of what an imputer in an ``OnFeatures`` puts there. Engines that log 0 for a missing feature
+    hide it: train on 0 then. ``"ranklib"`` and ``"solr"`` read 0 for every missing feature, and
+    refuse trees that have learned another way. No format holds splits by categories.
 
     The default student of ``DistilledRanker`` makes files of 10 MB and more. SolrCloud keeps
     models in ZooKeeper, which takes 1 MB unless it is set up for more: give it a student of fewer
@@ -148,9 +150,9 @@ def export_model(
     An ONNX model has the input ``features``, shape (batch, n_features), and the output ``score``,
     shape (batch, 1), both float32. The scaling of features is inside. Scores equal ``predict``
     within 1e-6, relative to scores above 1; 1e-5 with ``scale_features=False`` far outside the
-    features of training, where ``predict``, in float32, rounds more. A row with NaN has the score
-    NaN: the engine must fill in missing features. A ``module`` of the user may have the layers
-    Linear, LayerNorm, BatchNorm1d, Dropout, ELU, ReLU, SiLU, Sigmoid and Tanh.
+    features of training, where ``predict``, in float32, rounds more. NaN is put at the mean, and
+    has its indicator; with ``scale_features=False`` the score is NaN. A ``module`` of the user may
+    have the layers Linear, LayerNorm, BatchNorm1d, Dropout, ELU, ReLU, SiLU, Sigmoid and Tanh.
 
     Linear models of engines have no intercept. ``"linear"`` and ``"solr"`` leave it out, and write
     the logit of a score that is a probability: the order of documents is the same.

@@ -121,7 +121,15 @@ def _scale_features(graph, scaling, values):
     log = graph.rounded(graph.add("Mul", log, graph.add("Sign", values)))
     gap = graph.rounded(graph.add("Sub", log, scaling.center))
     scaled = graph.rounded(graph.add("Div", gap, scaling.scale))
-    return graph.add("Clip", scaled, -MAX_DEVIATION, MAX_DEVIATION)
+    clipped = graph.add("Clip", scaled, -MAX_DEVIATION, MAX_DEVIATION)
+    missing = graph.add("IsNaN", values)
+    filled = graph.add("Where", missing, 0.0, clipped)
+    if not len(scaling.indicated):
+        return filled
+    flags = graph.add("Cast", missing, to=_DOUBLE)
+    # A product with a matrix of zeros and ones picks the columns.
+    chosen = torch.eye(len(scaling.center))[:, scaling.indicated.cpu()]
+    return graph.add("Concat", filled, graph.add("MatMul", flags, chosen), axis=1)
 
 
 def _elu(graph, layer, values):

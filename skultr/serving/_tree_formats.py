@@ -92,6 +92,7 @@ def _ranklib(trees: list[Tree], upload: Upload) -> str:
         left, right = ['<split pos="left">', *left], ['<split pos="right">', *right]
         return [feature, threshold, *left, *right, "</split>"]
 
+    _refuse_learned(trees, upload, "RankLib")
     lines = ["## LambdaMART", f"## No. of trees = {len(trees)}"]
     lines += [f"## Feature {at}: {json.dumps(each)}" for at, each in enumerate(upload.names, 1)]
     lines += ["", "<ensemble>"]  # one element a line: the parser counts what stands between
@@ -108,6 +109,7 @@ def _solr(trees: list[Tree], upload: Upload) -> str:
         name = upload.names[tree.feature[node]]
         return {"feature": name, "threshold": str(bound), "left": left, "right": right}
 
+    _refuse_learned(trees, upload, "Solr")
     roots = _roots(trees, _solr_threshold, split, lambda _, value: {"value": str(value)})
     features = [{"name": name} for name in upload.names]
     params = {"trees": [{"weight": "1", "root": root} for root in roots]}
@@ -165,10 +167,17 @@ def _elastic(trees: list[Tree], upload: Upload) -> str:
 
 
 def _elastic_nodes(tree):
-    keys = ("split_feature", "threshold", "default_left", "left_child", "right_child")
+    columns = {
+        "split_feature": tree.feature,
+        "threshold": tree.threshold,
+        "default_left": tree.missing_left,
+        "left_child": tree.left,
+        "right_child": tree.right,
+    }
     nodes = []
-    for number, (*split, value, _) in enumerate(zip(*(x.tolist() for x in tree), strict=True)):
-        node = {"decision_type": "lte", **dict(zip(keys, split, strict=True))}
+    rows = zip(tree.value.tolist(), *(each.tolist() for each in columns.values()), strict=True)
+    for number, (value, *split) in enumerate(rows):
+        node = {"decision_type": "lte", **dict(zip(columns, split, strict=True))}
         nodes.append({"node_index": number, **({"leaf_value": value} if split[0] < 0 else node)})
     return nodes
 
@@ -219,6 +228,18 @@ def _roots(
             built[at] = split(tree, at, bound[at], built[tree.left[at]], built[tree.right[at]])
         roots.append(built[0])
     return roots
+
+
+def _refuse_learned(trees, upload, engine):
+    """Refuse trees that know missing values, for a format whose engine reads 0 for them."""
+    found = {feature for tree in trees for feature in tree.feature[tree.learned].tolist()}
+    if found:
+        raise ValueError(
+            f"The trees have learned where documents go that lack {upload.names[min(found)]!r}, "
+            f"and {engine} has no missing values: it reads 0. Export in a format that has them "
+            "(xgboost+json, xgboost+json+raw, elastic, lightgbm); or put 0, or a flag, into the "
+            "features themselves, in training and in the engine."
+        )
 
 
 def _floor(threshold: Floats) -> NDArray[np.float32]:

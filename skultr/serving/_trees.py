@@ -45,6 +45,8 @@ class Tree(NamedTuple):
     threshold: Floats
     #: Where a row goes whose feature is missing.
     missing_left: NDArray[np.bool_]
+    #: Whether that was learned: otherwise it is the way of a number, that of 0 or of an imputer.
+    learned: NDArray[np.bool_]
     #: Numbers of the children; -1 for a leaf.
     left: Ints
     right: Ints
@@ -104,16 +106,20 @@ def _read_tree(root, part):
         if "split_feature" not in node:
             if "leaf_coeff" in node:
                 _refuse("have linear models as leaves", "linear_tree=False")
-            rows.append((-1, 0.0, False, -1, -1, node["leaf_value"] / part, depth))
+            rows.append((-1, 0.0, False, False, -1, -1, node["leaf_value"] / part, depth))
             continue
         feature, left = node["split_feature"], len(nodes)
         if node["decision_type"] != "<=":
-            _refuse(f"split feature {feature} by categories", "categorical_feature='auto'")
-        if node["missing_type"] != "None":
-            rule = f"have the missing_type {node['missing_type']!r} for feature {feature}"
-            _refuse(rule, "zero_as_missing=False, and to features without NaN")
+            _refuse(
+                f"split feature {feature} by categories",
+                "categories encoded as numbers, by a step that the engine computes, too; or score "
+                "with LightGBM, whose file (booster_.save_model) holds such splits",
+            )
+        if node["missing_type"] == "Zero":
+            _refuse(f"take 0 in feature {feature} for missing", "zero_as_missing=False")
         nodes += [(node["left_child"], depth + 1), (node["right_child"], depth + 1)]
-        rows.append((feature, node["threshold"], False, left, left + 1, 0.0, depth))
+        learned, default = node["missing_type"] == "NaN", node["default_left"]
+        rows.append((feature, node["threshold"], default, learned, left, left + 1, 0.0, depth))
     return Tree(*map(np.array, zip(*rows, strict=True)))
 
 
@@ -148,11 +154,21 @@ def _on_raw_features(trees, served, inner):
     pairs, place = np.unique(pairs, axis=1, return_inverse=True)
     column = pairs[0].astype(int)
     threshold[split] = _largest_left(column, pairs[1], served, inner)[place.ravel()]
-    missing_left = np.zeros(len(split), dtype=bool)
-    missing_left[split] = (_default(served, inner)[column] <= pairs[1])[place.ravel()]
+    # What LightGBM sees where a feature is missing: NaN, unless an imputer puts a number there.
+    seen = _behind(inner, _ranker_sees(served, np.full((1, len(served.names)), np.nan)))[0]
+    as_number = np.zeros(len(split), dtype=bool)
+    as_number[split] = (np.nan_to_num(seen)[column] <= pairs[1])[place.ravel()]
+    filled = np.zeros(len(split), dtype=bool)
+    filled[split] = ~np.isnan(seen)[feature[split].astype(int)]
+    missing_left, learned = (np.concatenate(x) for x in list(zip(*trees, strict=True))[2:4])
+    learned = learned & ~filled
+    missing_left = np.where(learned, missing_left, as_number)
     ends = np.cumsum([len(tree.feature) for tree in trees])[:-1]
-    columns = zip(trees, np.split(threshold, ends), np.split(missing_left, ends), strict=True)
-    return [tree._replace(threshold=bound, missing_left=way) for tree, bound, way in columns]
+    columns = (np.split(of, ends) for of in (threshold, missing_left, learned))
+    return [
+        tree._replace(threshold=bound, missing_left=way, learned=own)
+        for tree, bound, way, own in zip(trees, *columns, strict=True)
+    ]
 
 
 def _largest_left(column, threshold, served, inner):
@@ -167,13 +183,6 @@ def _largest_left(column, threshold, served, inner):
         left = ~(_behind(inner, _ranker_sees(served, _value(middle))) > bound)
         low, high = np.where(left, middle, low), np.where(left, high, middle)
     return _value(low)[row, column]
-
-
-def _default(served, inner):
-    """What LightGBM sees where a feature is missing: an imputer's value, else that of 0."""
-    shape = (1, len(served.names))
-    missing, zero = (_ranker_sees(served, np.full(shape, x)) for x in (np.nan, 0.0))
-    return _behind(inner, np.where(np.isnan(missing), zero, missing))[0]
 
 
 def _ranker_sees(served, raw):

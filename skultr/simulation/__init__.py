@@ -6,27 +6,35 @@ other.
 """
 
 from .._models._browsing import EYE_TRACKING, TIANGONG_CLICK_MATRIX
-from ._beyond_scalar import ClickMatrixUser, TrustBiasUser
-from ._clicks_on_lists import clicks_on_lists
 from ._disconnected import make_disconnected_log
-from ._experiments import MixturePolicy, ShufflePolicy, SwapPolicy
-from ._generate import SimulatedLog, simulate_clicks
-from ._layouts import CarouselUser, MixtureDBNUser
+from ._generate import ShiftedLogs, SimulatedLog, clicks_on_lists, simulate_clicks, simulate_shift
+from ._page_users import (
+    CarouselUser,
+    CascadeUser,
+    CCMUser,
+    ClickMatrixUser,
+    DBNUser,
+    DCMUser,
+    MixtureDBNUser,
+    TrustBiasUser,
+    UBMUser,
+)
 from ._policies import (
     DeterministicPolicy,
+    MixturePolicy,
     PlackettLucePolicy,
+    ShufflePolicy,
+    SwapPolicy,
     UniformPolicy,
     hidden_signal_scores,
     noisy_oracle_scores,
     production_scores,
 )
-from ._population import UserPopulation
 from ._protocols import Policy, User
-from ._sequential import CascadeUser, CCMUser, DBNUser, DCMUser, UBMUser
-from ._shift import ShiftedLogs, simulate_shift
 from ._users import (
     ContextualPositionBasedUser,
     PositionBasedUser,
+    UserPopulation,
     relevance_probability,
 )
 

@@ -16,9 +16,7 @@ from .._models._browsing import pbm_click_probability
 from .._sklearn import Interval, validate_params
 from .._typing import Ints, RandomState
 from ._generate import SimulatedLog
-from ._given import as_floats
-from ._links import linked_pages
-from ._users import PositionBasedUser, relevance_probability
+from ._users import PositionBasedUser, as_floats, relevance_probability
 
 #: The components of ten positions in the study of Chen et al. (2024, figure 5).
 _OF_THE_PAPER = {
@@ -209,9 +207,7 @@ def _log_frame(doc: Ints, grade: Ints, n_impressions: int) -> pd.DataFrame:
     )
 
 
-# --------------------------------------------------------------------------------------
-# Components
-# --------------------------------------------------------------------------------------
+# Components ---------------------------------------------------------------------------
 def _default_components(n_components, n_positions):
     if n_components > n_positions:
         raise ValueError(
@@ -241,9 +237,7 @@ def _check_components(components):
     return found
 
 
-# --------------------------------------------------------------------------------------
-# Pages
-# --------------------------------------------------------------------------------------
+# Pages --------------------------------------------------------------------------------
 def _fill_pages(components, n_documents, n_queries, n_links, rng):
     """Documents on the pages, (n_queries, n_positions), with exactly the given components."""
     sizes = np.array([len(part) for part in components])
@@ -341,3 +335,76 @@ def _deal(n_documents, n_queries, width, rng):
     pages = np.concatenate(decks)[:n_slots].reshape(n_queries, width)
     # Shuffled, because the first pages hold the first deck.
     return rng.permutation(pages)
+
+
+#: Rounds at most in which documents that meet themselves on a page are moved to other pages.
+_MAX_ROUNDS = 100
+
+
+def linked_pages(
+    n_documents: int, n_links: int, n_queries: int, part: tuple[int, ...], rng: np.random.Generator
+) -> Ints:
+    """Codes of documents on pages of one component, (n_queries, len(part)): ``n_links`` documents
+    are shown once at two positions, all others about equally often at one; a ValueError if
+    impossible."""
+    width = len(part)
+    n_others = n_documents - n_links
+    if n_others < width or n_documents + n_links > n_queries * width:
+        raise ValueError(
+            f"The component of positions {', '.join(map(str, part))} has {n_documents} documents, "
+            f"of which {n_links} link its positions, for {n_queries * width} slots. At least one "
+            f"document per position must be no link, and all documents with the second showing of "
+            "the links must fit. Pass fewer links, other n_documents or more queries."
+        )
+    shown_at = _choose_positions(n_links, n_others, width, rng)
+    columns = [_column(shown, n_links, n_queries, rng) for shown in shown_at]
+    return _without_meetings(np.column_stack(columns), rng)
+
+
+def _choose_positions(n_links, n_others, width, rng):
+    """Documents of each position, a list of arrays: about equally many at each."""
+    count = np.zeros(width, dtype=np.int64)
+    shown_at: list[list[int]] = [[] for _ in range(width)]
+
+    def show(document, place):
+        shown_at[place].append(document)
+        count[place] += 1
+
+    path = rng.permutation(width)
+    for document in range(n_links):
+        # The first links form a path through all positions, which connects them.
+        both = path[document : document + 2] if document < width - 1 else _emptiest(count, 2, rng)
+        for place in both:
+            show(document, place)
+    for document in range(n_links, n_links + n_others):
+        show(document, _emptiest(count, 1, rng)[0])
+    return [np.array(documents) for documents in shown_at]
+
+
+def _emptiest(count, n, rng):
+    """The ``n`` positions with the fewest documents, ties at random."""
+    return np.lexsort((rng.random(len(count)), count))[:n]
+
+
+def _column(shown, n_links, n_queries, rng):
+    """What is shown at one position, (n_queries,): the links once, the others in turn."""
+    links, others = shown[shown < n_links], shown[shown >= n_links]
+    rest = np.resize(rng.permutation(others), n_queries - len(links))
+    return rng.permutation(np.concatenate([links, rest]))
+
+
+def _without_meetings(pages, rng):
+    """The same columns in another order, so that no page shows a document twice."""
+    for _ in range(_MAX_ROUNDS):
+        order = np.sort(pages, axis=1)
+        meeting = np.flatnonzero((order[:, 1:] == order[:, :-1]).any(axis=1))
+        if not len(meeting):
+            return pages
+        for row in meeting:
+            other = rng.integers(len(pages))
+            column = rng.integers(pages.shape[1])
+            pages[[row, other], column] = pages[[other, row], column]
+    raise ValueError(
+        f"In {_MAX_ROUNDS} rounds no order of {len(pages)} pages was found in which no page shows "
+        "a document twice. Pass fewer links or more queries."
+    )

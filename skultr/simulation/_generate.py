@@ -11,14 +11,14 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Bunch, check_random_state
 
+from .._log._reader import Rows, read
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad
 from .._sklearn import Interval, validate_params
 from .._typing import Floats, Frame, Ints, RandomState
-from ._policies import DeterministicPolicy, production_scores
-from ._population import draw_sessions
+from ._policies import DeterministicPolicy, PlackettLucePolicy, UniformPolicy, production_scores
 from ._protocols import Policy, User, check_instance
-from ._users import PositionBasedUser, relevance_probability
+from ._users import PositionBasedUser, draw_sessions, relevance_probability
 
 #: Sessions per draw of clicks, so that memory does not hold the probabilities of a whole log.
 _CHUNK = 65_536
@@ -224,9 +224,7 @@ def simulate_clicks(
     return SimulatedLog(X, clicks, truth)
 
 
-# --------------------------------------------------------------------------------------
-# What the user gave
-# --------------------------------------------------------------------------------------
+# What the user gave -------------------------------------------------------------------
 def _read_documents(documents):
     """The roles of the documents, checked."""
     roles = {}
@@ -312,9 +310,7 @@ def _query_probabilities(query_ids, weights):
     return weights / weights.sum()
 
 
-# --------------------------------------------------------------------------------------
-# Sessions
-# --------------------------------------------------------------------------------------
+# Sessions -----------------------------------------------------------------------------
 def _draw_sessions(user, query_ids, query_weights, n_sessions, rng):
     """User (or None) and query code of each session, and the truth about users and queries."""
     if user.user_weights is None:
@@ -472,3 +468,246 @@ def _log_frame(documents, roles, rows, who, features):
     values = read_features(documents)
     values_of_rows = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
     return pd.concat([pd.DataFrame(log, copy=False), values_of_rows], axis=1)
+
+
+class ShiftedLogs(NamedTuple):
+    """A training log and two test logs: ``train, same, shifted = simulate_shift(...)``.
+
+    Each is a :class:`SimulatedLog`, ``X, clicks, truth``.
+
+    Parameters
+    ----------
+    train : SimulatedLog
+        The log to fit a click model to.
+    in_distribution : SimulatedLog
+        New sessions of the same policy.
+    out_of_distribution : SimulatedLog
+        Sessions of another policy: the same documents and users, ranked differently.
+    """
+
+    train: SimulatedLog
+    in_distribution: SimulatedLog
+    out_of_distribution: SimulatedLog
+
+
+@validate_params(
+    {
+        "documents": "no_validation",
+        "n_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both")],
+        "n_test_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both"), None],
+        "policy": "no_validation",
+        "scores": ["array-like", None],
+        "test_policy": "no_validation",
+        "test_scores": ["array-like", None],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def simulate_shift(
+    documents: Frame,
+    *,
+    n_sessions: int = 100_000,
+    n_test_sessions: int | None = None,
+    policy: Policy | None = None,
+    scores: ArrayLike | None = None,
+    test_policy: Policy | None = None,
+    test_scores: ArrayLike | None = None,
+    random_state: RandomState = None,
+    **simulate_params: Any,
+) -> ShiftedLogs:
+    """Simulate a training log, and test logs in and out of its distribution.
+
+    A click model is chosen on a log of the policy in production, and used for rankings of another
+    policy. How well a model predicts the clicks of ``in_distribution`` is what a practitioner can
+    measure; how well it predicts those of ``out_of_distribution`` is what they need and cannot
+    measure. All logs show the same documents to the same kind of user.
+
+    Parameters
+    ----------
+    documents : frame of shape (n_documents, n_columns)
+        As for :func:`simulate_clicks`.
+    n_sessions : int, default=100_000
+        Sessions of the training log.
+    n_test_sessions : int, default=None
+        Sessions of each test log. By default a fifth of ``n_sessions``, and at least one.
+    policy : Policy, default=None
+        The policy of ``train`` and ``in_distribution``; by default
+        ``PlackettLucePolicy(temperature=0.1)``. A :class:`DeterministicPolicy` shows each
+        document at one position, so that no model can separate examination and relevance.
+    scores : array-like of shape (n_documents,) or (n_documents, n_rankers), default=None
+        Scores that ``policy`` ranks by; by default those of :func:`production_scores`. See also
+        :func:`noisy_oracle_scores`.
+    test_policy : Policy, default=None
+        The policy of ``out_of_distribution``; by default ``UniformPolicy()``, or
+        ``PlackettLucePolicy(temperature=0.1)`` with ``test_scores``.
+    test_scores : array-like of shape (n_documents,) or (n_documents, n_rankers), default=None
+        Scores that ``test_policy`` ranks by; by default ``scores``.
+    random_state : int, RandomState instance or None, default=None
+        Pass an int to get the same logs in every call. The logs are independent of each other.
+    **simulate_params : dict
+        Further parameters of :func:`simulate_clicks`: ``n_positions``, ``user``, ``noise``,
+        ``max_grade``, ``gain``, ``query_weights``, ``features``.
+
+    Returns
+    -------
+    logs : ShiftedLogs
+        ``train``, ``in_distribution`` and ``out_of_distribution``, each with ``X``, ``clicks``
+        and ``truth`` as :func:`simulate_clicks` returns them. With features each ``X`` also has
+        the annotations, in the column ``relevance``.
+
+    Raises
+    ------
+    ValueError
+        As from :func:`simulate_clicks`.
+    TypeError
+        If a policy does not derive from :class:`Policy`.
+
+    References
+    ----------
+    R. Deffayet, P. Hager, J.-M. Renders and M. de Rijke (2023). An offline metric for the
+    debiasedness of click models. SIGIR. Section 5.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.simulation import DBNUser, noisy_oracle_scores, simulate_shift
+    >>> documents = make_ltr(50, 10, random_state=0)
+    >>> train, same, shifted = simulate_shift(
+    ...     documents,
+    ...     n_sessions=5_000,
+    ...     scores=noisy_oracle_scores(documents, random_state=0),
+    ...     user=DBNUser(),
+    ...     random_state=0,
+    ... )
+    >>> len(train.X), len(same.X), len(shifted.X)
+    (50000, 10000, 10000)
+
+    In the training log the ranking correlates with relevance, in the shifted log it does not:
+
+    >>> [round(float(log.X["relevance"].corr(log.X["position"])), 1) for log in (train, shifted)]
+    [-0.5, 0.0]
+    """
+    seeds = check_random_state(random_state).randint(2**31 - 1, size=4).tolist()
+    policy = PlackettLucePolicy() if policy is None else policy
+    if test_policy is None:
+        test_policy = UniformPolicy() if test_scores is None else PlackettLucePolicy()
+    check_instance("policy", policy, Policy)
+    check_instance("test_policy", test_policy, Policy)
+    if scores is None:
+        scores = production_scores(documents, random_state=seeds[0])
+    if test_scores is None:
+        test_scores = _scores_for(test_policy, policy, scores)
+    n_test = max(n_sessions // 5, 1) if n_test_sessions is None else n_test_sessions
+    plan = [
+        (n_sessions, policy, scores),
+        (n_test, policy, scores),
+        (n_test, test_policy, test_scores),
+    ]
+    return ShiftedLogs(
+        *(
+            simulate_clicks(
+                documents,
+                n_sessions=n,
+                policy=who,
+                scores=by,
+                random_state=seed,
+                **simulate_params,
+            )
+            for (n, who, by), seed in zip(plan, seeds[1:], strict=True)
+        )
+    )
+
+
+def _scores_for(test_policy: Policy, policy: Policy, scores: ArrayLike) -> ArrayLike:
+    """Scores of the training log for the test policy; the mean of several rankers for one."""
+    if policy.several_rankers and not test_policy.several_rankers:
+        return np.mean(np.asarray(scores, dtype=float), axis=1)
+    return scores
+
+
+def clicks_on_lists(
+    X: Frame,
+    user: User | None = None,
+    *,
+    noise: float = 0.1,
+    max_grade: float = 4,
+    gain: str = "exponential",
+    random_state: RandomState = None,
+) -> Ints:
+    """What simulated users click on lists that are given, such as interleaved ones.
+
+    :func:`simulate_clicks` makes the lists as well.
+
+    Parameters
+    ----------
+    X : DataFrame of shape (n_rows, n_columns)
+        The lists, one row per shown document, with the roles ``qid``, ``session``, ``position``
+        (1, 2, ... without gaps in a list; missing where a row was not shown) and ``relevance``.
+    user : User, default=None
+        By default ``PositionBasedUser()``; without contexts, and not several in one.
+    noise, max_grade, gain
+        From ``relevance`` to P(found relevant | examined): see :func:`relevance_probability`. If
+        ``relevance`` is that probability, pass ``noise=0, max_grade=1, gain="linear"``.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    clicks : ndarray of shape (n_rows,), int8
+        1 where the user clicked, else 0.
+
+    Raises
+    ------
+    ValueError
+        If a role is missing or invalid, a list has a gap, a row stands for several impressions,
+        or the user has contexts or is a population.
+    TypeError
+        If ``user`` does not derive from :class:`User`.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.evaluation import Interleaver, interleaving_outcome
+    >>> from skultr.simulation import clicks_on_lists
+    >>> documents = make_ltr(200, random_state=0)
+    >>> documents["new"] = documents["feature_000"] + documents["relevance"]
+    >>> lists = Interleaver(random_state=0).interleave(
+    ...     documents, ["feature_000", "new"], sessions=2000
+    ... )
+    >>> lists = lists.merge(documents[["qid", "doc", "relevance"]])
+    >>> clicks = clicks_on_lists(lists, random_state=0)
+    >>> interleaving_outcome(lists, clicks).verdict.split(":")[0]
+    'new beats feature_000'
+    """
+    user = PositionBasedUser() if user is None else user
+    check_instance("user", user, User)
+    if user.user_weights is not None or user.context_vectors is not None:
+        raise ValueError(
+            f"{type(user).__name__} needs the user or the context of each row, which only "
+            "simulate_clicks draws; expected one user without contexts."
+        )
+    names = ("qid", "session", "position", "relevance")
+    need = dict.fromkeys(names, "to know what each session saw")
+    rows = read(X, reads=[*names, "impressions"], need=need, caller="clicks_on_lists")
+    pages, grade = _pages(rows), rows["relevance"]
+    probability = relevance_probability(
+        np.where(rows.shown, grade, 0.0), noise=noise, max_grade=max_grade, gain=gain
+    )
+    clicks = np.zeros(rows.n_rows, dtype=np.int8)
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+    clicks[pages[pages >= 0]] = click_pages(user, pages, probability, grade, rng)
+    return clicks
+
+
+def _pages(rows: Rows) -> Ints:
+    """Rows that each list shows, of shape (n_lists, n_positions), -1 behind the end of a list."""
+    shown = np.flatnonzero(rows.shown)
+    list_, position = encode(rows.list_[shown])[0], rows.position[shown]
+    length = np.bincount(list_)
+    if (rows.impressions[shown] != 1).any() or (position > length[list_]).any():
+        raise ValueError(
+            "X holds rows of several impressions, or a list with a gap; expected one row per "
+            "shown document of a session, and positions 1, 2, ... in each session and query."
+        )
+    pages = np.full((len(length), length.max(initial=0)), -1)
+    pages[list_, position - 1] = shown
+    return pages

@@ -77,9 +77,7 @@ def check_click_model(
     return run_all(named([*shared, *_CHECKS], quick(estimator)), generate_only)
 
 
-# --------------------------------------------------------------------------------------
-# The log
-# --------------------------------------------------------------------------------------
+# The log ------------------------------------------------------------------------------
 def _small_log() -> tuple[pd.DataFrame, NDArray[np.int64]]:
     """Sessions that show the three documents of a query in random order."""
     rng = np.random.default_rng(0)
@@ -125,9 +123,7 @@ def _assert_probabilities(values: Any, n_rows: int, name: str) -> None:
     assert good.all(), f"{name} returned {values[~good][0]}, which is no probability"
 
 
-# --------------------------------------------------------------------------------------
-# Checks
-# --------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------
 def _check_predict_click(estimator: BaseEstimator) -> None:
     log, clicks = _small_log()
     fitted = _fit(estimator)

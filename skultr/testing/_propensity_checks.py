@@ -73,9 +73,7 @@ def check_propensity(
     return run_all(named(_CHECKS, quick(estimator)), generate_only)
 
 
-# --------------------------------------------------------------------------------------
-# The log
-# --------------------------------------------------------------------------------------
+# The log ------------------------------------------------------------------------------
 def _small_log() -> tuple[pd.DataFrame, NDArray[np.float64]]:
     """Sessions that show the three documents of a query in random order."""
     rng = np.random.default_rng(0)
@@ -127,9 +125,7 @@ def _assert_same(actual: ArrayLike, expected: ArrayLike, message: str) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-3, err_msg=message)
 
 
-# --------------------------------------------------------------------------------------
-# Checks
-# --------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------
 def _check_examination(estimator: BaseEstimator) -> None:
     fitted = clone(estimator).fit(*_small_log())
     table = getattr(fitted, "examination_", None)

@@ -80,9 +80,7 @@ def check_user(
     return run_all(named(_CHECKS, user, n_positions), generate_only)
 
 
-# --------------------------------------------------------------------------------------
-# Pages
-# --------------------------------------------------------------------------------------
+# Pages --------------------------------------------------------------------------------
 def _judged(user: User, grade: NDArray[Any]) -> NDArray[Any]:
     """What the user judges pages of these grades by; -1 is an empty place."""
     shown = grade.ravel() >= 0
@@ -147,9 +145,7 @@ def _assert_probabilities(values: Any, shape: tuple[int, ...], name: str) -> Non
     assert good.all(), f"{name} returned {values[~good].flat[0]}, which is no probability"
 
 
-# --------------------------------------------------------------------------------------
-# Checks
-# --------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------
 def _check_signatures(user: User, n_positions: int) -> None:
     assert isinstance(user, User), (
         f"{type(user).__name__} is no skultr.simulation.User: derive the class from User"

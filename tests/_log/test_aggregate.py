@@ -274,7 +274,7 @@ def test_few_queries_with_several_lists():
         assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
 
 
-def long_log(n_sessions=300, length=2_000):
+def long_log(n_sessions=100, length=1_000):
     """Short lists of many queries, and a query with two orders of one long list."""
     short = make_log(n_sessions=n_sessions, never=False)
     docs = np.arange(length)
@@ -301,7 +301,7 @@ import resource, sys
 from tests._log.test_aggregate import ENGINES, aggregate_clicks, long_log
 
 aggregate_clicks(ENGINES[sys.argv[1]](long_log(length=2)))
-log = ENGINES[sys.argv[1]](long_log())
+log = ENGINES[sys.argv[1]](long_log(300, 2_000))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 aggregate_clicks(log)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
@@ -381,7 +381,7 @@ def small_logs(draw):
     return log.astype({"position": float, "bias": float}).drop(columns=keep)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(small_logs())
 def test_small_random_logs(log):
     assume(log["click"].any())  # of rows that were shown

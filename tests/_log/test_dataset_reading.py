@@ -3,8 +3,10 @@
 import copy
 import datetime
 import multiprocessing
+import os
 import pickle
 import shutil
+import signal
 import warnings
 
 import duckdb
@@ -23,7 +25,7 @@ from skultr._log._clicklog import make_click_log
 from skultr.exceptions import ClickDataWarning
 from skultr.rankers import NaiveRanker
 
-ROWS = ("doc", "query", "user", "position", "bias", "clicks", "weight", "shown")
+ROWS = ("doc", "version", "query", "user", "position", "bias", "clicks", "weight", "shown")
 FEATURES = ["bm25", "age"]
 
 
@@ -108,6 +110,10 @@ LOGS = {
         qid=log["qid"].astype(np.uint64) + np.uint64(2**63)
     ),
     "two users in a session": lambda log: log.assign(user=log["position"]),
+    "changing features": lambda log: log.assign(bm25=log["session"] // 5 * 1.0),
+    "changing features of global docs": lambda log: log.assign(
+        doc_scope="global", bm25=log["session"] // 5 * 1.0, age=log["doc"] * 1.0
+    ),
     "one feature": lambda log: log.drop(columns="age"),
 }
 
@@ -136,12 +142,12 @@ def assert_equal_logs(found, expected):
 
 
 def rows_of(log):
-    log = log.in_memory().fold(users=True, patterns=True)
+    log = log.fold(users=True, patterns=True)
     table = pd.DataFrame({name: getattr(log, name) for name in ROWS})
     table["list"] = log.list_
     table["propensity"] = 0.0 if log.propensity is None else log.propensity
     if log.doc_ids is None:
-        table = table.drop(columns="doc")
+        table = table.drop(columns=["doc", "version"])
     features = pd.DataFrame(log.features[log.version])
     return pd.concat([table, features], axis=1)
 
@@ -262,7 +268,6 @@ FAULTS = {
     "missing qid": missing("qid"),
     "missing doc": missing("doc"),
     "missing session": missing("session"),
-    "missing feature": missing("bm25"),
     "infinite feature": wrong(bm25=np.inf),
     "large feature": wrong(bm25=1e300),
     "two at one position": lambda log: log.drop(columns="session"),
@@ -278,7 +283,6 @@ FAULTS = {
     "two scopes": lambda log: log.assign(
         doc_scope=np.where(log["position"] > 1, "query", "global")
     ),
-    "two vectors": lambda log: log.assign(bm25=np.arange(len(log)) * 1.0),
     "bias 0.5": wrong(bias=0.5),
 }
 
@@ -311,7 +315,7 @@ DOCUMENTS = {
     "twice": (lambda docs: docs.iloc[[0, *range(len(docs))]], "several rows with the same"),
     "no id": (lambda docs: docs.drop(columns="doc"), "must have the column 'doc'"),
     "text": (lambda docs: docs.assign(bm25="high"), "'bm25' has type"),
-    "no number": (lambda docs: docs.assign(bm25=np.nan), "'bm25' has a missing value"),
+    "infinite": (lambda docs: docs.assign(bm25=np.inf), "'bm25' has an infinite value"),
     "digits": (lambda docs: docs.assign(doc=docs["doc"].astype(str)), "type of 'doc'"),
     "letters": (lambda docs: docs.assign(doc="d" + docs["doc"].astype(str)), "type of 'doc'"),
     "fractions": (lambda docs: docs.assign(doc=docs["doc"] + 0.5), "type of 'doc'"),
@@ -435,3 +439,65 @@ def test_ids_may_be_hashes_of_64_bits(tmp_path):
     pairs = [(low, low), (low, high), (high, low + 1), (high, high - 1)]
     assert found.log().doc_ids.tolist() == pairs
     np.testing.assert_array_equal(found.log().features[:, 0], [1.0, 2.0, 3.0, 4.0])
+
+
+DAMAGES = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3]),
+    "deleted": lambda path: path.unlink(),
+    "flipped": lambda path: path.write_bytes(
+        bytes(
+            byte ^ 0x40 if place == path.stat().st_size * 3 // 4 else byte
+            for place, byte in enumerate(path.read_bytes())
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_file_is_named(damage, tmp_path, monkeypatch):
+    log = a_log().assign(user=lambda log: log["session"] % 2)
+    made = ClickDataset.from_parquet(log, path=tmp_path / "made")
+    assert made.verify() is made
+    names = sorted(path.name for path in made.path.iterdir())
+    assert len(names) == 11
+    for name in names:
+        copied = tmp_path / f"{damage} {name}"
+        shutil.copytree(made.path, copied)
+        DAMAGES[damage](copied / name)
+        sentence = f"is damaged or was copied in part: .*{name}"
+        with pytest.raises(ValueError, match=sentence):
+            ClickDataset(copied).log()
+        monkeypatch.setattr("skultr._log._dataset_files._SMALL", 0)  # as if files were large
+        with pytest.raises(ValueError, match=sentence):
+            ClickDataset(copied).verify()
+        monkeypatch.undo()
+
+
+def test_files_are_tables_of_other_tools(tmp_path):
+    dataset = ClickDataset.from_parquet(a_log(), path=tmp_path / "clicks")
+    log = dataset.log(detailed=False)
+    rows = pl.read_ipc(dataset.path / "merged_rows.arrow")
+    assert rows["version"].to_list() == log.version.tolist()
+    assert rows.schema["version"] == pl.Int32
+    assert rows.schema["clicks"] == pl.Float32
+    versions = pl.read_ipc(dataset.path / "versions.arrow")
+    np.testing.assert_array_equal(versions["features"].to_numpy(), log.features)
+
+
+def _die(path):
+    from skultr._log import _dataset
+
+    def killed(*args, **kwargs):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    _dataset.write_log = killed
+    ClickDataset.from_parquet(a_log(), path=path)
+
+
+def test_what_a_killed_import_left_is_removed_by_the_next(tmp_path):
+    process = multiprocessing.get_context("fork").Process(target=_die, args=(tmp_path / "x",))
+    process.start()
+    process.join()
+    assert len(list(tmp_path.iterdir())) == 1
+    ClickDataset.from_parquet(a_log(), path=tmp_path / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]

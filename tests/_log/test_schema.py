@@ -39,23 +39,24 @@ def test_features_of_one_schema_after_another(make):
 
 def test_the_same_names_with_another_type(make):
     assert read_features(_frame(make)).shape == (2, 3)
-    with pytest.raises(ValueError, match=r"feature column 'b'.*expected numbers"):
+    with pytest.raises(ValueError, match=r"hold no numbers: 'b' \(String, such as 'x'\)"):
         read_features(_frame(make, b=["x", "y"]))
     assert read_features(_frame(make, b=[True, False]))["b"].tolist() == [1, 0]
     assert read_features(_frame(make)).shape == (2, 3)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, 1e300])
 def test_values_are_checked_whenever_a_schema_is_known(make, bad):
     read_features(_frame(make))
     with pytest.raises(ValueError, match="in the feature column 'c', row 1"):
         read_features(_frame(make, c=[0.5, bad]))
 
 
-def test_a_missing_integer_of_polars_is_found():
+def test_a_missing_integer_of_polars_is_missing():
     read_features(_frame(pl.DataFrame))
-    with pytest.raises(ValueError, match="NaN in the feature column 'b', row 0"):
-        read_features(_frame(pl.DataFrame, b=[None, 4]))
+    np.testing.assert_array_equal(
+        read_features(_frame(pl.DataFrame, b=[None, 4]))["b"], [np.nan, 4]
+    )
 
 
 def test_columns_that_have_no_plan():
@@ -110,8 +111,8 @@ def test_an_array_is_checked_at_every_request(log):
         ranker.predict(values[:, :3])
     with pytest.raises(ValueError, match="0 sample"):
         ranker.predict(values[:0])
-    values[3, 2] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
+    values[3, 2] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
         ranker.predict(values)
 
 

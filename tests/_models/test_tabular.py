@@ -236,7 +236,7 @@ def test_standard_error_is_the_spread_over_repetitions(loss, link):
     weight = weight * np.linspace(0.5, 2, len(weight)).round(2)  # uneven: the sandwich matters
     chance, rng = clicks / 400, np.random.default_rng(0)
     found, claimed = [], []
-    for _ in range(150):
+    for _ in range(60):
         fit = fit_tabular(
             doc, factor, rng.binomial(weight.astype(int), chance).astype(float),
             weight.astype(int).astype(float), loss=loss, link=link,
@@ -244,8 +244,8 @@ def test_standard_error_is_the_spread_over_repetitions(loss, link):
         found.append(fit.factor_logits - fit.factor_logits[0])
         claimed.append(fit.standard_error(0))
     assert np.mean(claimed, axis=0)[0] == 0
-    # 150 repetitions know a standard deviation to 6 %.
-    np.testing.assert_allclose(np.mean(claimed, axis=0)[1:], np.std(found, axis=0)[1:], rtol=0.22)
+    # 60 repetitions know a standard deviation to 9 %.
+    np.testing.assert_allclose(np.mean(claimed, axis=0)[1:], np.std(found, axis=0)[1:], rtol=0.3)
 
 
 def test_standard_error_of_two_factors_by_hand():

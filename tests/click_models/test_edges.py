@@ -19,9 +19,12 @@ from skultr.click_models import (
     RDCTRModel,
     UBMModel,
 )
-from skultr.click_models._em import fit_em
-from skultr.click_models._patterns import click_patterns
-from skultr.click_models._priors import empirical_beta, empirical_beta_of_hidden
+from skultr.click_models._em import (
+    empirical_beta,
+    empirical_beta_of_hidden,
+    fit_em,
+)
+from skultr.click_models._model import click_patterns
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, NotIdentifiableWarning
 
 
@@ -59,7 +62,7 @@ def test_lists_of_a_thousand_rows_without_a_click(model):
 
 
 def test_skips_that_never_end_a_visit_are_the_limit_of_those_that_hardly_do():
-    from skultr.click_models._tails import _forward_backward
+    from skultr.click_models._cascade import _forward_backward
 
     rng = np.random.default_rng(0)
     click, after_click = rng.uniform(0.1, 0.9, (6, 5)), np.array([0.2, 0.5, 0.9, 1.0, 1e-9])

@@ -125,8 +125,7 @@ def test_fractional_labels_stay(tmp_path):
         ("1 qid:1 1:0.5\n0 1:0.2\n", "query id|as svmlight"),
         ("-1 qid:1 1:0.5\n", "label of row 0 is -1"),
         ("nan qid:1 1:0.5\n", "label of row 0 is nan"),
-        ("1 qid:1 1:0.5\n1 qid:1 1:nan\n", "'feature_001' is missing or infinite in 1 of 2"),
-        ("1 qid:1 1:inf\n", "missing or infinite"),
+        ("1 qid:1 1:0.5\n1 qid:1 1:inf\n", "'feature_001' is infinite in 1 of 2"),
         ("1 qid:1 a:0.5\n", "as svmlight"),
         ("1 qid:1 2:0.5 1:3\n", "as svmlight"),
         ("1 qid:99999999999999999999 1:3\n", "as svmlight"),
@@ -432,7 +431,7 @@ def test_several_parquet_files(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"f0": [1.0, None, 2.0]}, "'f0' is missing or infinite in 1 of 3 rows, first in row 1"),
+        ({"f0": [1.0, np.inf, 2.0]}, "'f0' is infinite in 1 of 3 rows, first in row 1"),
         ({"f1": ["x", "y", "z"]}, "'f1' has type"),
         ({"label": [0, -1, 1]}, "label of row 1 is -1"),
         ({"label": [0, None, 1]}, "label of row 1 is nan"),

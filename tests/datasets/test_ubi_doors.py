@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skultr.datasets import UBIReport, _ubi_frames, _ubi_lines, read_ubi
+from skultr.datasets import UBIReport, _ubi_records, read_ubi
 from skultr.exceptions import ClickDataWarning
 
 from ._ubi_logs import clean_log, event, lines_of, search, write
@@ -71,9 +71,9 @@ def test_pieces_of_large_files(tmp_path, expected, monkeypatch, n_jobs):
     path = write(tmp_path / "log.ndjson", RECORDS)
     packed = tmp_path / "log.ndjson.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    monkeypatch.setattr(_ubi_lines, "_LARGE", 0)
+    monkeypatch.setattr(_ubi_records, "_LARGE", 0)
     for size in (1, 100, 5_000):  # pieces end anywhere, actions stay with their documents
-        monkeypatch.setattr(_ubi_lines, "_PIECE", size if n_jobs == 1 else 20_000)
+        monkeypatch.setattr(_ubi_records, "_PIECE", size if n_jobs == 1 else 20_000)
         assert_same(read_ubi(path, n_jobs=n_jobs), expected)
         assert_same(read_ubi(packed, n_jobs=n_jobs), expected)
 
@@ -84,7 +84,7 @@ def test_numbers_of_faulty_lines(tmp_path, monkeypatch):
     lines[40:40] = ["", '{"unlike": 1}', "no json", '{"action_name": "click"'] + ["x"] * 7
     path = tmp_path / "log.ndjson"
     path.write_text("\n".join(lines))
-    monkeypatch.setattr(_ubi_lines, "_PIECE", 3_000)
+    monkeypatch.setattr(_ubi_records, "_PIECE", 3_000)
     with pytest.warns(ClickDataWarning, match=r"11 lines hold no record.*ndjson, line 4: no JSON"):
         _, report = read_ubi(path)
     assert report.n_records("line") == 11
@@ -131,7 +131,7 @@ def test_parquet(tmp_path, expected, monkeypatch):
                 frame.to_parquet(paths[-1])
         assert_same(read_ubi(*paths), expected)
         assert_same(read_ubi(paths), expected)
-    monkeypatch.setattr(_ubi_frames, "_LARGE", 0)
+    monkeypatch.setattr(_ubi_records, "_MANY_ROWS", 0)
     assert_same(read_ubi(*paths, n_jobs=2), expected)
 
 
@@ -162,8 +162,8 @@ def test_ids_of_a_frame_tell_equal_records():
 
 
 def test_large_frame():
-    """A million events in blocks."""
-    n = 100_000
+    """As many events as make several blocks."""
+    n = 30_000
     shown = pd.DataFrame(
         {
             "action_name": "impression",

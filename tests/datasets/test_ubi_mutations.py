@@ -13,7 +13,7 @@ from skultr.exceptions import ClickDataWarning
 
 from ._ubi_logs import clean_log, event, lines_of, pair, search
 
-N_LOGS, N_PARTS = 700, 10
+N_LOGS, N_PARTS = 200, 5
 #: Values of other types than a field should have; null and empty texts too.
 ODD = (
     None,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skultr.datasets import _ubi_lines, read_ubi
+from skultr.datasets import _ubi_records, read_ubi
 from skultr.exceptions import ClickDataWarning
 
 from ._ubi_logs import event, pair, search, write
@@ -226,8 +226,8 @@ def test_sources_that_cannot_be_unpacked(tmp_path, monkeypatch):
     for name in ("cut.gz", "junk.gz", "junk.zip"):
         with pytest.raises(ValueError, match=f"{name} cannot be unpacked .*Write it again"):
             read_ubi(tmp_path / name)
-    monkeypatch.setattr(_ubi_lines, "_LARGE", 0)
-    monkeypatch.setattr(_ubi_lines, "_PIECE", 300)
+    monkeypatch.setattr(_ubi_records, "_LARGE", 0)
+    monkeypatch.setattr(_ubi_records, "_PIECE", 300)
     with pytest.raises(ValueError, match=r"cut.gz cannot be unpacked"):
         read_ubi(tmp_path / "cut.gz", n_jobs=2)
 

@@ -216,31 +216,31 @@ def test_level_of_equal_rankers():
     relevance = np.tile([0, 0, 1, 2], 15)
     qid = np.repeat(np.arange(15), 4)
     p_value, found = [], []
-    for _ in range(300):
+    for _ in range(80):
         rankers = {name: rng.normal(size=60) for name in "abc"}
         table = compare_rankers(rankers, None, relevance, qid=qid, **SETTINGS).table
         p_value.append(table["p_value"])
         found.append((table["verdict"] != "cannot tell").any())
-    # 5 % of single tests, and at most 5 % of families; 3 standard errors of 300 are 0.04.
-    assert_allclose(np.mean(np.array(p_value) <= 0.05), 0.05, atol=0.025)
-    assert np.mean(found) < 0.09
+    # 5 % of single tests, and at most 5 % of families; 3 standard errors of 80 are 0.07.
+    assert_allclose(np.mean(np.array(p_value) <= 0.05), 0.05, atol=0.045)
+    assert np.mean(found) < 0.12
 
 
 def test_detectable_difference_is_found_in_80_of_100_samples():
     rng = np.random.default_rng(0)
     size, n_found = [], 0
-    for _ in range(400):
+    for _ in range(150):
         row = compare_values(rng.normal(0.53, 1, 30), np.zeros(30), baseline="b").table.iloc[0]
         size.append(row["detectable"])
         n_found += row["verdict"] == "better"
     assert_allclose(np.mean(size), 0.53, atol=0.02)
-    assert_allclose(n_found / 400, 0.8, atol=0.06)
+    assert_allclose(n_found / 150, 0.8, atol=0.1)
 
 
 def test_interval_covers_the_mean_of_skewed_differences():
     rng = np.random.default_rng(0)
-    covered = np.zeros(400)
-    for i in range(400):  # most queries tie, some gain much
+    covered = np.zeros(150)
+    for i in range(150):  # most queries tie, some gain much
         gain = np.where(rng.random(50) < 0.7, 0, rng.exponential(0.15, 50) - 0.03)
         row = compare_values(gain, np.zeros(50), baseline="b").table.iloc[0]
         covered[i] = row["lower"] <= 0.3 * 0.12 <= row["upper"]
@@ -249,8 +249,8 @@ def test_interval_covers_the_mean_of_skewed_differences():
 
 def test_level_of_the_verdict_for_rankers_that_are_equal_on_average_only():
     rng = np.random.default_rng(0)
-    p_value, found = np.zeros(400), np.zeros(400)
-    for i in range(400):
+    p_value, found = np.zeros(150), np.zeros(150)
+    for i in range(150):
         gain = np.where(rng.random(20) < 0.7, 0, rng.exponential(0.15, 20) - 0.03) - 0.3 * 0.12
         row = compare_values(gain, np.zeros(20), baseline="b").table.iloc[0]
         p_value[i], found[i] = row["p_value"], row["verdict"] != "cannot tell"

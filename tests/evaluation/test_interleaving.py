@@ -13,7 +13,7 @@ from scipy.stats import norm
 from skultr import ClickDataset
 from skultr.evaluation import Interleaver, interleaving_outcome
 from skultr.exceptions import NotIdentifiableWarning
-from skultr.metrics._cluster_ratios import p_value_of_lead
+from skultr.metrics._query_means import p_value_of_lead
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
 from skultr.rankers import NaiveRanker
 from skultr.simulation import (
@@ -214,10 +214,10 @@ def test_exchanged_rankings_give_the_mirrored_outcome():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_level_under_equal_rankers(method):
-    """Rankers that err alike: of 240 experiments at 5 %, up to 9.2 % (three standard errors)."""
-    rng, X = np.random.default_rng(0), _candidates(60, 10)
+    """Rankers that err alike: of 60 experiments at 5 %, up to 13 % (three standard errors)."""
+    rng, X = np.random.default_rng(0), _candidates(30, 10)
     wrong = {"qid": 0, "session": 0}
-    for run in range(240):
+    for run in range(60):
         relevance = rng.choice([0.1, 0.16, 0.28, 0.52, 1.0], len(X), p=[0.5, 0.2, 0.15, 0.1, 0.05])
         scores = {name: relevance + 0.3 * rng.standard_normal(len(X)) for name in "ab"}
         log = Interleaver(method, random_state=run).interleave(X, scores, 300)
@@ -225,7 +225,7 @@ def test_level_under_equal_rankers(method):
         for cluster in wrong:
             pairs = interleaving_outcome(log, clicks, cluster=cluster).pairs
             wrong[cluster] += pairs["p_value"][0] <= 0.05
-    assert wrong["qid"] / 240 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 240)
+    assert wrong["qid"] / 60 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
     assert wrong["session"] > wrong["qid"]  # chance differences of the queries of the log
 
 
@@ -260,8 +260,8 @@ def test_planned_sessions_find_the_difference():
     first = run(1, 1000)
     assert first.sessions_needed > 0 or first.p_value <= 0.05
     n = 1000 + int(next(of for s in range(2, 9) if (of := run(s, 1000).sessions_needed)))
-    found = np.mean([run(10 + seed, n).p_value <= 0.05 for seed in range(60)])
-    assert found == pytest.approx(0.8, abs=0.16)
+    found = np.mean([run(10 + seed, n).p_value <= 0.05 for seed in range(30)])
+    assert found == pytest.approx(0.8, abs=0.22)
 
 
 def test_verdicts():
@@ -492,7 +492,7 @@ def _pages(n_sessions):
 
 def test_sequential_p_values_hold_at_every_look():
     rng, found = np.random.default_rng(0), []
-    for _ in range(300):
+    for _ in range(100):
         leads = rng.choice([-1.0, 1.0], 2000)
         days = range(100, len(leads) + 1, 100)
         p = [[p_value_of_lead(leads[:end], of) for end in days] for of in (False, True)]

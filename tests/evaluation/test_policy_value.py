@@ -143,20 +143,19 @@ def test_variance_is_that_of_theory(method):
             new = 1 if method == "item-position" else EXAMINATION[place]
             expected += (new / exposure.sum() / 12) ** 2 * (n * of * (1 - of)).sum()
     rng, how = np.random.default_rng(2), options(method, relevance)
-    values = [
-        policy_value(X, draw(X, p, rng), of_rows(scores, X), **how).value for _ in range(200)
-    ]
-    assert abs(np.mean(values) - truth(relevance, scores)) < 4 * np.sqrt(expected / 200)
-    # 200 draws know a variance up to 10 %.
-    assert_allclose(np.var(values, ddof=1), expected, rtol=0.3)
+    values = [policy_value(X, draw(X, p, rng), of_rows(scores, X), **how).value for _ in range(80)]
+    assert abs(np.mean(values) - truth(relevance, scores)) < 4 * np.sqrt(expected / 80)
+    # 80 draws know a variance up to 16 %.
+    assert_allclose(np.var(values, ddof=1), expected, rtol=0.45)
 
 
 @pytest.mark.parametrize("method", ["pbm", "item-position", "direct", "dr"])
 def test_intervals_of_the_difference_cover(method):
-    # Queries are drawn too: 120 runs know a coverage of 95 % up to 2 points.
+    # Queries are drawn too: 40 runs know a coverage of 95 % up to 3.5 points. Intervals of half
+    # the width would cover 67 %.
     rng = np.random.default_rng(0)
     covered = []
-    for seed in range(120):
+    for seed in range(40):
         X, relevance = world(n_queries=40, n_pages=30, seed=seed)
         a, b = (relevance + rng.normal(0, of, relevance.shape) for of in (0.3, 1.0))
         fitted = relevance * rng.uniform(0.8, 1.25, relevance.shape)  # errors without direction
@@ -166,8 +165,8 @@ def test_intervals_of_the_difference_cover(method):
         )
         if not np.isnan(found.value):  # the test of the method rejects 5 %
             covered.append(found.interval[0] <= _EXPECTED <= found.interval[1])
-    assert len(covered) > 100
-    assert 0.89 <= np.mean(covered) <= 0.992
+    assert len(covered) > 33
+    assert np.mean(covered) >= 0.85
 
 
 def _expected_difference():
@@ -284,7 +283,7 @@ def test_dr_is_between_its_two_parts_where_documents_are_clicked_differently_by_
 
 def test_the_test_of_a_method_has_its_level():
     rejects = []
-    for seed in range(40):
+    for seed in range(20):
         X, relevance = world(n_queries=40, n_pages=100, seed=seed)
         y = draw(X, chance(X, relevance), np.random.default_rng(seed))
         found = policy_value(X, y, of_rows(relevance, X), method="pbm", propensity=EXAMINATION)

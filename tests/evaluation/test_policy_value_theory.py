@@ -70,8 +70,11 @@ def is_unbiased(values, expected):
 
 
 # No bias ----------------------------------------------------------------------------------------
-def estimates(chance, estimate, *, n_runs=120, n_pages=40, seed=0):
-    """What is estimated from each of many logs, whose pages and clicks are drawn anew."""
+def estimates(chance, estimate, *, n_runs=24, n_pages=200, seed=0):
+    """What is estimated from each of many logs, whose pages and clicks are drawn anew.
+
+    Pages cost less than logs, and a bias shows in few logs of many pages as in many of few.
+    """
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(n_runs):
@@ -107,7 +110,7 @@ def test_biased_forms_are_seen():
         flat = policy_value(X, y, a, method="pbm", propensity=np.ones(N_PLACES))
         return smoothed.value, flat.value
 
-    for values in estimates(chance, biased):
+    for values in estimates(chance, biased, n_runs=40, n_pages=40):
         assert not is_unbiased(values, truth(chance, BEST))
 
 
@@ -117,7 +120,7 @@ def test_biased_forms_are_seen():
 def test_variance_of_the_difference(method):
     # In closed form for given pages: changed cells add up, equal ones cancel.
     rng = np.random.default_rng(0)
-    n_queries, n_runs = 15, 250
+    n_queries, n_runs = 15, 100
     chance = ASSUMED[method](rng, n_queries)
     counts = draw_counts(rng, n_queries, 30)
     noise = counts * chance * (1 - chance)  # variance of the clicks in each cell
@@ -138,8 +141,8 @@ def test_variance_of_the_difference(method):
     for _ in range(n_runs):
         X, y, a, b = counted(counts, rng.binomial(counts, chance))
         found.append(policy_difference(X, y, a, b, **METHODS[method]).value)
-    # The variance of 250 draws has a standard error of 9 %.
-    assert_allclose(np.var(found, ddof=1), variance, rtol=0.25)
+    # The variance of 100 draws has a standard error of 14 %.
+    assert_allclose(np.var(found, ddof=1), variance, rtol=0.4)
     assert is_unbiased(found, truth(chance, BEST) - truth(chance, WORST))
 
 
@@ -161,23 +164,23 @@ def drawn_queries(method, n_runs, n_queries=40, level=False):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_standard_errors_and_intervals_are_calibrated(method):
-    found, expected = drawn_queries(method, 200)
+    found, expected = drawn_queries(method, 60)
     told = [of for of in found if np.isfinite(of.value)]
     assert len(told) > 0.85 * len(found)  # the test of the assumption has a level of 5 %
     error = np.array([of.value for of in told]) - expected
     squares = np.mean([of.standard_error**2 for of in told])
-    assert_allclose(squares, np.mean(error**2), rtol=0.3)
+    assert_allclose(squares, np.mean(error**2), rtol=0.5)
     low, high = np.array([of.interval for of in told]).T
-    # 200 logs know a coverage of 95 % up to 1.5 points. "dr" fits curves to 1,000 pages.
-    least = 0.86 if method == "dr" else 0.91
-    assert least < np.mean((low <= expected) & (expected <= high)) < 0.99
+    # 60 logs know a coverage of 95 % up to 3 points; tests/benchmarks/bench_policy_value.py has
+    # that of many. Intervals of half the width would cover 67 %.
+    assert 0.84 < np.mean((low <= expected) & (expected <= high)) <= 1
 
 
 def test_level_of_the_test():
-    found, _ = drawn_queries("pbm", 250, level=True)
+    found, _ = drawn_queries("pbm", 80, level=True)
     p_values = np.array([of.p_value for of in found if np.isfinite(of.value)])
-    assert 0.01 < np.mean(p_values < 0.05) < 0.09
-    assert 0.41 < np.mean(p_values < 0.5) < 0.59
+    assert np.mean(p_values < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 80)
+    assert 0.33 < np.mean(p_values < 0.5) < 0.67
 
 
 @pytest.mark.usefixtures("without_test")
@@ -187,8 +190,8 @@ def test_pairing_saves_what_the_rankings_share():
     chance = position_based(rng, 30)
     swapped = np.array([0, 2, 1, 3])
     found, alone = [], []
-    for _ in range(80):
-        counts = draw_counts(rng, 30, 30)
+    for _ in range(40):
+        counts = draw_counts(rng, 30, 60)
         X, y, a, _ = counted(counts, rng.binomial(counts, chance))
         b = -np.argsort(swapped)[X["doc"]]
         found.append(policy_difference(X, y, a, b, **METHODS["pbm"]).value)

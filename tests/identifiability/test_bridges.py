@@ -44,7 +44,7 @@ def removed_one_by_one(doc, factor, labels):
     return parts
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(logs)
 def test_bridges_are_the_documents_whose_loss_disconnects(rows):
     doc, factor, labels = read(rows)
@@ -54,7 +54,7 @@ def test_bridges_are_the_documents_whose_loss_disconnects(rows):
     assert (np.diff(documents) > 0).all()
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(logs)
 def test_edges_of_the_clique_graph(rows):
     doc, factor, labels = read(rows)

@@ -32,7 +32,7 @@ rows = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), min_size=1, ma
 # --------------------------------------------------------------------------------------
 # The question itself
 # --------------------------------------------------------------------------------------
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(rows)
 def test_components_are_those_of_the_clique_graph(rows):
     doc, factor = np.array(rows).T
@@ -56,7 +56,7 @@ def test_components_are_those_of_the_clique_graph(rows):
     np.testing.assert_array_equal(graph.document_labels[pairs.doc], graph.labels[pairs.factor])
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(rows, st.integers(0, 1000))
 def test_connected_is_identifiable(rows, seed):
     graph = IdentifiabilityGraph(*np.array(rows).T)

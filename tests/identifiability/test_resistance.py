@@ -9,8 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skultr._log._components import factor_components
 from skultr._log._pairs import pairs_from_arrays
-from skultr.identifiability import _resistance
-from skultr.identifiability._resistance import effective_resistance, weak_links
+from skultr.identifiability import _bridges
+from skultr.identifiability._bridges import effective_resistance, weak_links
 
 
 def full_resistance(doc, factor, conductance):
@@ -47,8 +47,8 @@ def test_resistance_is_that_of_the_pseudoinverse(seed):
 def test_resistance_of_dense_blocks_is_that_of_the_sparse_product(monkeypatch):
     log = connected_log(0)
     expected = effective_resistance(*log)
-    monkeypatch.setattr(_resistance, "_SPARSE_WORK", 0)
-    monkeypatch.setattr(_resistance, "_CELLS", 20)
+    monkeypatch.setattr(_bridges, "_SPARSE_WORK", 0)
+    monkeypatch.setattr(_bridges, "_CELLS", 20)
     np.testing.assert_allclose(effective_resistance(*log), expected, rtol=1e-10)
 
 
@@ -118,7 +118,7 @@ def test_projections_are_close_to_exact(monkeypatch):
     factor = np.append(pairs.factor, [0, 2 * half - 1])
     conductance = np.append(pairs.impressions, [1.0, 1.0])
     exact = weak_links(doc, factor, conductance, 2 * half, np.random.RandomState(0))
-    monkeypatch.setattr(_resistance, "MAX_EXACT", 10)
+    monkeypatch.setattr(_bridges, "MAX_EXACT", 10)
     rough = weak_links(doc, factor, conductance, 2 * half, np.random.RandomState(0))
     for a, b, *_ in (exact, rough):
         assert {int(a[0]), int(b[0])} == {0, 2 * half - 1}
@@ -131,8 +131,8 @@ def test_projections_are_close_to_exact(monkeypatch):
 
 
 def test_long_chains_beyond_the_exact_are_announced(monkeypatch):
-    monkeypatch.setattr(_resistance, "MAX_EXACT", 10)
-    monkeypatch.setattr(_resistance, "_MAX_ITER", 5)
+    monkeypatch.setattr(_bridges, "MAX_EXACT", 10)
+    monkeypatch.setattr(_bridges, "_MAX_ITER", 5)
     doc, factor = np.repeat(np.arange(99), 2), np.repeat(np.arange(100), 2)[1:-1]
     with pytest.warns(ConvergenceWarning, match="100 bias factors did not converge within 5"):
         weak_links(doc, factor, np.ones(len(doc)), 100, np.random.RandomState(0))

@@ -23,7 +23,7 @@ CONTEXT = ["v0", "v1"]
 FAST = {"hidden_layer_sizes": (16,), "learning_rate": 0.01, "random_state": 0}
 
 
-def contextual_log(n_sessions=30_000, assign="impression", seed=0):
+def contextual_log(n_sessions=20_000, assign="impression", seed=0):
     documents = make_ltr(40, n_documents=6, n_features=3, random_state=seed)
     user = ContextualPositionBasedUser(
         n_contexts=100, n_features=2, scale=1.5, assign=assign, random_state=seed
@@ -288,10 +288,13 @@ def test_context_numbers_that_are_none(log):
 
 def test_context_values_that_are_none(log):
     X, clicks = log
-    missing = X.assign(v0=X["v0"].where(np.arange(len(X)) != 7))
-    with pytest.raises(ValueError, match="NaN in the feature column 'v0', row 7"):
-        ContextualPropensity(context=CONTEXT).fit(missing, clicks)
-    with pytest.raises(ValueError, match="'v0' has type String"):
+    infinite = X.assign(v0=X["v0"].where(np.arange(len(X)) != 7, np.inf))
+    with pytest.raises(ValueError, match=r"infinity .* in the feature column 'v0', row 7"):
+        ContextualPropensity(context=CONTEXT).fit(infinite, clicks)
+    missing = X.assign(v0=X["v0"].where(np.arange(len(X)) % 7 > 0))
+    curves = ContextualPropensity(context=CONTEXT, max_epochs=1).fit(missing, clicks)
+    assert np.isfinite(curves.predict(missing)).all()
+    with pytest.raises(ValueError, match=r"'v0' \(String, such as 'phone'\)"):
         ContextualPropensity(context=CONTEXT).fit(X.assign(v0="phone"), clicks)
 
 

@@ -69,7 +69,7 @@ def test_embedding_finds_the_curve(cls, variant, swapped):
 @pytest.mark.parametrize("cls", LEARNED)
 def test_network_finds_the_curve(cls, swapped):
     X, clicks, _ = swapped
-    table = cls(max_epochs=15, random_state=0).fit(X, clicks).examination_
+    table = cls(max_epochs=10, random_state=0).fit(X, clicks).examination_
     np.testing.assert_allclose(table["examination"], 1 / np.arange(1, 6), atol=0.03)
     assert table["standard_error"].isna().all()
 

@@ -66,18 +66,18 @@ def _pbm(sessions):
 @pytest.mark.parametrize("cls", [IPSRanker, UserAwareIPSRanker])
 @pytest.mark.parametrize("sessions", [PERSONAL, ALIKE], ids=["personal", "alike"])
 def test_estimates_of_the_loss_are_unbiased(cls, sessions):
-    losses, ideal = _losses(cls(estimator=Ridge()), sessions, n_repeats=300)
+    losses, ideal = _losses(cls(estimator=Ridge()), 6 * sessions, n_repeats=50)
     mean, error = _mean_and_error(losses)
     assert abs(mean - ideal) < 3 * error
 
 
 def test_one_curve_for_all_is_biased_where_users_ask_differently_and_only_there():
     for sessions, biased in ((PERSONAL, True), (ALIKE, False)):
-        X, chance = _world(sessions)
+        X, chance = _world(5 * sessions)
         ranker = IPSRanker(propensity=_pbm(sessions), estimator=Ridge())
         rng = np.random.default_rng(0)
         losses = []
-        for _ in range(200):
+        for _ in range(40):
             rate = rng.binomial(X["impressions"], chance) / X["impressions"]
             labels = ranker.fit(X.drop(columns="propensity"), rate).labels_["label"]
             # Of one query: the errors of the two have opposite signs.
@@ -102,10 +102,10 @@ def test_variance_is_that_of_the_formulas_and_no_larger_than_straightforward():
     }
     variance = {}
     for cls, expected in formula.items():
-        losses, _ = _losses(cls(estimator=Ridge()), PERSONAL, n_repeats=600, seed=1)
+        losses, _ = _losses(cls(estimator=Ridge()), PERSONAL, n_repeats=150, seed=1)
         variance[cls] = losses.var()
-        # The variance of a sample variance of a normal is 2 σ⁴ / n: three errors are 17 %.
-        assert variance[cls] == pytest.approx(expected, rel=0.17)
+        # The variance of a sample variance of a normal is 2 σ⁴ / n: three errors are 35 %.
+        assert variance[cls] == pytest.approx(expected, rel=0.35)
     assert variance[UserAwareIPSRanker] < 0.6 * variance[IPSRanker]
 
 

@@ -586,7 +586,7 @@ def test_probability_link_learns_clicks_under_trust_bias():
         hidden_layer_sizes=(),
         learning_rate=0.05,
         observation_learning_rate=0.05,
-        max_epochs=400,
+        max_epochs=250,
         batch_size=60,
         early_stopping=False,
         random_state=0,

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -269,17 +270,38 @@ def test_what_an_engine_reads_of_the_file(log):
     assert (gives.name, gives.type, gives.shape) == ("score", "tensor(float)", ["batch", 1])
 
 
-def test_missing_features_and_small_batches(log):
-    ranker = brief(RegressionEMRanker).fit(*log)
-    model = export_model(ranker, "onnx")
+def test_small_batches(log):
+    model = export_model(brief(RegressionEMRanker).fit(*log), "onnx")
     rows = plain_rows(log[0])[:4].copy()
     whole = scores_of(model, rows)
     assert np.array_equal(scores_of(model, rows[2:3]), whole[2:3])
     assert scores_of(model, rows[:0]).shape == (0, 1)
+
+
+@pytest.mark.parametrize("trained_with_holes", [False, True])
+@pytest.mark.parametrize(
+    "ranker",
+    [brief(RegressionEMRanker), HeckmanRanker(), brief(CLDRanker)],
+    ids=lambda each: type(each).__name__,
+)
+def test_missing_features_are_put_where_predict_puts_them(ranker, trained_with_holes, log):
+    frame, clicks = log
+    if trained_with_holes:
+        low = {name: frame[name].quantile(0.3) for name in NAMES}
+        holes = {NAMES[i]: frame[NAMES[i]].where(frame[NAMES[i]] > low[NAMES[i]]) for i in (1, 4)}
+        frame = frame.assign(**holes)
+    ranker = clone(ranker).fit(frame, clicks)
+    rows = rows_of(log[0], 10_000)
+    rows[np.random.default_rng(1).random(rows.shape) < 0.2] = np.nan
+    found = scores_of(export_model(ranker, "onnx"), rows)
+    assert largest_error(found[:, 0], ranker, rows) <= 1e-6
+
+
+def test_without_scaling_a_missing_feature_has_no_score(scaled_log):
+    ranker = brief(NaiveRanker, scale_features=False).fit(*scaled_log)
+    rows = plain_rows(scaled_log[0])[:4].copy()
     rows[1, 3] = np.nan
-    found = scores_of(model, rows)
-    assert np.isnan(found[1, 0])
-    assert np.array_equal(np.delete(found, 1), np.delete(whole, 1))
+    assert np.isnan(scores_of(export_model(ranker, "onnx"), rows)[:, 0]).tolist() == [0, 1, 0, 0]
 
 
 def test_without_onnx_the_error_says_what_to_install(log, monkeypatch):

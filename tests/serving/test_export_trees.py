@@ -124,6 +124,14 @@ MODELS = {
         scoring=lambda ranker, X, y: float(ranker.num_leaves),
     ),
 }
+#: Fitted to a log with missing values.
+HOLES = {
+    "holes": clone(LAMBDAMART),
+    "holes_standard": _after(StandardScaler(), ranker=clone(LAMBDAMART)),
+    "holes_inner": NaiveRanker(estimator=make_pipeline(StandardScaler(), LGBMRegressor(**TREES))),
+    "holes_ips": IPSRanker(propensity=EYE_TRACKING, estimator=LGBMRanker(**TREES), random_state=0),
+}
+WITH_MISSING = ["xgboost+json", "xgboost+json+raw", "lightgbm", "elastic"]
 #: Their formulas overflow far outside the training data, where predict refuses the features.
 BOUNDED = {"power", "quantile"}
 
@@ -142,9 +150,14 @@ def _world():
 @cache
 def _fitted(name):
     _, log, clicks = _world()
+    if name in HOLES:
+        log = log.copy()
+        for place in (0, 2, 3):
+            beside = log[NAMES[place + 1]]
+            log[NAMES[place]] = log[NAMES[place]].where(beside > beside.quantile(0.3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return clone(MODELS[name]).fit(log, clicks)
+        return clone({**MODELS, **HOLES}[name]).fit(log, clicks)
 
 
 def _ranker(model):
@@ -256,13 +269,34 @@ def test_a_missing_feature_is_what_lightgbm_takes_it_for(name, format):
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("name", ["standard", "inner"])
-def test_a_missing_feature_is_zero_before_the_scaler(name, format):
+def test_a_missing_feature_behind_a_scaler_is_what_predict_takes_it_for(name, format):
     raw = _rows(name, 5_000)
     if format == "solr":
         raw = raw[_without_solr_limits(raw, name)]
     hole = np.random.default_rng(0).random(raw.shape) < 0.3
-    expected = _leaves(_fitted(name), np.where(hole, 0.0, raw))
+    known = np.nan if format in WITH_MISSING else 0.0  # other engines see 0
+    expected = _leaves(_fitted(name), np.where(hole, known, raw))
     _check(format, _export(name, format), name, np.where(hole, np.nan, raw), expected)
+
+
+@pytest.mark.parametrize("format", WITH_MISSING)
+@pytest.mark.parametrize("name", HOLES)
+def test_the_learned_way_of_missing_features_is_written(name, format):
+    raw = _rows(name, 8_000)
+    raw[np.random.default_rng(0).random(raw.shape) < 0.3] = np.nan
+    model = _fitted(name)
+    expected = _leaves(model, raw)
+    _check(format, _export(name, format), name, raw, expected)
+    predicted = model.predict(pd.DataFrame(raw, columns=NAMES))
+    np.testing.assert_allclose(expected.sum(axis=1), predicted, rtol=1e-12, atol=1e-12)
+    text = _booster(model).model_to_string()
+    assert {"10", "8"} & set(text.split())  # decision types: missing right, missing left
+
+
+@pytest.mark.parametrize("format", ["ranklib", "solr"])
+def test_formats_without_missing_values_refuse_what_was_learned_of_them(format):
+    with pytest.raises(ValueError, match=r"lack 'feature_00[023]', and .* has no missing values"):
+        _export("holes", format)
 
 
 @pytest.mark.parametrize("format", ["xgboost+json", "xgboost+json+raw", "lightgbm", "elastic"])
@@ -294,7 +328,7 @@ def test_solr_near_zero_is_off_by_less_than_a_billionth():
     assert (reached <= wanted).all()
 
 
-@pytest.mark.parametrize("name", ["lambdamart", "standard", "forest", "one_leaf"])
+@pytest.mark.parametrize("name", ["lambdamart", "standard", "forest", "one_leaf", *HOLES])
 def test_xgboost_itself_loads_the_raw_model(name):
     raw = _rows(name, 5_000)
     text = _export(name, "xgboost+json+raw", feature_names=[f"f{i}" for i in range(N_FEATURES)])
@@ -304,7 +338,7 @@ def test_xgboost_itself_loads_the_raw_model(name):
     hole = np.random.default_rng(0).random(raw.shape) < 0.1
     with_holes = np.where(hole, np.nan, raw).astype(np.float32)
     data = xgboost.DMatrix(with_holes, feature_names=booster.feature_names)
-    leaves = _leaves(_fitted(name), np.where(hole, 0.0, raw))
+    leaves = _leaves(_fitted(name), np.where(hole, np.nan, raw))
     np.testing.assert_allclose(
         booster.predict(data, output_margin=True),
         leaves.sum(axis=1),
@@ -530,7 +564,7 @@ REFUSED = [
     (NaiveRanker(estimator=LGBMRegressor(**TREES, linear_tree=True)), "linear_tree=False"),
     (
         NaiveRanker(estimator=LGBMRegressor(**TREES, zero_as_missing=True)),
-        "the missing_type 'Zero'",
+        "take 0 in feature",
     ),
     (
         NaiveRanker(

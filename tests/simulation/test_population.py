@@ -13,7 +13,7 @@ from skultr.simulation import (
     _generate,
     simulate_clicks,
 )
-from skultr.simulation._population import draw_sessions
+from skultr.simulation._users import draw_sessions
 
 
 @pytest.fixture(scope="module")

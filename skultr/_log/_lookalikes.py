@@ -1,0 +1,187 @@
+"""Columns that look like something else: features named as roles, outcomes among the features."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from .._typing import Floats
+from ._segments import encode
+
+#: Names of columns that often hold a role or the clicks.
+LOOKS_LIKE = {
+    "query": "qid",
+    "query_id": "qid",
+    "queryid": "qid",
+    "session_id": "session",
+    "doc_id": "doc",
+    "docid": "doc",
+    "document": "doc",
+    "document_id": "doc",
+    "rank": "position",
+    "pos": "position",
+    "user_id": "user",
+    "click": "y",
+    "clicks": "y",
+    "clicked": "y",
+    "ctr": "y",
+    "click_rate": "y",
+}
+#: Fewer rows with, or without, a click say nothing of outcomes.
+_LEAST = 20
+#: Fewer rows, or lists, say nothing of roles.
+_MANY = 100
+#: Rows that are looked at of those with, and of those without a click.
+_SAMPLE = 20_000
+#: Largest probability, by chance, of the clicks on the rows where a column differs.
+_CHANCE = 1e-8
+#: Impressions of one row of which clicks at all or none are suspicious.
+_SEVERAL = 5
+#: Share of the variance of positions below which a column has nothing to do with them.
+_EXPLAINED = 0.3
+#: Propensities that are all smaller are taken for those of actions.
+_UNLIKELY = 0.2
+
+
+# Outcomes -------------------------------------------------------------------------------
+def outcomes_among(rows: Any, features: NDArray[Any]) -> list[int]:
+    """Numbers of the columns that the click decides: what follows a click is no feature."""
+    clicked = rows.rate > 0
+    no, yes = (_spread(np.flatnonzero(of)) for of in (~clicked, clicked))
+    if len(no) < _LEAST or len(yes) < _LEAST:
+        return []
+    suspects = [i for i in range(features.shape[1]) if _differs_by_click(features[:, i], no, yes)]
+    if not suspects:
+        return []
+    # What belongs to a document or a query does not follow from the click.
+    group = rows.query if rows["doc"] is None else rows.documents(features).code
+    return [i for i in suspects if _follows_clicks(features[:, i], no, clicked, group)]
+
+
+def _differs_by_click(values, no, yes):
+    """Whether a column has one value (0, say) on nearly all rows that were not clicked, only."""
+    usual = _usual(values[no])
+    off, on = _differs(values[no], usual), _differs(values[yes], usual)
+    return on.sum() >= 5 and off.mean() <= 0.02 and on.mean() >= 10 * off.mean()
+
+
+def _follows_clicks(values, no, clicked, group):
+    usual = _usual(values[no])
+    rows = np.flatnonzero(_differs(values, usual))
+    n_clicked = np.count_nonzero(clicked[rows])
+    if n_clicked < 0.8 * len(rows):
+        return False
+    if binom.sf(n_clicked - 1, len(rows), clicked.mean()) > _CHANCE:
+        return False
+    has = np.zeros(group.max() + 1, dtype=bool)
+    has[group[rows]] = True
+    others = np.flatnonzero(has[group] & ~clicked)
+    if len(others) < _LEAST:
+        return has.sum() >= 5
+    return bool(_differs(values[others], usual).mean() < 0.5)
+
+
+def _spread(rows):
+    return rows[:: max(1, len(rows) // _SAMPLE)]
+
+
+def _usual(values):
+    """The value of at least half of the rows, if there is one; NaN counts as a value."""
+    missing = np.isnan(values)
+    return np.nan if 2 * missing.sum() > len(values) else np.median(values[~missing])
+
+
+def _differs(values, usual):
+    return ~np.isnan(values) if np.isnan(usual) else (values != usual) & ~np.isnan(values)
+
+
+# Features named as roles ------------------------------------------------------------------
+def unread(name: str, values: NDArray[Any], rows: Any) -> bool:
+    """True if a role column that is not read has values that look like those of a feature."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return False
+    if name == "relevance":
+        return bool((known % 1 != 0).any() or known.min() < 0 or known.max() > 100)
+    if name == "click":
+        return bool(((known < 0) | (known > 1)).any())
+    if name == "production":
+        return not orders_lists(values, rows)
+    return False
+
+
+def orders_lists(scores: Floats, rows: Any) -> bool:
+    """True if lists stand mostly in the order of the scores, as those that a ranker served."""
+    order = np.argsort(rows.place, kind="stable")
+    order = order[rows.shown[order]]
+    same = np.flatnonzero(np.diff(rows.list_[order]) == 0)
+    steps = np.diff(scores[order])[same]
+    return bool(len(steps) and np.mean(steps <= 0) > 0.6)
+
+
+def misnamed(rows: Any, columns: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Roles among columns of a log, with what makes each of them look like a feature."""
+    shown = rows.shown
+    if np.count_nonzero(shown) < _MANY:
+        return
+    if "impressions" in columns and rows.click is not None:
+        yield from _no_counts(rows["impressions"], rows.click)
+    list_, place = rows.list_[shown], rows.position[shown]
+    if "user" in columns and _varies_in_lists(rows.user[0][shown], list_):
+        yield "user", "varies within most result pages"
+    if rows["position"] is None:
+        return
+    nothing = "has nothing to do with the position, and varies within most result pages"
+    if "bias" in columns:
+        bias, _ = encode(rows["bias"][shown])
+        if _explained(place, bias) < _EXPLAINED and _varies_in_lists(bias, list_):
+            yield "bias", nothing
+    if "propensity" in columns:
+        propensity = rows["propensity"][shown]
+        many = propensity.max() > _UNLIKELY and len(np.unique(propensity)) > 10
+        position, _ = encode(place)
+        if (
+            many
+            and _explained(propensity, position) < _EXPLAINED / 10
+            and _varies_in_lists(propensity, list_)
+        ):
+            yield "propensity", nothing
+
+
+def _no_counts(impressions, rate):
+    if not np.isin(rate, (0, 1)).all():
+        return
+    several = (impressions > 1) & (rate > 0)
+    if (impressions % 1 != 0).any():
+        yield "impressions", "holds fractions although y holds clicks of single impressions"
+    elif several.sum() >= _MANY and impressions.max() >= _SEVERAL:
+        yield (
+            "impressions",
+            f"counts up to {impressions.max():g} impressions in a row, and yet every row was "
+            "clicked in all or in none of them",
+        )
+
+
+def _varies_in_lists(values, list_):
+    """True if most lists of several rows have several values."""
+    order = np.lexsort((values, list_))
+    same = np.diff(list_[order]) == 0
+    varies = same & (np.diff(values[order]) != 0)
+    several = np.unique(list_[order][1:][same])
+    return len(several) >= _MANY and len(np.unique(list_[order][1:][varies])) > 0.5 * len(several)
+
+
+def _explained(values, codes):
+    """Share of the variance of values that codes explain, less what chance explains."""
+    n, n_codes = len(values), codes.max() + 1
+    count = np.bincount(codes, minlength=n_codes)
+    mean = np.bincount(codes, values, n_codes) / np.maximum(count, 1)
+    total = values.var()
+    if total == 0:
+        return 1.0
+    left = np.mean((values - mean[codes]) ** 2) * n / max(n - n_codes, 1)
+    return 1.0 - left / total
