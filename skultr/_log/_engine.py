@@ -153,7 +153,7 @@ def check_rows(
     if not n_rows:
         NO_ROWS.report(0, None, None)
     ids = [name for name in ("qid", "doc") if name in schema]
-    errors = []
+    errors, warnings = [], []
     for fault, rows, count in zip(faults, wrong, counts, strict=True):
         if not count:
             continue
@@ -164,11 +164,13 @@ def check_rows(
         where = f"such as in {where}" if ids else ""
         message = fault.message(int(count), value, where, called.get(fault.reads[0]))
         if issubclass(fault.severity, Warning):
-            warn_user(message, fault.severity)
+            warnings.append((message, fault.severity))
         else:
             errors.append(message)
     if errors:
         raise ValueError(all_at_once(errors) if len(errors) > 1 else errors[0])
+    for warning in warnings:
+        warn_user(*warning)
     if not rates or largest <= 1:
         return 1.0
     GRADES.report(0, float(largest), None, called.get("click"))
