@@ -19,7 +19,7 @@ from ._reader import first_rows, read
 from ._segments import TINY, encode
 
 #: Rows or cells that are held in memory at once, and rows of each part of more of them.
-MAX_CELLS, PART_ROWS = 30_000_000, 8_000_000
+MAX_CELLS, PART_ROWS = 4_000_000, 2_000_000
 #: Roles that estimates of examination read.
 READS = ("qid", "session", "doc", "doc_scope", "position", "bias", "impressions")
 
@@ -326,7 +326,7 @@ class _Columns:
 def _mapped(file, dtype):
     with file:
         file.flush()
-        return np.memmap(file, dtype, mode="c").view(np.ndarray)
+        return np.memmap(file, dtype, mode="r").view(np.ndarray)
 
 
 def _rows_by_documents(doc, n_docs):
