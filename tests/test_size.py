@@ -10,13 +10,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 23_856
+TOTAL = 23_980
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 29,
     "__main__.py": 297,
     "_lazy.py": 15,
-    "_log": 4083,
+    "_log": 4156,
     "_models": 964,
     "_page.py": 93,
     "_progress.py": 103,
@@ -24,8 +24,8 @@ STATEMENTS = {
     "_threads.py": 76,
     "_torch": 1175,
     "_typing.py": 32,
-    "click_models": 1318,
-    "datasets": 1576,
+    "click_models": 1319,
+    "datasets": 1574,
     "evaluation": 1185,
     "exceptions.py": 42,
     "identifiability": 2034,
@@ -33,11 +33,11 @@ STATEMENTS = {
     "model_selection.py": 130,
     "plotting": 1057,
     "preprocessing.py": 175,
-    "propensity": 1910,
-    "rankers": 3750,
+    "propensity": 1918,
+    "rankers": 3816,
     "serving": 879,
-    "simulation": 1084,
-    "testing": 628,
+    "simulation": 1085,
+    "testing": 605,
 }
 
 

@@ -275,23 +275,7 @@ class _DenseJoint(Joint):
 def newton(
     problem: Problem, b: Floats, max_iter: int, tol: float
 ) -> tuple[Floats, Floats, int, bool]:
-    """Minimise a problem by damped Newton steps of the factors.
-
-    Parameters
-    ----------
-    problem : Problem
-    b : ndarray of shape (n_factors,)
-        Where to start.
-    max_iter : int
-    tol : float
-        Converged when no factor moves by more.
-
-    Returns
-    -------
-    a, b : ndarray of shape (n_docs,), ndarray of shape (n_factors,)
-    n_iter : int
-    converged : bool
-    """
+    """Minimise a problem by damped Newton steps of the factors."""
     b = np.clip(b, *problem.bounds)
     a, here = problem.solved(b, None)
     damping = _LEAST_DAMPING
@@ -327,18 +311,6 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
     A factor whose gradient points out of its bounds stays, with s = 0; a factor that would leave
     them stops at the bound. With t the steps of these fixed factors (0 elsewhere), the free ones
     solve their rows of the system with the right side -(g + (D - C' A^-1 C) t).
-
-    Parameters
-    ----------
-    problem : Problem
-    b : ndarray of shape (n_factors,)
-    here : System
-        The system at ``b``.
-    damping : float
-
-    Returns
-    -------
-    step : ndarray of shape (n_factors,)
     """
     low, high = problem.bounds
     gradient, diagonal = here.gradient, here.diagonal

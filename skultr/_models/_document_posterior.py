@@ -34,43 +34,23 @@ _RARE = 1e-8
 
 
 class DocumentPosterior(NamedTuple):
-    """Relevance of documents after their clicks.
+    """Relevance of documents after their clicks."""
 
-    Parameters
-    ----------
-    mean, lower, upper : ndarray of shape (n_docs,)
-        Posterior mean, and the ends of the 95 % interval, in [0, 1].
-    effective_sample : ndarray of shape (n_docs,)
-        Number of examinations that the clicks come from: the sum of the examination probabilities.
-    prior_mean : ndarray of shape (n_docs,)
-    """
-
-    mean: Floats
-    lower: Floats
-    upper: Floats
-    effective_sample: Floats
-    prior_mean: Floats
+    mean: Floats  # (n_docs,)
+    lower: Floats  # (n_docs,)
+    upper: Floats  # (n_docs,)
+    effective_sample: Floats  # (n_docs,)
+    prior_mean: Floats  # (n_docs,)
 
 
 class LoggedPlaces(NamedTuple):
-    """Where production put each document of a query.
+    """Where production put each document of a query."""
 
-    Parameters
-    ----------
-    query, doc : ndarray of shape (n_pairs,), int
-        Codes of the pairs, sorted.
-    impressions : ndarray of shape (n_pairs,)
-    place : ndarray of shape (n_pairs,)
-        Smaller is better.
-    pair : ndarray of shape (n_shown,), int
-        Pair of each row that was shown.
-    """
-
-    query: Ints
-    doc: Ints
-    impressions: Floats
-    place: Floats
-    pair: Ints
+    query: Ints  # (n_pairs,)
+    doc: Ints  # (n_pairs,)
+    impressions: Floats  # (n_pairs,)
+    place: Floats  # (n_pairs,)
+    pair: Ints  # (n_shown,)
 
     def of_documents(self, n_docs: int) -> tuple[Ints, Floats]:
         """Query and place of each document: those of the query that showed it most often."""
@@ -133,22 +113,6 @@ def document_posterior(
     likelihood. What is known of :math:`u_q` before the clicks of d are read comes from the *other*
     documents of the query. Clicks and examinations are both divided by the mean probability of a
     skip, so that the variance is the binomial one.
-
-    Parameters
-    ----------
-    cells : Cells
-    examination : ndarray of shape (n_factors,)
-        Examination probability.
-    query : ndarray of shape (n_docs,), int
-    place : ndarray of shape (n_docs,)
-        Where production put the document; smaller is better.
-    error : ndarray of shape (n_factors,), default=None
-        Standard error of log examination. It widens the intervals as if the errors of all cells of
-        a document had one sign.
-
-    Returns
-    -------
-    posterior : DocumentPosterior
     """
 
     def examinations_of(part):

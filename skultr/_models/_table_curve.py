@@ -27,24 +27,10 @@ _MAX_INVERTED = 1_500
 
 
 class CombinedCurve(NamedTuple):
-    """A table's curve where documents moved, a network's where they did not.
+    """A table's curve where documents moved, a network's where they did not."""
 
-    Parameters
-    ----------
-    log_examination : ndarray of shape (n_factors,)
-    standard_error : ndarray of shape (n_factors,)
-        Of log examination relative to the reference factor; NaN beyond 1,500 factors.
-    slope : float
-        Factor by which the network's log examination is multiplied.
-    spread : float
-        Standard deviation of its further error.
-    p_value : float
-        Of the hypothesis that both curves are equal; small if production knew more than the
-        features, or if examination depends on more than the bias factor.
-    """
-
-    log_examination: Floats
-    standard_error: Floats
+    log_examination: Floats  # (n_factors,)
+    standard_error: Floats  # (n_factors,)
     slope: float
     spread: float
     p_value: float
@@ -52,14 +38,7 @@ class CombinedCurve(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TableCurve:
-    """Examination by bias factor as the same documents at several factors determine it.
-
-    Parameters
-    ----------
-    fit : TabularFit
-        Conditional likelihood of where the clicks of each document fell, in which relevance does
-        not appear.
-    """
+    """Examination by bias factor as the same documents at several factors determine it."""
 
     fit: TabularFit
 
@@ -166,17 +145,6 @@ class TableCurve:
         :math:`b` and information :math:`B` the result solves :math:`(B + I / \tau^2)\, h = B b +
         a n / \tau^2`: the table where it is precise, the network where the table knows nothing,
         and between components the network alone.
-
-        Parameters
-        ----------
-        network : ndarray of shape (n_factors,)
-            NaN for a factor that the network does not know.
-        reference : int, default=0
-            Factor that standard errors are relative to.
-
-        Returns
-        -------
-        combined : CombinedCurve
         """
         b, known = self.log_examination, np.isfinite(network)
         prior = np.where(known, network, b)
@@ -206,19 +174,7 @@ class TableCurve:
         return CombinedCurve(found, error, slope, float(spread), p_value)
 
     def with_prior(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
-        """Posterior mean of log examination given a normal prior of each factor.
-
-        Parameters
-        ----------
-        mean, spread : ndarray of shape (n_factors,)
-            Mean and standard deviation of the prior; the spread is above 0.
-
-        Returns
-        -------
-        log_examination : ndarray of shape (n_factors,)
-        standard_error : ndarray of shape (n_factors,)
-            Relative to the first factor; those of the prior beyond 1,500 factors.
-        """
+        """Posterior mean of log examination given a normal prior of each factor."""
         precision = spread**-2.0
         aim = self.information @ self.log_examination + precision * mean
         if len(mean) > _MAX_INVERTED:

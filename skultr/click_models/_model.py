@@ -44,6 +44,7 @@ class BaseClickModel(BaseRanker):
     - ``_relevance(parameters)``, if relevance is not one of the parameters.
     """
 
+    _refuses_outcomes = "is a model of clicks"
     #: Whether P(click) depends on the clicks above.
     _reads_clicks = True
     _parameter_constraints = {}

@@ -15,8 +15,7 @@ from .._log._segments import TINY
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import ArrayLike, Column, Estimator, Floats, Predictor, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT, row_propensities
-from ..propensity._swap_model import SwapModel
-from ..propensity._swap_plans import cheapest_shares, layouts, moves_of, sessions_for
+from ..propensity._swap_plans import SwapModel, cheapest_shares, layouts, moves_of, sessions_for
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
 from ._click_table import read_pages

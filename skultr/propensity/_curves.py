@@ -22,8 +22,8 @@ from .._progress import progress
 from .._sklearn import Interval, StrOptions
 from .._typing import AnyFrame, Column, Frame, RandomState, Scope, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
+from ._comparisons import shrink
 from ._propensity import LEAST, QUANTILE, BasePropensity
-from ._shrinkage import shrink
 
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = ("n_features_in_", "feature_names_in_", "_click_column", "_has_bias")
@@ -34,18 +34,10 @@ _LEAST_QUERIES = 30
 
 
 class Estimate(NamedTuple):
-    """Log examination per factor of a log, up to a constant.
+    """Log examination per factor of a log, up to a constant."""
 
-    Parameters
-    ----------
-    log_examination : ndarray of shape (n_factors,)
-        NaN where the log does not determine it.
-    standard_error : ndarray of shape (n_factors,) or None
-        Error of ``log_examination``; None if the estimator has no formula for it.
-    """
-
-    log_examination: np.ndarray
-    standard_error: np.ndarray | None = None
+    log_examination: np.ndarray  # (n_factors,)
+    standard_error: np.ndarray | None = None  # (n_factors,)
 
 
 def _has_partial_fit(estimator: Any) -> bool:
@@ -299,16 +291,7 @@ class CurvePropensity(AddsLogs, BasePropensity):
 
 
 def with_errors(estimate, cells, drawn=None):
-    """An estimate relative to the first bias factor, with standard errors.
-
-    Parameters
-    ----------
-    estimate : Estimate
-    cells : Cells
-        The data of the estimate.
-    drawn : ndarray of shape (n_bootstrap, n_factors), default=None
-        Log examination of resamples; its standard deviation is the error.
-    """
+    """An estimate relative to the first bias factor, with standard errors."""
     log_examination, error = _scaled(estimate, cells)
     if drawn is not None:
         spread = _spread(drawn)
@@ -343,14 +326,7 @@ def resamples(cells, n_bootstrap, random_state):
 
 
 def places_of(values, bias_values, examination):
-    """Place of each bias factor in a curve; a ValueError if the curve has no value for it.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows,)
-    bias_values, examination : ndarray of shape (n_factors,)
-        The curve; NaN where the log does not determine it.
-    """
+    """Place of each bias factor in a curve; a ValueError if the curve has no value for it."""
     place = pd.Index(bias_values).get_indexer(values)
     known = ~np.isnan(examination)
     unknown = (place < 0) | ~known[place]

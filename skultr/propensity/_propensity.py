@@ -19,7 +19,7 @@ from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._feature_table import FeatureTable
 from .._log._on_disk import LogOnDisk, refuse_arguments
-from .._log._reader import take_clicks
+from .._log._outcomes import clicks_of
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 from .._typing import AnyFrame, Column, Floats, Frame, Scope, Table
 
@@ -83,7 +83,8 @@ class BasePropensity(ReadsLogs, BaseEstimator):
             disk, others read the rows into memory.
         y : array-like of shape (n_rows,)
             Click (0 or 1), or click rate if a row stands for several impressions; or the name of
-            the column of X that holds them.
+            the column of X that holds them. Of another outcome, as rankers take it, the column
+            ``click`` is read.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \
@@ -211,7 +212,7 @@ class BasePropensity(ReadsLogs, BaseEstimator):
             names, self._click_column = list(nw.from_native(X).collect_schema()), y
             self._checked(pd.DataFrame(columns=names), reset=reset)
             return self._count(X, y, names)
-        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+        X, y, self._click_column = clicks_of(X, y, type(self).__name__)
         if documents is not None and self._reads_rows:
             X = FeatureTable(documents).joined(X, roles["qid"], roles["doc"])
         return self._checked(X, reset=reset), y

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from .._log._dataset_frames import places_of, rows_of
 from .._log._feature_table import FeatureTable
 from .._log._reader import read as read_rows
-from .._log._roles import is_frame, read_features, read_role, role_columns
+from .._log._roles import as_pandas, feature_columns, is_frame, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
 from .._typing import Floats, Table
 
@@ -257,7 +257,7 @@ def _one_frame(X, given):
         return X
     if is_frame(X):
         columns = {role: read_role(X, role) for role in role_columns(X)}
-        features = read_features(X)
+        features = as_pandas(X, feature_columns(X))
     else:
         columns, features = {}, pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
         features.columns = [f"x{place}" for place in range(features.shape[1])]

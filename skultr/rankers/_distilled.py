@@ -94,11 +94,12 @@ class DistilledRanker(BaseRanker):
         "student": [HasMethods(["fit", "predict"]), None],
         "random_state": ["random_state"],
     }
+    _refuses_outcomes = "fits other rankers, which learn examination from the same clicks"
     _reads_users = True  # the teacher may
 
     @property
     def _takes(self) -> Takes:
-        teacher_reads = self.teacher is not None and self.teacher._needs_features
+        teacher_reads = getattr(self.teacher, "_needs_features", self.teacher is not None)
         student_takes = self.student is None or takes_columns(self.student)
         return "categories" if student_takes and not teacher_reads else "numbers"
 

@@ -23,9 +23,8 @@ from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._candidates import find_candidates
 from ._cld_losses import ListwiseLoss
-from ._probit import fit_probit, mills_ratio
 from ._propensity_ranker import PropensityRanker
-from ._selected_rows import SelectedRows
+from ._tobit import SelectedRows, fit_probit, mills_ratio
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -88,7 +87,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficient of each (scaled) feature in the relevance model, if that is linear.
+        Coefficient of each (scaled) feature, then of each indicator of missing values, in
+        the relevance model, if that is linear.
     intercept_ : float
         Only of a linear relevance model.
     mills_coef_ : float
@@ -99,7 +99,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         R² of the inverse Mills ratio of the documents shown, regressed on their features. If it
         is near 1, the log does not determine ``mills_coef_``.
     selection_coef_ : ndarray of shape (n_features,)
-        Coefficient of each (scaled) feature in the probit model.
+        Coefficient of each (scaled) feature, then of each indicator of missing values, in
+        the probit model.
     selection_intercept_ : float
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``); with ``debias``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from sklearn.callback import with_callbacks
@@ -49,7 +50,7 @@ class LearnsMore(AddsLogs):
     def partial_fit(
         self,
         X: Table | AnyFrame | ClickDataset,
-        y: Column | str | None = None,
+        y: Column | str | Mapping[str, float] | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -126,6 +127,7 @@ class LearnsMore(AddsLogs):
             if self._learns_factors:
                 log = with_bias_values(log, self.examination_.index.to_numpy())
             self._train_on_more(log, task)
+        vars(self).pop("_click_log", None)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
         )
@@ -147,6 +149,11 @@ class LearnsMore(AddsLogs):
 
     def _fit_counts(self, log, task, is_first):
         """Fit to the lists of this log and of the earlier ones."""
+        if self._click_log is not None:
+            raise ValueError(
+                "y is another outcome than the click, and a table adds up clicks. Call fit, with "
+                "the logs of all days together."
+            )
         if not is_first:
             X, rate = self._joined(LogCounts.of(log))
             forget(self, keep=_OF_READING)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -23,9 +25,10 @@ from .._log._feature_table import FeatureTable
 from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import LogOnDisk, refuse_arguments
+from .._log._outcomes import take_target
 from .._log._pickles import NotPickled
 from .._log._read_log import ReadLog
-from .._log._reader import read, take_clicks, warn_about_names
+from .._log._reader import read, warn_about_names
 from .._log._roles import (
     CHUNK,
     FIT_ROLES,
@@ -73,6 +76,13 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     #: True if the score of the ranker that served is read.
     _reads_production = False
 
+    #: True if examination is learned beside relevance, from ``_click_log`` if there is one.
+    _learns_examination = False
+    #: Why ``y`` must be the clicks; None if it may be another outcome.
+    _refuses_outcomes: str | None = None
+    #: The rows of the log with clicks where ``y`` is another outcome, while ``fit`` runs.
+    _click_log = None
+
     _feature_table = NotPickled("the features that were passed as documents=")
 
     #: Name of the column of X that holds the clicks, if ``y`` names one; it is not a feature.
@@ -89,7 +99,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     def fit(
         self,
         X: Table | AnyFrame | ClickDataset,
-        y: Column | str | None = None,
+        y: Column | str | Mapping[str, float] | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -111,7 +121,8 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         ----------
         X : DataFrame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, one row per (shown) document. In a frame (pandas, Polars, PyArrow)
-            columns that are named after a role have that role, and all others are features. In an
+            columns that are named after a role have that role, and all others are features, which
+            may be missing where networks scale and for trees. In an
             array all columns are features, and roles are passed as keywords. A
             :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
             Rankers with
@@ -119,10 +130,14 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             ``solver="gradient"``, also take a frame of an engine (lazy Polars, DuckDB, Dask,
             PySpark), with the name of its column of clicks as ``y``: the engine adds up clicks
             and impressions of documents and bias factors, and only these leave it.
-        y : array-like of shape (n_rows,) or str
+        y : array-like of shape (n_rows,), str or dict of str to float
             Click (0 or 1), or click rate if a row has several impressions. Values above 1 are
             read as graded relevance and divided by their maximum. A string names the column of X
-            that holds them, which is then not a feature.
+            that holds them, which is then not a feature. If X has other values in a column
+            ``click``, ``y`` is another outcome: numbers of at least 0, such as those of
+            ``outcome_purchase``, or a weighted sum: ``{"click": 1.0, "outcome_purchase": 20.0}``.
+            Relevance is then learned from ``y``, divided by its maximum, and examination from
+            ``click``.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions, production : \
@@ -175,9 +190,10 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
-        if self._learns_more_by == "counts":
+        if self._learns_more_by == "counts" and self._click_log is None:
             self._kept = Kept(LogCounts.of(log), is_pickled=False)
-        vars(self).pop("_validation", None)
+        for name in ("_validation", "_click_log"):
+            vars(self).pop(name, None)
         self._check_against(log)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
@@ -288,8 +304,8 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
 
     @property
     def _refuses_missing(self) -> str | None:
-        """Why missing values are an error, if they are."""
-        return None
+        """Why missing values are an error, if they are: a subclass must say that it takes them."""
+        return f"{type(self).__name__} takes no missing values" if self._needs_features else None
 
     @property
     def _validates(self) -> bool:
@@ -338,9 +354,15 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             return log_of_count(
                 count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
             )
-        X, y, column = take_clicks(X, y, type(self).__name__)
+        X, y, column, clicks, _ = take_target(X, y, type(self).__name__)
         self._click_column = column or (None if reset else self._click_column)
-        return self._read_log(X, y, sample_weight, roles, reset=reset), X, y
+        if clicks is not None and self._refuses_outcomes:
+            raise ValueError(
+                f"y is another outcome than the click, and {type(self).__name__} "
+                f"{self._refuses_outcomes}. Pass y='click', or learn from the outcome with "
+                "another ranker, such as IPSRanker, DLARanker or LambdaMARTRanker."
+            )
+        return self._read_log(X, y, sample_weight, roles, reset=reset, clicks=clicks), X, y
 
     def _read_validation(self, validation, log):
         """The log for early stopping, with the bias factors of the training log."""
@@ -358,7 +380,13 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 f"validation is of type {type(validation).__name__}; expected a pair (X, y) or a "
                 "ClickDataset."
             )
+        if self._click_log is not None:
+            raise TypeError(
+                f"y is another outcome than the click, for which {type(self).__name__} takes no "
+                "validation: it trains on clicks first, then on the outcome. Leave it out."
+            )
         found, _, _ = self._read(X, y, None, dict.fromkeys(_ROLES), reset=False)
+        vars(self).pop("_click_log", None)
         if not found.clicks.any():
             raise ValueError(
                 "validation has no clicks; expected a log whose clicks can be compared."
@@ -373,7 +401,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         by, mean = ["position", "bias"], ["production"] * self._reads_production
         return count_of(X, y, by, mean=mean)
 
-    def _read_log(self, X, y, sample_weight, roles, *, reset=True):
+    def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""
         table = self._table_of(X, roles.get("documents"))
         features = self._read_features(X if table is None else table.frame, reset=reset)
@@ -392,14 +420,25 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         if table is None:
             warn_about_names(X, names, roles)
+        of_clicks = y if clicks is None else clicks
         if reset:
-            roles = self._fit_propensity(X, y, sample_weight, roles)
+            roles = self._fit_propensity(X, of_clicks, sample_weight, roles)
         else:
             roles = self._known_propensity(X, roles)
-        rows = read(X, y, sample_weight, roles, reads=self._roles_read)
+        rows = read(X, of_clicks, sample_weight, roles, reads=self._roles_read)
         if table is None:
             rows.warn_about_features(features, names)
-        log = sort_into_lists(rows, features, reuse=own, table=table)
+        if clicks is None:
+            return self._listed(rows, features, own, table)
+        clicked = self._listed(rows, features, False, table) if self._learns_examination else None
+        log = self._listed(rows.of_outcome(y), features, own, table)
+        if clicked is not None:
+            self._click_log = replace(clicked, features=log.features)
+        return log
+
+    def _listed(self, rows, features, reuse, table):
+        """The log of checked rows with equal lists merged."""
+        log = sort_into_lists(rows, features, reuse=reuse, table=table)
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()

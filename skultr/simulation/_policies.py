@@ -11,6 +11,7 @@ import numpy as np
 from lightgbm import LGBMRanker
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
@@ -273,7 +274,7 @@ def _draw_training_queries(query, relevance, fraction, random_state):
 def _production_estimator(estimator, n_rows):
     if estimator is None:
         quantiles = QuantileTransformer(n_quantiles=min(n_rows, 100), subsample=None)
-        return make_pipeline(quantiles, Ridge(alpha=10.0))
+        return make_pipeline(quantiles, SimpleImputer(), Ridge(alpha=10.0))
     if isinstance(estimator, str):
         return LGBMRanker(
             n_estimators=100, num_leaves=31, learning_rate=0.1, n_jobs=1, verbosity=-1
