@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from ._components import factor_components
 from ._reader import first_rows, read
-from ._segments import TINY, encode
+from ._segments import TINY, encode, pair_codes
 
 #: Roles that estimates of examination read.
 READS = ("qid", "session", "doc", "doc_scope", "position", "bias", "impressions")
@@ -228,7 +228,7 @@ def count_cells(rows, *, user=None, arm=None):
         doc, first, doc_ids = rows.documents(rows=at)
     else:
         code, ids = encode(arm[at])
-        doc, key = encode(query * len(ids) + code)
+        doc, key = encode(pair_codes(query, code, len(ids)))
         first, doc_ids = first_rows(doc, len(key)), ids[key % len(ids)]
     cells = Cells.from_rows(
         doc,

@@ -53,8 +53,10 @@ class ListTarget:
         exposure = None
         if self.loss == "softmax":
             log, exposure = log.comparable()
-        log, factor = log.tempered(traffic_exponent)
-        weight = log.weight if self.examination is None else log.weight * self.examination
+        factor = log.traffic_factor(traffic_exponent)
+        weight = log.weight * factor
+        if self.examination is not None:
+            weight *= self.examination
         return replace(log, clicks=self.clicks * factor, weight=weight), exposure is not None
 
 
@@ -72,10 +74,11 @@ def fit_listwise(
     likelihood :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. The caller has seeded
     torch's random stream (``learner._seeded()``).
     """
-    weight = log.tempered(learner.traffic_exponent)[0].weight
+    click_only, shown = target.loss in CLICK_ONLY, None
+    if not click_only:
+        shown = np.where(log.shown, log.weight * log.traffic_factor(learner.traffic_exponent), 0.0)
     log, is_joined = target.on(log, learner.traffic_exponent)
-    click_only = target.loss in CLICK_ONLY
-    scale = loss_scale(log, log.clicks if click_only else np.where(log.shown, weight, 0.0))
+    scale = loss_scale(log, log.clicks if shown is None else shown)
     validation = None
     if target.validation is not None:
         validation, more = target.validation.on(learner._validation, learner.traffic_exponent)

@@ -415,6 +415,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         if table is None:
             rows.warn_about_features(features, names)
         log = sort_into_lists(rows, features, reuse=own, table=table)
+        del rows  # whose codes take more memory than the log
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
