@@ -39,7 +39,7 @@ from skultr.simulation import production_scores, relevance_probability, simulate
 # log cannot confirm it, and fit would warn.
 warnings.simplefilter("ignore", NotIdentifiableWarning)
 
-N_SESSIONS = [3_000, 10_000, 30_000, 100_000, 300_000]
+N_SESSIONS = [3_000, 30_000, 300_000]
 
 
 def measure(seed):

@@ -38,7 +38,7 @@ from skultr.rankers import IPSRanker, NaiveRanker, PRSRanker
 from skultr.simulation import UserPopulation, production_scores, simulate_clicks
 
 N_TRAINING = 1000
-SESSIONS = [2_000, 8_000, 30_000, 100_000, 400_000]
+SESSIONS = [2_000, 20_000, 100_000, 400_000]
 TREES = LGBMRanker(
     objective="rank_xendcg",
     n_estimators=100,

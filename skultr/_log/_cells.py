@@ -5,15 +5,21 @@ where nothing else tells the documents apart: a log of ten million rows takes se
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from tempfile import TemporaryFile
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
-from ._components import factor_components
+from .._typing import Ints
+from ._components import comparable_components, factor_components
 from ._reader import first_rows, read
 from ._segments import TINY, encode, pair_codes
 
+#: Rows or cells that are held in memory at once, and rows of each part of more of them.
+MAX_CELLS, PART_ROWS = 30_000_000, 8_000_000
 #: Roles that estimates of examination read.
 READS = ("qid", "session", "doc", "doc_scope", "position", "bias", "impressions")
 
@@ -63,6 +69,9 @@ class Cells:
         What the codes of documents stand for; None where documents are equal rows of features.
     doc_weight : ndarray of shape (n_docs,), default=None
         How often each document counts, where it is not once.
+    bounds : tuple of two ndarray of shape (n_parts + 1,), int, default=None
+        First document and first cell of each part, where the cells do not fit into memory: the
+        columns are then files. By default all cells are one part.
     """
 
     doc: np.ndarray
@@ -76,6 +85,7 @@ class Cells:
     doc_row: np.ndarray | None = None
     doc_ids: pd.Index | np.ndarray | None = None
     doc_weight: np.ndarray | None = None
+    bounds: tuple[Ints, Ints] | None = None
 
     @classmethod
     def from_rows(cls, doc, factor, clicks, weight, n_docs=None, n_factors=None, **names):
@@ -85,6 +95,12 @@ class Cells:
         """
         n_docs = int(doc.max(initial=-1)) + 1 if n_docs is None else n_docs
         n_factors = int(factor.max(initial=-1)) + 1 if n_factors is None else n_factors
+        if len(weight) > MAX_CELLS and n_docs > 1:
+            counted = (
+                cls.from_rows(doc[at] - first, factor[at], clicks[at], weight[at], n, n_factors)
+                for first, n, at in _rows_by_documents(doc, n_docs)
+            )
+            return cls.joined(counted, n_factors, **names)
         # A slice copies nothing.
         rows = slice(None) if (weight > 0).all() else np.flatnonzero(weight > 0)
         key, cell = distinct(
@@ -100,37 +116,118 @@ class Cells:
             **names,
         )
 
+    @classmethod
+    def joined(cls, parts, n_factors, **names):
+        """The cells of parts, each of further documents; in files if they are too many."""
+        docs, rows, columns = [0], [0], _Columns()
+        for part in parts:
+            columns.append(part.doc + docs[-1], part.factor, part.clicks, part.weight)
+            docs.append(docs[-1] + part.n_docs)
+            rows.append(rows[-1] + len(part.doc))
+        bounds = (np.array(docs), np.array(rows)) if columns.are_files else None
+        return cls(*columns.arrays(), docs[-1], n_factors, **names, bounds=bounds)
+
+    # In parts ---------------------------------------------------------------------------
+    @property
+    def n_parts(self):
+        """Number of parts; 1 if the cells fit into memory."""
+        return 1 if self.bounds is None else len(self.bounds[0]) - 1
+
     def parts(self):
-        """Index of the documents of each part of the cells, and the part: here all."""
-        return [(slice(None), self)]
+        """Documents of each part, a slice, and its cells; they follow one another."""
+        if self.bounds is None:
+            yield slice(None), self
+            return
+        for docs, rows in zip(*(map(slice, of[:-1], of[1:]) for of in self.bounds), strict=True):
+            yield (
+                docs,
+                Cells(
+                    self.doc[rows].astype(np.intp) - docs.start,
+                    self.factor[rows].astype(np.intp),
+                    self.clicks[rows],
+                    self.weight[rows],
+                    docs.stop - docs.start,
+                    self.n_factors,
+                    self.factors,
+                ),
+            )
+
+    def total(self, value):
+        """Sum over the parts of a function of each."""
+        return sum(value(part) for _, part in self.parts())
+
+    def of_documents(self, value):
+        """Value of each document, shape (..., n_docs), by ``value(documents, part)`` of parts."""
+        return np.concatenate([value(docs, part) for docs, part in self.parts()], axis=-1)
+
+    def changed(self, change, n_factors=None, **names):
+        """The cells of which each part is what a function makes of it."""
+        if self.bounds is None:
+            return replace(change(self), **names)
+        kept = ("factors", "doc_query", "doc_row", "doc_ids", "doc_weight")
+        names = {name: getattr(self, name) for name in kept} | names
+        return Cells.joined(
+            (change(part) for _, part in self.parts()), n_factors or self.n_factors, **names
+        )
 
     def take(self, rows):
-        """Some of the cells, of the same documents and factors."""
+        """Some of the cells of one part, of the same documents and factors."""
         names = ("doc", "factor", "clicks", "weight")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def by_doc(self, values):
         """Sums of one value per cell by document."""
-        return np.bincount(self.doc, values, minlength=self.n_docs)
+        # Without a row, NumPy counts in integers.
+        return np.bincount(self.doc, values, minlength=self.n_docs).astype(float, copy=False)
 
     def by_factor(self, values):
         """Sums of one value per cell by bias factor."""
-        return np.bincount(self.factor, values, minlength=self.n_factors)
+        return np.bincount(self.factor, values, minlength=self.n_factors).astype(float, copy=False)
 
-    @property
+    @cached_property
     def clicks_of_factors(self):
         """Clicks by bias factor."""
-        return self.by_factor(self.clicks)
+        return self.total(lambda part: part.by_factor(part.clicks))
 
-    @property
+    @cached_property
     def weight_of_factors(self):
         """Impressions by bias factor."""
-        return self.by_factor(self.weight)
+        return self.total(lambda part: part.by_factor(part.weight))
 
-    @property
+    @cached_property
     def component_of_factors(self):
         """Component of each bias factor, shape (n_factors,); documents link their factors."""
-        return factor_components(self.doc, self.factor, self.n_factors)[1]
+        return self.components()
+
+    def components(self, linked=lambda part: slice(None)):
+        """The same, where documents link factors by the ``linked`` cells of a part only."""
+        labels = []
+        for _, part in self.parts():
+            rows = linked(part)
+            labels.append(factor_components(part.doc[rows], part.factor[rows], self.n_factors)[1])
+        if len(labels) == 1:
+            return labels[0]
+        # What one part connects is like a document that was shown under all of it.
+        shared = np.concatenate([of + self.n_factors * number for number, of in enumerate(labels)])
+        factor = np.tile(np.arange(self.n_factors), len(labels))
+        return factor_components(shared, factor, self.n_factors)[1]
+
+    def comparable(self, clicked):
+        """Component of each factor within which ``clicked`` cells bound ratios of examinations.
+
+        See :func:`comparable_components`.
+        """
+        if self.bounds is None:
+            shape = self.n_docs, self.n_factors
+            return comparable_components(self.doc, self.factor, clicked(self), *shape)[1]
+
+        def links(part):
+            return part._links().T @ part.take(clicked(part))._links()
+
+        return connected_components(self.total(links), connection="strong")[1]
+
+    def _links(self):
+        return self.matrix(np.ones(len(self.doc)))
 
     def matrix(self, values):
         """One value per cell as a sparse matrix (n_docs, n_factors)."""
@@ -139,17 +236,20 @@ class Cells:
     def of_all_users(self):
         """The same clicks with all users as one."""
         bias, code = np.unique(self.factors.bias, return_inverse=True)
-        pooled = Cells.from_rows(
-            self.doc, code[self.factor], self.clicks, self.weight, self.n_docs, len(bias)
-        )
-        counts = {name: getattr(pooled, name) for name in ("doc", "factor", "clicks", "weight")}
-        return replace(self, **counts, n_factors=len(bias), factors=Factors(bias, None))
+        names = ("factors", "doc_query", "doc_row", "doc_ids", "doc_weight")
+        names = {name: getattr(self, name) for name in names} | {"factors": Factors(bias, None)}
+        return replace(self.pooled(code), **names)
 
     def pooled(self, group):
-        """The same clicks with one factor per group, without names of the factors."""
-        return Cells.from_rows(
-            self.doc, group[self.factor], self.clicks, self.weight, self.n_docs, group.max() + 1
-        )
+        """The same clicks with one factor per group, without names of documents and factors."""
+        n_groups = int(group.max()) + 1
+
+        def pool(part):
+            return Cells.from_rows(
+                part.doc, group[part.factor], part.clicks, part.weight, part.n_docs, n_groups
+            )
+
+        return self.changed(pool, n_groups, factors=None)
 
     def reweighted(self, weight_of_doc):
         """Clicks and impressions times one number per document, as a bootstrap draws it."""
@@ -157,20 +257,87 @@ class Cells:
         clicks, weight = self.clicks * factor, self.weight * factor
         return replace(self, clicks=clicks, weight=weight, doc_weight=weight_of_doc)
 
+    def without_empty(self):
+        """The cells with impressions: those of documents that a resample left out say nothing."""
+        if not self.total(lambda part: np.count_nonzero(part.weight <= 0)):
+            return self
+        return self.changed(lambda part: part.take(part.weight > 0))
+
+    def has_few_clicks(self, least):
+        """True if documents with clicks have fewer than ``least`` clicks on average."""
+        n_clicked = self.total(lambda part: np.count_nonzero(part.by_doc(part.clicks)))
+        return self.clicks_of_factors.sum() < least * n_clicked
+
     def with_half_clicks(self):
         """The same clicks, and half a click for each factor that has none.
 
         The half click is spread where clicks are to be expected, so that the examination of the
         factor is small and finite, and nothing that is linked through it is lost.
         """
-        unclicked = (self.by_factor(self.clicks) == 0)[self.factor]
+        unclicked = self.clicks_of_factors == 0
         if not unclicked.any():
             return self
-        rate = self.by_doc(self.clicks) / np.maximum(self.by_doc(self.weight), TINY)
-        expected = np.where(unclicked, self.weight * rate[self.doc], 0.0)
-        total = self.by_factor(expected)[self.factor]
-        added = np.divide(0.5 * expected, total, out=np.zeros_like(total), where=total > 0)
-        return replace(self, clicks=self.clicks + added)
+
+        def expected(part):
+            rate = part.by_doc(part.clicks) / np.maximum(part.by_doc(part.weight), TINY)
+            return np.where(unclicked[part.factor], part.weight * rate[part.doc], 0.0)
+
+        totals = self.total(lambda part: part.by_factor(expected(part)))
+
+        def add(part):
+            total, half = totals[part.factor], 0.5 * expected(part)
+            added = np.divide(half, total, out=np.zeros_like(total), where=total > 0)
+            return replace(part, clicks=part.clicks + added)
+
+        return self.changed(add)
+
+
+class _Columns:
+    """Columns of cells that grow: in memory, or in files as soon as they are too many."""
+
+    #: Types of doc, factor, clicks and weight in files.
+    _TYPES = (np.int32, np.int32, np.float64, np.float64)
+
+    def __init__(self):
+        self.files, self.held, self.n_held = None, [], 0
+
+    @property
+    def are_files(self):
+        return self.files is not None
+
+    def append(self, *columns):
+        self.held.append(columns)
+        self.n_held += len(columns[0])
+        if self.files is None and self.n_held > MAX_CELLS:
+            self.files = [TemporaryFile(prefix="skultr-") for _ in columns]  # noqa: SIM115
+        if self.files is not None:
+            for held in self.held:
+                for file, dtype, values in zip(self.files, self._TYPES, held, strict=True):
+                    values.astype(dtype, copy=False).tofile(file)
+            self.held = []
+
+    def arrays(self):
+        """The columns; files are gone with the last array that maps them."""
+        if self.files is None:
+            return [np.concatenate(of) for of in zip(*self.held, strict=True)]
+        return [_mapped(file, dtype) for file, dtype in zip(self.files, self._TYPES, strict=True)]
+
+
+def _mapped(file, dtype):
+    with file:
+        file.flush()
+        return np.memmap(file, dtype, mode="c").view(np.ndarray)
+
+
+def _rows_by_documents(doc, n_docs):
+    """First document, number of documents and rows of each part; all rows of a document in one."""
+    ends = np.cumsum(np.bincount(doc, minlength=n_docs))
+    first = 0
+    while first < n_docs:
+        before = ends[first - 1] if first else 0
+        last = max(int(np.searchsorted(ends, before + PART_ROWS, side="right")), first + 1)
+        yield first, last - first, np.flatnonzero((doc >= first) & (doc < last))
+        first = last
 
 
 def read_cells(X, y, sample_weight=None, roles=None, *, user=None, arm=None, reads=READS):
@@ -245,6 +412,14 @@ def count_cells(rows, *, user=None, arm=None):
     row_factor = np.full(rows.n_rows, -1, dtype=np.intp)
     row_factor[at] = factor
     return cells, row_factor
+
+
+def cells_of_log(log):
+    """The cells of a log with the names of factors and documents, all users as one."""
+    query = np.zeros(log.cells.n_docs, dtype=np.intp)
+    query[log.doc] = log.query
+    names = {"factors": Factors(log.bias_values, None), "doc_query": query, "doc_ids": log.doc_ids}
+    return replace(log.cells, **names)
 
 
 def _one_factor(n_rows):

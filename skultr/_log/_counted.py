@@ -29,7 +29,7 @@ from ._engine import (
 )
 from ._faults import NO_ROW_SHOWN, Fault
 from ._reader import pairs_of_codes
-from ._roles import ROLES
+from ._roles import OUTCOME, ROLES
 from ._segments import ROUNDING
 
 #: Roles whose faults are reported, whatever is counted.
@@ -44,6 +44,11 @@ def check_given(X: Any, y: Any, sample_weight: Any, roles: Mapping[str, Any], ca
             f"X is a lazy frame ({kind}), whose rows have no order, and y is a "
             f"{type(y).__name__}; {caller} expects the name of the column of clicks, as in fit(X, "
             "'click'), or a frame in memory: reduce X first with skultr.aggregate_clicks(X)."
+        )
+    if y.startswith(OUTCOME):
+        raise TypeError(
+            f"X is a lazy frame ({kind}), in which clicks are counted, and y={y!r} is another "
+            "outcome. Collect X, or pass the column of clicks."
         )
     given = {"sample_weight": sample_weight, **roles}
     given = [k for k, value in given.items() if not isinstance(value, str | None)]

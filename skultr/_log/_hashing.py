@@ -75,14 +75,7 @@ def _hash_rows(features, hashes):
 
 
 def match_rows(known: NDArray[Any], rows: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Place of the first row of ``known`` that equals each of ``rows``, -1 if there is none.
-
-    Returns
-    -------
-    place : ndarray of shape (n_rows,), intp
-    n_equal : ndarray of shape (n_rows,), intp
-        Number of known rows that are equal to it.
-    """
+    """Place of the first row of ``known`` that equals each of ``rows``, -1 if there is none."""
     codes, _ = equal_rows(np.concatenate([known, rows]))
     of_known, of_rows = codes[: len(known)], codes[len(known) :]
     n_codes = codes.max(initial=-1) + 1

@@ -133,18 +133,7 @@ def _names(features):
 
 
 def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:
-    """The log with the codes of ``known`` bias factors, which must include its own.
-
-    Parameters
-    ----------
-    log : ClickLog
-    known : ndarray of shape (n_factors,), sorted
-
-    Raises
-    ------
-    ValueError
-        If the log has another bias factor.
-    """
+    """The log with the codes of ``known`` bias factors, which must include its own."""
     code = pd.Index(known, tupleize_cols=False).get_indexer(
         pd.Index(log.bias_values, tupleize_cols=False)
     )

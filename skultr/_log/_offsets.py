@@ -26,17 +26,10 @@ _STEPS = 1024
 
 
 class FeatureOffsets(NamedTuple):
-    """What is taken off some columns.
+    """What is taken off some columns."""
 
-    Parameters
-    ----------
-    columns : ndarray of shape (n_columns,), int
-        Numbers of the features.
-    values : ndarray of shape (n_columns,)
-    """
-
-    columns: Ints
-    values: Floats
+    columns: Ints  # (n_columns,)
+    values: Floats  # (n_columns,)
 
 
 #: For features without offsets.
@@ -51,25 +44,6 @@ def find_offsets(
     Columns without an offset keep their values to the bit. An offset is about the smallest value
     of its column: where the logarithm of a network resolves most, and many features have their
     mode. It does not depend on how often a row occurs.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-        Where the features came from; a frame may have role columns too.
-    features : ndarray of shape (n_rows, n_features), float32
-    names : sequence of shape (n_features,), default=None
-        Names of the features of a frame, if they are not those of its columns. What is no column
-        of X, the part of a list, has no offset.
-
-    Returns
-    -------
-    offsets : FeatureOffsets
-        Without the columns that are constant in float64.
-
-    Warns
-    -----
-    ClickDataWarning
-        If a column varies in X, but not in float64.
     """
     columns, values = [], []
     if not features.size:

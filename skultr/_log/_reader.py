@@ -7,6 +7,7 @@ here; a :class:`~skultr._log._clicklog.ClickLog`, cells and result pages in the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from ._lookalikes import LOOKS_LIKE, misnamed, outcomes_among
 from ._on_disk import LogOnDisk, refuse_arguments
 from ._roles import (
     FIT_ROLES,
+    OUTCOME,
     check_container,
     count_rows,
     read_column,
@@ -126,6 +128,10 @@ def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Float
             f"{caller} requires y to be passed, but the target y is None: pass the clicks (0 or "
             "1) or click rates of the rows."
         )
+    if isinstance(y, Mapping) or (isinstance(y, str) and y.startswith(OUTCOME)):
+        raise ValueError(
+            f"{caller} speaks of clicks, and y is another outcome: {y!r}. Pass y='click'."
+        )
     if isinstance(y, str):
         clicks = read_column(X, y)  # first: it says what X lacks
         return without_column(X, y), as_clicks(X, clicks), y
@@ -191,6 +197,13 @@ class Rows:
         )
         known = [name for name in self._columns() if name != role]
         _faults.check(rows._columns(), known)
+        return rows
+
+    def of_outcome(self, values: Floats) -> Rows:
+        """The rows with another outcome, in [0, 1], in place of the clicks."""
+        rows = copy(self)
+        rows.click = values
+        vars(rows).pop("rate", None)
         return rows
 
     # Checks -------------------------------------------------------------------------------

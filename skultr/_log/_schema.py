@@ -21,46 +21,18 @@ _N_PLANS = 128
 
 
 class FeaturePlan(NamedTuple):
-    """What the names and types of a frame's columns determine.
-
-    Parameters
-    ----------
-    names : list of str
-        Names of the features, in the frame's order.
-    index : pandas.Index of shape (n_features,)
-        The same names.
-    places : ndarray of shape (n_features,), int
-        Their places among the columns.
-    others : list of str
-        Names of the columns that are no features.
-    is_plain : bool
-        Whether all features are numbers of fixed width, so that they make one array.
-    is_floating : bool
-        Whether all features have one floating-point type.
-    """
+    """What the names and types of a frame's columns determine."""
 
     names: list[str]
-    index: pd.Index
-    places: NDArray[np.intp]
+    index: pd.Index  # (n_features,)
+    places: NDArray[np.intp]  # (n_features,)
     others: list[str]
     is_plain: bool
     is_floating: bool
 
 
 def feature_plan(X: Any, left_out: Collection[Any]) -> FeaturePlan | None:
-    """The plan of a pandas or Polars frame whose columns have distinct strings as names.
-
-    Parameters
-    ----------
-    X : frame
-    left_out : collection of str
-        Names of columns that are no features.
-
-    Returns
-    -------
-    plan : FeaturePlan or None
-        None for other frames.
-    """
+    """The plan of a pandas or Polars frame whose columns have distinct strings as names."""
     if isinstance(X, pd.DataFrame):
         names = X.columns.tolist()
         # Not other types: the hash of a categorical one is computed from all of its categories.
@@ -87,14 +59,7 @@ def knows_names(estimator: Any, names: list[Any]) -> bool:
 
 
 def is_checked(estimator: Any, features: Any) -> bool:
-    """True if ``validate_data`` would return this array as it is, without a warning.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-    features : object
-    """
+    """True if ``validate_data`` would return this array as it is, without a warning."""
     return (
         type(features) is np.ndarray
         and features.dtype == np.float32

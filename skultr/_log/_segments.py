@@ -58,16 +58,6 @@ def encode(ids: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
 
     Sorted order (not order of appearance) makes all that is computed from the codes independent
     of the order of the rows. Ids of mixed types are ordered by type name, then by text.
-
-    Parameters
-    ----------
-    ids : ndarray of shape (n_rows,)
-        Any hashable values.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_rows,), dtype intp
-    uniques : ndarray of shape (n_ids,)
     """
     ids = np.asarray(ids)
     if ids.dtype.kind in "iu" and len(ids):
@@ -128,18 +118,7 @@ def offsets_from_sorted(codes: NDArray[Any]) -> Ints:
 
 
 def sort_in_segment(codes: NDArray[Any], scores: NDArray[Any]) -> Ints:
-    """Row order that sorts by segment, then by falling score; ties keep the order of the rows.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n_rows,)
-        Segment code of each row.
-    scores : ndarray of shape (n_rows,)
-
-    Returns
-    -------
-    order : ndarray of shape (n_rows,)
-    """
+    """Row order that sorts by segment, then by falling score; ties keep the order of the rows."""
     return np.lexsort((-np.asarray(scores), codes))
 
 
@@ -153,18 +132,7 @@ def rank_in_segment(codes: NDArray[Any], scores: NDArray[Any]) -> Ints:
 
 
 def pad(offsets: Ints, width: int | None = None) -> Ints:
-    """Row numbers of each segment as a rectangle, -1 where a segment is shorter.
-
-    Parameters
-    ----------
-    offsets : ndarray of shape (n_segments + 1,)
-    width : int, default=None
-        Columns of the result; by default the longest segment.
-
-    Returns
-    -------
-    rows : ndarray of shape (n_segments, width)
-    """
+    """Row numbers of each segment as a rectangle, -1 where a segment is shorter."""
     lengths = np.diff(offsets)
     width = int(lengths.max(initial=0)) if width is None else width
     column = np.arange(width)
@@ -172,21 +140,7 @@ def pad(offsets: Ints, width: int | None = None) -> Ints:
 
 
 def rectangles(offsets: Ints, max_cells: int = 1 << 19) -> Iterator[tuple[Ints, Ints]]:
-    """Segments by similar length, as rectangles of row numbers: dense work in bounded memory.
-
-    Parameters
-    ----------
-    offsets : ndarray of shape (n_segments + 1,)
-    max_cells : int, default=524288
-        Cells of one rectangle, unless a single segment is longer.
-
-    Yields
-    ------
-    segments : ndarray of shape (n_chosen,)
-        Segments of this rectangle; every segment that is not empty comes once.
-    rows : ndarray of shape (n_chosen, width)
-        Row numbers, -1 where a segment is shorter; at most half of them are -1.
-    """
+    """Segments by similar length, as rectangles of row numbers: dense work in bounded memory."""
     lengths = np.diff(offsets)
     order = np.argsort(lengths, kind="stable")
     lengths = lengths[order]

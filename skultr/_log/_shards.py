@@ -1,337 +1,86 @@
-"""Cells of a log that do not fit into memory: on disk, in shards of documents.
-
-Relevance belongs to a document, and all rows of a document are in one shard, so that estimates of
-examination need sums over shards alone (map and reduce).
-"""
+"""A log in an engine whose cells are too many to be collected at once: shard by shard."""
 
 from __future__ import annotations
 
-import pickle
-import shutil
 import warnings
-import weakref
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
-from tempfile import mkdtemp
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from .._progress import progress
-from .._typing import Bools, Floats, Ints
-from ._cells import Cells, Factors, read_cells
-from ._clicklog import ClickLog
+from .._typing import Floats, Ints
+from . import _cells
+from ._cells import Cells, cells_of_log
+from ._clicklog import ClickLog, make_click_log
 from ._counted import CellCount, count_of
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
-from ._segments import encode
-
-#: Cells that are collected at once; about 3 GB while the engine hands them over.
-MAX_CELLS = 30_000_000
+from ._segments import encode, offsets_from_counts
 
 
-class _Folder:
-    """A temporary folder that is deleted with the object, without the warning of the library's."""
-
-    def __init__(self):
-        self.path = Path(mkdtemp(prefix="skultr-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-@dataclass(frozen=True, eq=False)
-class CellShards:
-    """Cells in files; each has all cells of some documents, and the factors are shared.
-
-    Parameters
-    ----------
-    folder : _Folder
-    files : list of Path
-    factors : Factors
-    docs : list of ndarray, default=None
-        Code of each document of each shard among all documents.
-    group : ndarray of shape (n_factors,), int, default=None
-        Group of each factor, if groups take the place of factors.
-    """
-
-    folder: _Folder
-    files: list[Path]
-    factors: Factors
-    docs: list[Ints] | None = None
-    group: Ints | None = None
-
-    @property
-    def n_factors(self) -> int:
-        """Number of bias factors, or of groups."""
-        return len(self.factors) if self.group is None else int(self.group.max()) + 1
-
-    @property
-    def n_docs(self) -> int:
-        """Number of documents."""
-        assert self.docs is not None
-        return sum(map(len, self.docs))
-
-    def __iter__(self) -> Iterator[Cells]:
-        for file in self.files:
-            cells: Cells = pickle.loads(file.read_bytes())
-            code = np.searchsorted(self.factors.bias, cells.factors.bias)
-            cells = replace(
-                cells,
-                factor=code[cells.factor],
-                n_factors=len(self.factors),
-                factors=self.factors,
-            )
-            yield cells if self.group is None else cells.pooled(self.group)
-
-    def parts(self) -> Iterator[tuple[Ints, Cells]]:
-        """Codes of the documents of each shard, and its cells."""
-        assert self.docs is not None
-        return zip(self.docs, self, strict=True)
-
-    def pooled(self, group: Ints) -> CellShards:
-        """The same clicks with one factor per group."""
-        return replace(self, group=group)
-
-    def joined(self, values: Iterable[Any]) -> Any:
-        """Values of the documents of each shard as one array, in the order of their codes."""
-        assert self.docs is not None
-        values = np.concatenate(list(values))
-        found = np.empty_like(values)
-        found[np.concatenate(self.docs)] = values
-        return found
-
-    @cached_property
-    def component_of_factors(self) -> Ints:
-        """Component of each bias factor, shape (n_factors,); documents link their factors."""
-        return components_of(self, self.n_factors)
-
-    @cached_property
-    def _totals(self):
-        return sum(
-            np.stack([cells.by_factor(cells.clicks), cells.by_factor(cells.weight)])
-            for cells in self
-        )
-
-    @property
-    def clicks_of_factors(self) -> Floats:
-        """Clicks by factor, shape (n_factors,)."""
-        return self._totals[0]
-
-    @property
-    def weight_of_factors(self) -> Floats:
-        """Impressions by factor, shape (n_factors,)."""
-        return self._totals[1]
-
-
-def components_of(parts: Iterable[Cells], n_factors: int) -> Ints:
-    """Connected component of each factor, from the factors that documents link."""
-    links = csr_array((n_factors, n_factors))
-    for cells in parts:
-        shown = cells.matrix(np.ones(len(cells.doc)))
-        links = links + shown.T @ shown
-    return connected_components(links, directed=False)[1].astype(np.intp)
-
-
-@dataclass(frozen=True, eq=False)
-class ShardedLog:
-    """A log whose cells do not fit into memory: what models of cells read of a :class:`ClickLog`.
-
-    Parameters
-    ----------
-    cells : CellShards
-    doc_ids : Index of shape (n_docs,)
-    has_whole_queries : bool
-        Whether all documents of a query are in one shard.
-    kept : list
-        What the estimator keeps of the log of each shard, beside its cells.
-    features : ndarray of shape (n_docs, n_features), float32
-    """
-
-    cells: CellShards
-    doc_ids: pd.Index
-    has_whole_queries: bool
-    kept: list[Any]
-    features: Floats
-
-    @property
-    def bias_values(self) -> NDArray[Any]:
-        """Bias factors, shape (n_factors,)."""
-        return self.cells.factors.bias
-
-    @property
-    def n_docs(self) -> int:
-        """Number of documents."""
-        return len(self.doc_ids)
-
-    @property
-    def doc_of_version(self) -> Ints:
-        """Documents have one row of features each."""
-        return np.arange(self.n_docs)
-
-    @property
-    def shown_docs(self) -> Bools:
-        """All documents were shown."""
-        return np.ones(self.n_docs, dtype=bool)
-
-    @property
-    def n_impressions(self) -> float:
-        """Impressions, times sample weights."""
-        return float(self.cells.weight_of_factors.sum())
-
-
-# From engines ---------------------------------------------------------------------------
-def count_or_shard(X: Any, click: str, by: list[str]) -> tuple[Any, Any]:
-    """Cells of a log in an engine: a log in memory and click rates, or shards and None.
-
-    Parameters
-    ----------
-    X, click, by
-        See :func:`~skultr._log._counted.count_cells_of`; ``by`` names one bias column.
-
-    Returns
-    -------
-    X : frame in memory, or CellShards if the log has more than ``MAX_CELLS`` cells
-    click_rate : ndarray of shape (n_cells,) or None
-    """
-    count = count_of(X, click, by)
-    n_shards = number_of_shards(count)
-    if n_shards == 1:
-        return count.cells()
-    return _written(read_cells(*part)[0] for part in _parts(count, n_shards)), None
-
-
-def log_or_shards(
-    count: CellCount,
-    read: Callable[[Any, Floats], ClickLog],
-    keep: Callable[[ClickLog], Any],
-) -> tuple[Any, Any]:
-    """The same for estimators that keep documents: a log in memory, or a sharded one and None.
-
-    Parameters
-    ----------
-    count : CellCount
-    read : callable
-        ``read(X, click_rate)`` is the log of a frame.
-    keep : callable
-        ``keep(log)`` is what is kept in memory of the log of a shard, beside its cells.
-
-    Returns
-    -------
-    X : frame in memory, or ShardedLog if the log has more than ``MAX_CELLS`` cells
-    click_rate : ndarray of shape (n_cells,) or None
-    """
-    n_shards = number_of_shards(count)
-    if n_shards == 1:
-        return count.cells(in_order=True)
-    logs = (read(*part) for part in _parts(count, n_shards))
-    return shard_log(logs, keep, count.shards_have_whole_queries), None
-
-
-def number_of_shards(count: CellCount | _PartsOfLog) -> int:
+def number_of_shards(count: CellCount) -> int:
     """Number of shards such that each has at most ``MAX_CELLS`` cells; 1 if all have."""
-    n_shards = -(-count.n_rows // MAX_CELLS)
+    n_shards = -(-count.n_rows // _cells.MAX_CELLS)
     if n_shards <= 1:
         return 1
     # There are fewer cells than rows: how many fewer, one shard says.
     n_cells = n_shards * len(count.cells((0, n_shards))[1])
-    return 1 if n_cells <= 0.9 * MAX_CELLS else n_shards
+    return 1 if n_cells <= 0.9 * _cells.MAX_CELLS else n_shards
 
 
-def _parts(count, n_shards):
-    """Frame and click rates of each shard that has rows."""
-    for number in range(n_shards):
-        X, rate = count.cells((number, n_shards))
-        if len(rate):
-            yield X, rate
+def log_of_count(
+    count: CellCount, read: Callable[[Any, Floats], ClickLog]
+) -> tuple[ClickLog, Any, Any]:
+    """The log of the cells of a count, and the last frame and click rates that it was read from.
 
-
-# From a log on disk ---------------------------------------------------------------------
-def whole_or_sharded(
-    log: ClickLog, keep: Callable[[ClickLog], Any] = lambda log: None
-) -> ClickLog | ShardedLog:
-    """The log, or in shards if it is on disk and has more than ``MAX_CELLS`` cells.
-
-    Documents that belong to several queries are counted at once: shards are of queries.
+    ``read(X, click_rate)`` is the log of a frame of cells; frames of shards share no document.
     """
-    if not isinstance(log.doc_ids, pd.MultiIndex):
-        return log
-    # Documents go by their numbers, and no shard reads features.
-    bare = log.with_features(np.empty((log.n_docs, 0), dtype=np.float32))
-    numbers = pd.RangeIndex(log.n_docs, name="doc")
-    parts = _PartsOfLog(replace(bare, doc_ids=numbers, all_lists_differ=False))
-    n_shards = number_of_shards(parts)
+    n_shards = number_of_shards(count)
     if n_shards == 1:
-        return log
-    found = shard_log((part for part, _ in _parts(parts, n_shards)), keep, True)
-    docs = found.doc_ids.to_numpy()
-    features = log.features if len(docs) == log.n_versions else log.features[docs]
-    return replace(found, doc_ids=log.doc_ids[docs], features=features)
-
-
-@dataclass(frozen=True, eq=False)
-class _PartsOfLog:
-    """Consecutive queries of a log on disk, in the place of a :class:`CellCount`."""
-
-    log: ClickLog
-
-    @property
-    def n_rows(self):
-        return self.log.n_rows
-
-    def cells(self, shard):
-        """The log of the queries of a shard, and the clicks of its cells."""
-        number, n_shards = shard
-        rows = np.bincount(
-            self.log.query_of_list, np.diff(self.log.offsets), len(self.log.query_ids)
-        )
-        of_query = (np.cumsum(rows) - rows / 2) * n_shards // rows.sum()
-        queries = np.flatnonzero((of_query == number) & (rows > 0))
-        if not len(queries):
-            return None, ()
-        part = self.log.part_of(queries).without_never_shown()
-        return part, part.cells.clicks if part.n_rows else ()
-
-
-# To disk --------------------------------------------------------------------------------
-def shard_log(
-    logs: Iterable[ClickLog], keep: Callable[[ClickLog], Any], has_whole_queries: bool
-) -> ShardedLog:
-    """The sharded log of logs that have no document in common."""
-    ids, kept = [], []
-
-    def cells() -> Iterator[Cells]:
-        for log in logs:
-            ids.append(log.doc_ids)
-            kept.append(keep(log))
-            yield replace(log.cells, factors=Factors(log.bias_values, None))
-
-    shards = _written(cells())
-    doc_ids, docs = _united(ids)
-    features = np.empty((len(doc_ids), 0), dtype=np.float32)
-    return ShardedLog(replace(shards, docs=docs), doc_ids, has_whole_queries, kept, features)
-
-
-def _written(parts: Iterable[Cells]) -> CellShards:
-    """Shards on disk, of cells that are made one after the other."""
-    folder = _Folder()
-    files, factors = [], []
+        X, rate = count.cells(in_order=True)
+        return read(X, rate), X, rate
+    logs = []
     with warnings.catch_warnings():  # of a part of the log
         warnings.simplefilter("ignore")
-        for number, cells in enumerate(progress(parts, "shard")):
-            factors.append(cells.factors.bias)
-            files.append(folder.path / f"{number}.pickle")
-            cells = replace(cells, doc_query=None, doc_row=None, doc_ids=None)
-            files[-1].write_bytes(pickle.dumps(cells, protocol=5))
-    if not files:
+        for number in progress(range(n_shards), "shard"):
+            X, rate = count.cells((number, n_shards))
+            if len(rate):
+                logs.append(read(X, rate))
+    if not logs:
         NO_ROW_SHOWN.report(0, None, None)
-    shards = CellShards(folder, files, Factors(np.unique(np.concatenate(factors)), None))
-    if not shards.clicks_of_factors.any():
+    log = joined(logs)
+    if not log.clicks.any():
         NO_CLICKS.report(0, None, None)
-    return shards
+    return log, X, rate
+
+
+def joined(logs: list[ClickLog]) -> ClickLog:
+    """The log of logs without a document in common; it has no features."""
+    doc_ids, docs = _united([log.doc_ids for log in logs])
+    columns: dict[str, Any] = {"version": _recoded(docs, [log.doc for log in logs])}
+    for name, ids in (("query", "query_ids"), ("bias", "bias_values"), ("user", "user_ids")):
+        values = [getattr(log, ids) for log in logs]
+        code, columns[ids] = encode(np.concatenate(values))
+        codes = np.split(code, np.cumsum([len(each) for each in values])[:-1])
+        columns[name] = _recoded(codes, [getattr(log, name) for log in logs])
+    for name in ("position", "clicks", "weight", "shown", "production"):
+        parts = [getattr(log, name) for log in logs]
+        columns[name] = None if parts[0] is None else np.concatenate(parts)
+    log = ClickLog(
+        **columns,
+        features=np.empty((len(doc_ids), 0), dtype=np.float32),
+        doc_of_version=np.arange(len(doc_ids)),
+        doc_ids=doc_ids,
+        propensity=None,
+        offsets=offsets_from_counts(np.concatenate([np.diff(log.offsets) for log in logs])),
+    )
+    return log._take_lists(np.argsort(log.query[log.offsets[:-1]], kind="stable"))
+
+
+def _recoded(codes: list[Ints], columns: list[Ints]) -> Ints:
+    parts = zip(codes, columns, strict=True)
+    return np.concatenate([code.astype(np.int32)[of] for code, of in parts])
 
 
 def _united(ids: list[pd.Index]) -> tuple[pd.Index, list[Ints]]:
@@ -348,3 +97,15 @@ def _united(ids: list[pd.Index]) -> tuple[pd.Index, list[Ints]]:
     else:
         united = pd.MultiIndex(index, [each[order] for each in codes], names=names)
     return united, np.split(code, np.cumsum([len(each) for each in ids])[:-1])
+
+
+def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floats | None]:
+    """A frame of cells and click rates; cells and None where the frame would be too large."""
+    count = count_of(X, click, by)
+    if number_of_shards(count) == 1:
+        return count.cells()
+
+    def read(X, rate):
+        return make_click_log(X, np.empty((len(rate), 0), dtype=np.float32), rate)
+
+    return cells_of_log(log_of_count(count, read)[0]), None

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -24,7 +23,6 @@ from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit, log_expit, xlogy
 
 from .._log._cells import Cells
-from .._log._components import factor_components
 from .._log._segments import TINY
 from .._progress import progress
 from .._threads import few_threads
@@ -51,7 +49,10 @@ _LONGEST_STEP = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The sum over cells of a loss of a[doc] + b[factor], with bounds on every a and b."""
+    """The sum over cells of a loss of a[doc] + b[factor], with bounds on every a and b.
+
+    Each step reads every part of the cells once.
+    """
 
     cells: Cells
     link: str
@@ -64,12 +65,65 @@ class Problem:
         Within a component the scale is free, so steps keep the mean log examination fixed. With
         probabilities capped at 1 the cap may have to shift the scale.
         """
-        if self.bounds[1] == 0.0:
-            return None
-        return factor_components(self.cells.doc, self.cells.factor, self.cells.n_factors)[1]
+        return None if self.bounds[1] == 0.0 else self.cells.component_of_factors
 
     @property
     def bounds(self) -> tuple[float, float]:
+        """Least and largest value of every a and b."""
+        return _BOUNDS[self.link, self.loss]
+
+    @cached_property
+    def largest_weight(self) -> float:
+        """Impressions of the cell that has the most."""
+        return max(float(part.weight.max(initial=0.0)) for _, part in self.cells.parts())
+
+    @cached_property
+    def _in_memory(self):
+        return CellLoss(self.cells, self.link, self.loss)
+
+    def _parts(self):
+        if self.cells.n_parts == 1:  # it keeps its smallest loss
+            return [(slice(None), self._in_memory)]
+        parts = self.cells.parts()
+        return ((docs, CellLoss(part, self.link, self.loss)) for docs, part in parts)
+
+    def solved(self, b: Floats, a: Floats | None) -> tuple[Floats, System]:
+        """The best documents given the factors, found from ``a``, and the system there."""
+        a = np.full(self.cells.n_docs, -1.0) if a is None else a
+        best, systems = [], None
+        for docs, part in self._parts():
+            best.append(part.best_documents(b, a[docs]))
+            system = System.of(part, best[-1], b)
+            systems = system if systems is None else systems + system
+        assert systems is not None
+        return np.concatenate(best), systems
+
+    def held_by_bound(self, a: Floats, b: Floats) -> tuple[Bools, Bools]:
+        """Documents and factors whose estimate sits on a bound although the gradient points
+        outside: two masks."""
+        held, slopes = [], np.zeros((2, len(b)))
+        for docs, part in self._parts():
+            _, *of_cells = part.at(a[docs], b)
+            held.append(self._is_held(a[docs], *map(part.cells.by_doc, of_cells)))
+            slopes += [part.cells.by_factor(each) for each in of_cells]
+        return np.concatenate(held), self._is_held(b, *slopes)
+
+    def _is_held(self, x, gradient, curvature):
+        # A gradient below a hundredth of its own noise counts as 0.
+        return np.isin(x, self.bounds) & (np.abs(gradient) > 0.01 * np.sqrt(curvature))
+
+
+@dataclass(frozen=True, eq=False)
+class CellLoss:
+    """The losses of cells in memory as functions of documents and factors."""
+
+    cells: Cells
+    link: str
+    loss: str
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Least and largest value of every a and b."""
         return _BOUNDS[self.link, self.loss]
 
     @cached_property
@@ -94,24 +148,6 @@ class Problem:
         function = _LOSSES[self.link, self.loss]
         value, *slopes = function(a[cells.doc] + b[cells.factor], cells.clicks, cells.weight)
         return value - self.saturated, *slopes
-
-    @property
-    def largest_weight(self) -> float:
-        """Impressions of the cell that has the most."""
-        return float(self.cells.weight.max(initial=0.0))
-
-    def solved(self, b: Floats, a: Floats | None) -> tuple[Floats, CellSystem]:
-        """The best documents given the factors, found from ``a``, and the system there."""
-        a = np.full(self.cells.n_docs, -1.0) if a is None else a
-        a = self.best_documents(b, a)
-        return a, CellSystem(self, a, b)
-
-    def held_by_bound(self, a: Floats, b: Floats) -> list[Bools]:
-        """Documents and factors whose estimate sits on a bound although the gradient points
-        outside: two masks."""
-        _, gradient, curvature = self.at(a, b)
-        sums = (self.cells.by_doc, a), (self.cells.by_factor, b)
-        return [is_held(self, x, by(gradient), by(curvature)) for by, x in sums]
 
     def best_documents(self, b: Floats, a: Floats) -> Floats:
         """The best value of each document given the factors, shape (n_docs,); starts at ``a``."""
@@ -147,86 +183,63 @@ class Problem:
         return a
 
 
-def is_held(problem: Reducible, x: Floats, gradient: Floats, curvature: Floats) -> Bools:
-    """True where a value sits on a bound although the gradient points outside."""
-    # A gradient below a hundredth of its own noise counts as 0.
-    return np.isin(x, problem.bounds) & (np.abs(gradient) > 0.01 * np.sqrt(curvature))
-
-
-class System(Protocol):
-    """Value and derivatives of a sum over cells with respect to the factors."""
-
-    @property
-    def value(self) -> float: ...
-    @property
-    def gradient(self) -> Floats: ...
-    @property
-    def diagonal(self) -> Floats: ...
-    def eliminated_product(self, values: Floats) -> Floats: ...
-    def eliminated(self, free: Ints) -> Floats: ...
-    def product_of(self, free: Ints) -> Callable[[Floats], Floats]: ...
-    def affordable_iterations(self, free: Ints) -> int: ...
-
-
-class Reducible(Protocol):
-    """A sum over cells that :func:`newton` minimises."""
-
-    @property
-    def bounds(self) -> tuple[float, float]: ...
-    @property
-    def gauge(self) -> Ints | None: ...
-    @property
-    def largest_weight(self) -> float: ...
-    def solved(self, b: Floats, a: Any) -> tuple[Any, System]: ...
-
-
 @dataclass(frozen=True, eq=False)
-class CellSystem:
-    """The :class:`System` of cells in memory, of which parts are computed at first access.
+class System:
+    """Value and derivatives of a problem with respect to the factors, documents at their best.
+
+    ``diagonal`` is D, the curvature of each factor, and ``joint`` C' A^-1 C: of one part as its
+    factors, which are computed where a step needs them, and of several as a matrix.
+    """
+
+    value: float
+    gradient: Floats
+    diagonal: Floats
+    joint: Joint
+
+    @classmethod
+    def of(cls, part: CellLoss, a: Floats, b: Floats) -> System:
+        """The system of a part at its documents and all factors."""
+        value, gradient, curvature = part.at(a, b)
+        sums = map(part.cells.by_factor, (gradient, curvature))
+        return cls(float(value.sum()), *sums, Joint(part, a, curvature))
+
+    def __add__(self, other: System) -> System:
+        return System(
+            self.value + other.value,
+            self.gradient + other.gradient,
+            self.diagonal + other.diagonal,
+            self.joint + other.joint,
+        )
+
+
+class Joint:
+    """C' A^-1 C, by which eliminating the documents of a part changes the system.
 
     A document on a bound does not move: its entry of A^-1 is 0.
     """
 
-    problem: Problem
-    a: Floats
-    b: Floats
-
-    @cached_property
-    def _parts(self):
-        return self.problem.at(self.a, self.b)
-
-    @cached_property
-    def value(self) -> float:
-        """The sum of the losses of the cells."""
-        return float(self._parts[0].sum())
-
-    @cached_property
-    def gradient(self) -> Floats:
-        """With respect to the factors."""
-        return self.problem.cells.by_factor(self._parts[1])
-
-    @cached_property
-    def diagonal(self) -> Floats:
-        """D, the curvature of each factor."""
-        return self.problem.cells.by_factor(self._parts[2])
+    def __init__(self, part: CellLoss, a: Floats, curvature: Floats) -> None:
+        self._part, self._a, self._curvature = part, a, curvature
 
     @cached_property
     def _coupling(self):
-        return self.problem.cells.matrix(self._parts[2])
+        return self._part.cells.matrix(self._curvature)
 
     @cached_property
     def _inverse_a(self):
-        low, high = self.problem.bounds
-        total = self.problem.cells.by_doc(self._parts[2])
-        moves = (self.a > low) & (self.a < high) & (total > 0)
+        low, high = self._part.bounds
+        total = self._part.cells.by_doc(self._curvature)
+        moves = (self._a > low) & (self._a < high) & (total > 0)
         return np.divide(1.0, total, out=np.zeros(len(total)), where=moves)
 
-    def eliminated_product(self, values: Floats) -> Floats:
-        """C' A^-1 C times a vector."""
+    def __matmul__(self, values: Floats) -> Floats:
         return self._coupling.T @ (self._inverse_a * (self._coupling @ values))
 
-    def eliminated(self, free: Ints) -> Floats:
-        """C' A^-1 C of some factors, a dense matrix."""
+    def __add__(self, other: Joint) -> _DenseJoint:
+        return _DenseJoint(self.dense()) + other
+
+    def dense(self, free: Ints | slice = slice(None)) -> Floats:
+        """The matrix of some factors."""
         return eliminated(self._coupling[:, free], self._inverse_a)
 
     def affordable_iterations(self, free: Ints) -> int:
@@ -234,32 +247,35 @@ class CellSystem:
         return _affordable_iterations(self._coupling[:, free])
 
     def product_of(self, free: Ints) -> Callable[[Floats], Floats]:
-        """C' A^-1 C of some factors as a function of a vector."""
+        """The matrix of some factors as a function of a vector."""
         coupling = self._coupling[:, free]
         transposed = coupling.T.tocsr()
         return lambda x: transposed @ (self._inverse_a * (coupling @ x))
 
 
+class _DenseJoint(Joint):
+    """The same of several parts, as a matrix."""
+
+    def __init__(self, matrix):
+        self._matrix = matrix
+
+    def __matmul__(self, values: Floats) -> Floats:
+        return self._matrix @ values
+
+    def __add__(self, other: Joint) -> _DenseJoint:
+        return _DenseJoint(self._matrix + other.dense())
+
+    def dense(self, free: Ints | slice = slice(None)) -> Floats:
+        return self._matrix[free][:, free]
+
+    def affordable_iterations(self, free: Ints) -> int:
+        return 0  # the matrix is there
+
+
 def newton(
-    problem: Reducible, b: Floats, max_iter: int, tol: float
-) -> tuple[Any, Floats, int, bool]:
-    """Minimise a problem by damped Newton steps of the factors.
-
-    Parameters
-    ----------
-    problem : Problem, or several that share the factors
-    b : ndarray of shape (n_factors,)
-        Where to start.
-    max_iter : int
-    tol : float
-        Converged when no factor moves by more.
-
-    Returns
-    -------
-    a, b : ndarray of shape (n_docs,), ndarray of shape (n_factors,)
-    n_iter : int
-    converged : bool
-    """
+    problem: Problem, b: Floats, max_iter: int, tol: float
+) -> tuple[Floats, Floats, int, bool]:
+    """Minimise a problem by damped Newton steps of the factors."""
     b = np.clip(b, *problem.bounds)
     a, here = problem.solved(b, None)
     damping = _LEAST_DAMPING
@@ -284,7 +300,7 @@ def newton(
     return a, b, max_iter, False
 
 
-def _step(problem: Reducible, b: Floats, here: System, damping: float) -> Floats:
+def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
     """One damped Newton step s of the factors, with the documents eliminated.
 
     It solves, with g the gradient with respect to the factors (that of documents is 0, because
@@ -295,18 +311,6 @@ def _step(problem: Reducible, b: Floats, here: System, damping: float) -> Floats
     A factor whose gradient points out of its bounds stays, with s = 0; a factor that would leave
     them stops at the bound. With t the steps of these fixed factors (0 elsewhere), the free ones
     solve their rows of the system with the right side -(g + (D - C' A^-1 C) t).
-
-    Parameters
-    ----------
-    problem : Problem, or several that share the factors
-    b : ndarray of shape (n_factors,)
-    here : System
-        The system at ``b``.
-    damping : float
-
-    Returns
-    -------
-    step : ndarray of shape (n_factors,)
     """
     low, high = problem.bounds
     gradient, diagonal = here.gradient, here.diagonal
@@ -315,7 +319,7 @@ def _step(problem: Reducible, b: Floats, here: System, damping: float) -> Floats
     step = np.zeros(len(b))
     for _ in range(_MAX_ROUNDS):
         stopped = np.where(free, 0.0, step)
-        pull = diagonal * stopped - here.eliminated_product(stopped)
+        pull = diagonal * stopped - here.joint @ stopped
         with few_threads(np.count_nonzero(free) ** 3 / 6):
             step[free] = _solve_factors(
                 here, np.flatnonzero(free), -(gradient + pull)[free], damping
@@ -341,9 +345,9 @@ def _means(values: Floats, labels: Ints) -> Floats:
 def _solve_factors(here: System, free: Ints, right: Floats, damping: float) -> Floats:
     """Solve (D (1 + damping) - C' A^-1 C) x = right for the ``free`` factors."""
     size, diagonal = len(right), here.diagonal[free]
-    iterations = here.affordable_iterations(free) if size <= MAX_DENSE else _MAX_ITERATIONS
+    iterations = here.joint.affordable_iterations(free) if size <= MAX_DENSE else _MAX_ITERATIONS
     if iterations:
-        of_free = here.product_of(free)
+        of_free = here.joint.product_of(free)
 
         def product(x):
             return diagonal * (1 + damping) * x - of_free(x)
@@ -354,7 +358,7 @@ def _solve_factors(here: System, free: Ints, right: Floats, damping: float) -> F
         x, failed = cg(system, right, rtol=rtol, maxiter=iterations, M=precondition)
         if size > MAX_DENSE or not failed:
             return x
-    matrix = np.diag(diagonal * (1 + damping)) - here.eliminated(free)
+    matrix = np.diag(diagonal * (1 + damping)) - here.joint.dense(free)
     # Scaled to a unit diagonal, so that one damping suits frequent and rare factors.
     scale = 1 / np.sqrt(diagonal)
     matrix = scale[:, None] * matrix * scale

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import gammainc, gammaincinv, gammaln
 from sklearn.isotonic import isotonic_regression
 
-from .._log._cells import distinct
+from .._log._cells import Cells, distinct
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, encode, pair_codes
 from .._typing import Floats, Ints
@@ -35,43 +34,23 @@ _RARE = 1e-8
 
 
 class DocumentPosterior(NamedTuple):
-    """Relevance of documents after their clicks.
+    """Relevance of documents after their clicks."""
 
-    Parameters
-    ----------
-    mean, lower, upper : ndarray of shape (n_docs,)
-        Posterior mean, and the ends of the 95 % interval, in [0, 1].
-    effective_sample : ndarray of shape (n_docs,)
-        Number of examinations that the clicks come from: the sum of the examination probabilities.
-    prior_mean : ndarray of shape (n_docs,)
-    """
-
-    mean: Floats
-    lower: Floats
-    upper: Floats
-    effective_sample: Floats
-    prior_mean: Floats
+    mean: Floats  # (n_docs,)
+    lower: Floats  # (n_docs,)
+    upper: Floats  # (n_docs,)
+    effective_sample: Floats  # (n_docs,)
+    prior_mean: Floats  # (n_docs,)
 
 
 class LoggedPlaces(NamedTuple):
-    """Where production put each document of a query.
+    """Where production put each document of a query."""
 
-    Parameters
-    ----------
-    query, doc : ndarray of shape (n_pairs,), int
-        Codes of the pairs, sorted.
-    impressions : ndarray of shape (n_pairs,)
-    place : ndarray of shape (n_pairs,)
-        Smaller is better.
-    pair : ndarray of shape (n_shown,), int
-        Pair of each row that was shown.
-    """
-
-    query: Ints
-    doc: Ints
-    impressions: Floats
-    place: Floats
-    pair: Ints
+    query: Ints  # (n_pairs,)
+    doc: Ints  # (n_pairs,)
+    impressions: Floats  # (n_pairs,)
+    place: Floats  # (n_pairs,)
+    pair: Ints  # (n_shown,)
 
     def of_documents(self, n_docs: int) -> tuple[Ints, Floats]:
         """Query and place of each document: those of the query that showed it most often."""
@@ -113,54 +92,8 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     return LoggedPlaces(query, doc, impressions, np.where(lists > 0, place, below), pair)
 
 
-@dataclass(frozen=True, eq=False)
-class Exposures:
-    """Sums over the rows of each document, which its posterior is computed from.
-
-    Parameters
-    ----------
-    clicks, examinations : ndarray of shape (n_docs,)
-        Number of clicks and of examinations.
-    error : ndarray of shape (n_docs,) or None
-        Standard error of log examination, its mean over the examinations.
-    per_skip : callable
-        ``per_skip(relevance)`` is one over the probability of a skip, its mean over the
-        examinations of each document.
-    """
-
-    clicks: Floats
-    examinations: Floats
-    error: Floats | None
-    per_skip: Callable[[Floats], Floats]
-
-    @classmethod
-    def of_rows(
-        cls,
-        doc: Ints,
-        clicks: Floats,
-        weight: Floats,
-        examination: Floats,
-        n_docs: int,
-        error: Floats | None = None,
-    ) -> Exposures:
-        """The sums of rows in memory; see :func:`document_posterior`."""
-        exposure = weight * examination
-        total = np.bincount(doc, exposure, n_docs)
-
-        def per_skip(relevance):
-            click = np.minimum(relevance[doc] * examination, _MAX_CLICK)
-            raised = np.bincount(doc, exposure / (1 - click), n_docs)
-            return np.where(total > 0, raised / np.maximum(total, TINY), 1.0)
-
-        if error is not None:
-            error = np.bincount(doc, exposure * error, n_docs) / np.maximum(total, TINY)
-        return cls(np.bincount(doc, clicks, n_docs), total, error, per_skip)
-
-
 def document_posterior(
-    doc: Ints,
-    clicks: Floats,
-    weight: Floats,
+    cells: Cells,
     examination: Floats,
     *,
     query: Ints,
@@ -180,31 +113,16 @@ def document_posterior(
     likelihood. What is known of :math:`u_q` before the clicks of d are read comes from the *other*
     documents of the query. Clicks and examinations are both divided by the mean probability of a
     skip, so that the variance is the binomial one.
-
-    Parameters
-    ----------
-    doc : ndarray of shape (n_rows,), int
-        Code of the document of each row.
-    clicks, weight, examination : ndarray of shape (n_rows,)
-        Clicks, impressions and examination probability.
-    query : ndarray of shape (n_docs,), int
-    place : ndarray of shape (n_docs,)
-        Where production put the document; smaller is better.
-    error : ndarray of shape (n_rows,), default=None
-        Standard error of log examination. It widens the intervals as if the errors of all rows of
-        a document had one sign.
-
-    Returns
-    -------
-    posterior : DocumentPosterior
     """
-    rows = Exposures.of_rows(doc, clicks, weight, examination, len(query), error)
-    return posterior_of(rows, query=query, place=place)
 
+    def examinations_of(part):
+        return part.weight * examination[part.factor]
 
-def posterior_of(exposures: Exposures, *, query: Ints, place: Floats) -> DocumentPosterior:
-    """As :func:`document_posterior`, from sums over the rows of each document."""
-    c, e = exposures.clicks, exposures.examinations
+    def summed(value):
+        return cells.of_documents(lambda _, part: part.by_doc(value(part)))
+
+    c, e = summed(lambda part: part.clicks), summed(examinations_of)
+    per_skip = partial(_per_skip, cells, examination, e)
     n = len(query)
     query = encode(query)[0]
     level = _Levels(place, c)
@@ -212,22 +130,35 @@ def posterior_of(exposures: Exposures, *, query: Ints, place: Floats) -> Documen
     for _ in range(_ROUNDS):
         curve = level.mean(c, e * scale)
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
-        ratio = exposures.per_skip(mean)
+        ratio = per_skip(mean)
         spread = _spread(c * ratio, e * ratio, mean, unsure)
         scale, unsure = _other_documents(c * ratio, e * ratio, curve, mean * spread, query)
     mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
     strength = 1 / (mean * (spread + unsure))
     likely = (c * ratio + strength * mean) / (e * ratio + strength)
-    ratio = exposures.per_skip(np.minimum(likely, 1.0))
+    ratio = per_skip(np.minimum(likely, 1.0))
     shape, rate = c * ratio + strength * mean, e * ratio + strength
     found = _mean_below_one(shape, rate)
-    if exposures.error is not None:
+    if error is not None:
+        mean_error = summed(lambda part: examinations_of(part) * error[part.factor])
         rate = rate / shape
-        shape = 1 / (1 / shape + exposures.error**2)  # the prior mean comes from the same curve
+        # The prior mean comes from the same curve.
+        shape = 1 / (1 / shape + (mean_error / np.maximum(e, TINY)) ** 2)
         rate = rate * shape
     below = np.maximum(gammainc(shape, rate), _RARE)
     lower, upper = (np.minimum(gammaincinv(shape, p * below) / rate, 1.0) for p in (0.025, 0.975))
     return DocumentPosterior(found, lower, upper, e, mean)
+
+
+def _per_skip(cells: Cells, examination: Floats, total: Floats, relevance: Floats) -> Floats:
+    """One over the probability of a skip, its mean over the examinations of each document."""
+
+    def raised(docs, part):
+        examined = examination[part.factor]
+        click = np.minimum(relevance[docs][part.doc] * examined, _MAX_CLICK)
+        return part.by_doc(part.weight * examined / (1 - click))
+
+    return np.where(total > 0, cells.of_documents(raised) / np.maximum(total, TINY), 1.0)
 
 
 def _mean_below_one(shape, rate):

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._sklearn import StrOptions
 from ..exceptions import warn_user
-from ._sharded_table import fit_shards
-from ._tabular import fit_tabular, has_few_clicks
+from ._tabular import fit_cells
 
 #: Newton steps at most; logs of thousands of users or sparse factors need the most.
 _MAX_ITER = 300
@@ -38,7 +36,7 @@ class LearnsRelevance:
         "relevance": [StrOptions({"network", "embedding"})],
         "variant": [StrOptions({"default", "published"})],
     }
-    #: Loss of the published method; see :func:`fit_tabular`.
+    #: Loss of the published method; see :func:`fit_cells`.
     _published_loss = "likelihood"
 
     @property
@@ -46,31 +44,15 @@ class LearnsRelevance:
         """How relevance and examination meet in the table."""
         return "product"
 
-    def _fit_table(self, doc, factor, clicks, weight, **settings):
-        """The table that explains rows of clicks; arguments and result of :func:`fit_tabular`."""
-        fit = fit_tabular(
-            doc,
-            factor,
-            clicks,
-            weight,
-            loss=self._loss_at(has_few_clicks(doc, clicks, _FEW_CLICKS)),
+    def _fit_table(self, cells, start=None):
+        """The table that explains the clicks of cells."""
+        fit = fit_cells(
+            cells,
+            loss=self._loss_of(cells),
             link=self._table_link,
+            start=start,
             max_iter=_MAX_ITER,
-            **settings,
         )
-        self._warn_unless_converged(fit)
-        return fit
-
-    def _table_of_shards(self, shards, **settings):
-        """The same from cells that do not fit into memory; settings of :func:`fit_shards`."""
-        n_clicked = sum(np.count_nonzero(cells.by_doc(cells.clicks)) for cells in shards)
-        loss = self._loss_at(float(shards.clicks_of_factors.sum()) < _FEW_CLICKS * n_clicked)
-        link = self._table_link
-        fit = fit_shards(shards, loss, link=link, max_iter=_MAX_ITER, **settings)
-        self._warn_unless_converged(fit)
-        return fit
-
-    def _warn_unless_converged(self, fit):
         if not fit.converged:
             warn_user(
                 f"The embedding did not converge in {fit.n_iter} steps: a log of few impressions "
@@ -78,10 +60,11 @@ class LearnsRelevance:
                 "IdentifiabilityRepair, or use relevance='network'.",
                 ConvergenceWarning,
             )
+        return fit
 
-    def _loss_at(self, few_clicks):
+    def _loss_of(self, cells):
         if self._table_link == "additive":  # it has no conditional form
             return "likelihood"
         if self.variant == "published":
             return self._published_loss
-        return "poisson" if few_clicks else "likelihood"
+        return "poisson" if cells.has_few_clicks(_FEW_CLICKS) else "likelihood"

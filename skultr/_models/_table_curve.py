@@ -13,10 +13,10 @@ from scipy.stats import chi2
 
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
-from .._log._components import factor_components
 from .._log._segments import TINY
 from .._typing import Floats, Ints
-from ._tabular import TabularFit, fit_tabular
+from ._bipartite import eliminated
+from ._tabular import TabularFit, fit_cells
 
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
@@ -27,24 +27,10 @@ _MAX_INVERTED = 1_500
 
 
 class CombinedCurve(NamedTuple):
-    """A table's curve where documents moved, a network's where they did not.
+    """A table's curve where documents moved, a network's where they did not."""
 
-    Parameters
-    ----------
-    log_examination : ndarray of shape (n_factors,)
-    standard_error : ndarray of shape (n_factors,)
-        Of log examination relative to the reference factor; NaN beyond 1,500 factors.
-    slope : float
-        Factor by which the network's log examination is multiplied.
-    spread : float
-        Standard deviation of its further error.
-    p_value : float
-        Of the hypothesis that both curves are equal; small if production knew more than the
-        features, or if examination depends on more than the bias factor.
-    """
-
-    log_examination: Floats
-    standard_error: Floats
+    log_examination: Floats  # (n_factors,)
+    standard_error: Floats  # (n_factors,)
     slope: float
     spread: float
     p_value: float
@@ -52,14 +38,7 @@ class CombinedCurve(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TableCurve:
-    """Examination by bias factor as the same documents at several factors determine it.
-
-    Parameters
-    ----------
-    fit : TabularFit
-        Conditional likelihood of where the clicks of each document fell, in which relevance does
-        not appear.
-    """
+    """Examination by bias factor as the same documents at several factors determine it."""
 
     fit: TabularFit
 
@@ -76,59 +55,74 @@ class TableCurve:
         was shown under all factors. Rows sum to 0: the scale is not determined, and neither is
         the ratio of factors that no clicked document connects.
         """
-        coupling, clicks = self._coupling
-        total = coupling.T @ clicks
-        shape = (len(total), len(total))
+        if self.fit.cells.n_parts > 1:
+            return aslinearoperator(np.diag(self._total) - self._joint)
+        total, (coupling, clicks) = self._total, self._in_memory
 
         def product(values):
             return total * values - coupling.T @ (clicks * (coupling @ values))
 
+        shape = (len(total), len(total))
         return LinearOperator(shape, matvec=product, rmatvec=product, dtype=float)
 
     @cached_property
     def component(self) -> Ints:
         """Component of each factor, shape (n_factors,), equal where clicked documents connect."""
-        coupling, clicks = self._coupling
-        expected = (diags_array(clicks) @ coupling).tocoo()
-        # A link with less than a thousandth of a click is rounding.
-        linked = expected.data > 1e-3
-        doc, factor = (of[linked] for of in expected.coords)
-        return factor_components(doc, factor, expected.shape[1])[1]
+
+        def linked(part):
+            # A link with less than a thousandth of a click is rounding.
+            return np.flatnonzero(part.by_doc(part.clicks)[part.doc] * self._share(part) > 1e-3)
+
+        return self.fit.cells.components(linked)
+
+    def _share(self, part):
+        """Share of each cell in the clicks of its document."""
+        expected = part.weight * np.exp(self.log_examination)[part.factor]
+        return expected / np.maximum(part.by_doc(expected), TINY)[part.doc]
+
+    def _coupling(self, part):
+        """Share of each factor in the clicks of each document, and the clicks of documents."""
+        return part.matrix(self._share(part)), part.by_doc(part.clicks)
 
     @cached_property
-    def _coupling(self):
-        """Share of each factor in the clicks of each document, and the clicks of documents."""
-        cells = self.fit.cells
-        expected = cells.weight * np.exp(self.log_examination)[cells.factor]
-        share = expected / np.maximum(cells.by_doc(expected), TINY)[cells.doc]
-        return cells.matrix(share), cells.by_doc(cells.clicks)
+    def _in_memory(self):
+        return self._coupling(self.fit.cells)
 
-    @property
-    def information_parts(self) -> tuple[Floats, Floats]:
-        """The information as a diagonal and what is subtracted from it, a dense matrix."""
-        coupling, clicks = self._coupling
-        return coupling.T @ clicks, (coupling.T @ (diags_array(clicks) @ coupling)).toarray()
+    def _sum(self, value):
+        """Sum over the parts of a function of the coupling and the clicks of documents."""
+        if self.fit.cells.n_parts == 1:
+            return value(*self._in_memory)
+        return self.fit.cells.total(lambda part: value(*self._coupling(part)))
 
+    @cached_property
+    def _total(self):
+        """Expected clicks by factor."""
+        return self._sum(lambda coupling, clicks: coupling.T @ clicks)
+
+    @cached_property
+    def _joint(self):
+        """What the documents take of the information, a dense matrix."""
+        return self._sum(eliminated)
+
+    @cached_property
     def _diagonal(self):
         """Diagonal of the information, shape (n_factors,)."""
-        coupling, clicks = self._coupling
-        return coupling.T @ clicks - coupling.power(2).T @ clicks
+        return self._total - self._sum(lambda coupling, clicks: coupling.power(2).T @ clicks)
 
     def _covariance(self, precision):
         """Inverse of the information plus a diagonal of prior precisions, a dense matrix."""
-        total, joint = self.information_parts
-        return np.linalg.inv(np.diag(total + precision) - joint)
+        return np.linalg.inv(np.diag(self._total + precision) - self._joint)
 
     def _solve(self, precision, aim, start):
         """Solution of the information plus a diagonal of prior precisions."""
         prior = aslinearoperator(diags_array(precision))
-        inverse = diags_array(1 / (self._diagonal() + precision))
+        inverse = diags_array(1 / (self._diagonal + precision))
         return cg(self.information + prior, aim, x0=start, rtol=1e-10, M=inverse)[0]
 
     @property
     def is_connected(self) -> bool:
         """True if clicked documents connect all factors that have clicks."""
-        clicked = self.fit.cells.by_factor(self.fit.cells.clicks) > 0
+        clicked = self.fit.cells.clicks_of_factors > 0
         return len(np.unique(self.component[clicked])) <= 1
 
     def standard_error(self, reference: int) -> Floats:
@@ -151,23 +145,12 @@ class TableCurve:
         :math:`b` and information :math:`B` the result solves :math:`(B + I / \tau^2)\, h = B b +
         a n / \tau^2`: the table where it is precise, the network where the table knows nothing,
         and between components the network alone.
-
-        Parameters
-        ----------
-        network : ndarray of shape (n_factors,)
-            NaN for a factor that the network does not know.
-        reference : int, default=0
-            Factor that standard errors are relative to.
-
-        Returns
-        -------
-        combined : CombinedCurve
         """
         b, known = self.log_examination, np.isfinite(network)
         prior = np.where(known, network, b)
         prior = prior - prior.mean()
         information = self.information
-        trace = float(self._diagonal().sum())
+        trace = float(self._diagonal.sum())
         n_compared = len(b) - len(np.unique(self.component))
         if not n_compared or trace <= 0:
             error = np.where(np.arange(len(b)) == reference, 0.0, np.inf)
@@ -191,19 +174,7 @@ class TableCurve:
         return CombinedCurve(found, error, slope, float(spread), p_value)
 
     def with_prior(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
-        """Posterior mean of log examination given a normal prior of each factor.
-
-        Parameters
-        ----------
-        mean, spread : ndarray of shape (n_factors,)
-            Mean and standard deviation of the prior; the spread is above 0.
-
-        Returns
-        -------
-        log_examination : ndarray of shape (n_factors,)
-        standard_error : ndarray of shape (n_factors,)
-            Relative to the first factor; those of the prior beyond 1,500 factors.
-        """
+        """Posterior mean of log examination given a normal prior of each factor."""
         precision = spread**-2.0
         aim = self.information @ self.log_examination + precision * mean
         if len(mean) > _MAX_INVERTED:
@@ -225,19 +196,8 @@ def table_curve(log: ClickLog) -> TableCurve:
 
 def table_of_cells(cells: Cells) -> TableCurve:
     """The same from the cells of a log."""
-    cells = cells.with_half_clicks()
-    return TableCurve(
-        fit_tabular(
-            cells.doc,
-            cells.factor,
-            cells.clicks,
-            cells.weight,
-            loss="poisson",
-            n_docs=cells.n_docs,
-            n_factors=cells.n_factors,
-            start=np.full(cells.n_factors, 0.5),
-        )
-    )
+    start = np.full(cells.n_factors, 0.5)
+    return TableCurve(fit_cells(cells.with_half_clicks(), loss="poisson", start=start))
 
 
 def relative_errors(covariance: Floats, reference: int) -> Floats:

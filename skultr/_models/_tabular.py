@@ -9,7 +9,10 @@ however weak the link is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve
@@ -17,10 +20,9 @@ from scipy.sparse import csr_array, diags_array
 from scipy.special import expit
 
 from .._log._cells import Cells
-from .._log._components import bipartite_components, comparable_components
 from .._log._segments import TINY
 from .._typing import Bools, Floats, Ints
-from ._bipartite import MAX_DENSE, SMALLEST, Problem, eliminated, newton
+from ._bipartite import MAX_DENSE, SMALLEST, CellLoss, Problem, eliminated, newton
 
 #: Standard errors have their nominal coverage from this mean number of clicks per document.
 _LEAST_CLICKS = {"likelihood": 10.0, "squares": 30.0, "poisson": 0.0}
@@ -74,6 +76,12 @@ class TabularFit:
         logits = self.doc_logits[doc] + self.factor_logits[factor]
         return np.exp(np.minimum(logits, 0.0)) if self.link == "product" else expit(logits)
 
+    def parts(self) -> Iterator[TabularFit]:
+        """The fit of each part of the cells."""
+        for docs, cells in self.cells.parts():
+            a, bounded = self.doc_logits[docs], self.bounded_docs[docs]
+            yield replace(self, doc_logits=a, cells=cells, bounded_docs=bounded)
+
     def standard_error(self, reference: int) -> Floats:
         """Standard error of ``factor_logits`` relative to that of the factor ``reference``.
 
@@ -89,13 +97,21 @@ class TabularFit:
         standard_error : ndarray of shape (n_factors,)
         """
         cells = self.cells
-        few = has_few_clicks(cells.doc, cells.clicks, _LEAST_CLICKS[self.loss])
-        if few or cells.n_factors > MAX_DENSE:
-            return _unknown_errors(cells.n_factors, reference)
-        labels = comparable_components(
-            cells.doc, cells.factor, informative(cells, self.link), cells.n_docs, cells.n_factors
-        )[1]
-        return ErrorSums.of(self, labels).standard_error(reference)
+        error = np.full(cells.n_factors, np.nan)
+        if cells.n_factors <= MAX_DENSE and not cells.has_few_clicks(_LEAST_CLICKS[self.loss]):
+            labels = cells.comparable(partial(_informative, link=self.link))
+            sums = zip(*(_error_sums(part) for part in self.parts()), strict=True)
+            bread, meat, curvature, from_bounded = map(sum, sums)
+            joined = np.flatnonzero(labels == labels[reference])
+            joined = joined[joined != reference]  # the reference is fixed at 0
+            error[:] = np.inf
+            if len(joined):
+                place = np.ix_(joined, joined)
+                error[joined] = _sandwich_errors(bread[place], meat[place])
+            # The bound decides where most information is from documents on it.
+            error[self.bounded_factors | (from_bounded > 0.5 * curvature)] = np.nan
+        error[reference] = 0.0
+        return error
 
     def own_error(self) -> Floats:
         r"""Standard error of each of ``factor_logits`` if the other factors were known.
@@ -113,19 +129,17 @@ class TabularFit:
         -------
         standard_error : ndarray of shape (n_factors,)
         """
-        curvature, variance = _curvature_and_variance(self)
-        cells = self.cells
-        total = cells.by_doc(curvature)[cells.doc]
-        share = np.divide(curvature, total, out=np.ones_like(total), where=total > 0)
-        information = cells.by_factor(curvature * (1 - share))
-        others = cells.by_doc(variance)[cells.doc] - variance
-        noise = cells.by_factor((1 - share) ** 2 * variance + share**2 * others)
-        return np.divide(
-            np.sqrt(noise),
-            information,
-            out=np.full(cells.n_factors, np.inf),
-            where=information > 0,
-        )
+        information, noise = 0.0, 0.0
+        for part in self.parts():
+            curvature, variance = _curvature_and_variance(part)
+            cells = part.cells
+            total = cells.by_doc(curvature)[cells.doc]
+            share = np.divide(curvature, total, out=np.ones_like(total), where=total > 0)
+            information = information + cells.by_factor(curvature * (1 - share))
+            others = cells.by_doc(variance)[cells.doc] - variance
+            noise = noise + cells.by_factor((1 - share) ** 2 * variance + share**2 * others)
+        out = np.full(self.cells.n_factors, np.inf)
+        return np.divide(np.sqrt(noise), information, out=out, where=information > 0)
 
 
 def fit_tabular(
@@ -134,11 +148,20 @@ def fit_tabular(
     clicks: Floats,
     weight: Floats,
     *,
+    n_docs: int | None = None,
+    n_factors: int | None = None,
+    **settings: Any,
+) -> TabularFit:
+    """See :func:`fit_cells`; of rows of clicks, whose (doc, factor) pairs may be repeated."""
+    return fit_cells(Cells.from_rows(doc, factor, clicks, weight, n_docs, n_factors), **settings)
+
+
+def fit_cells(
+    cells: Cells,
+    *,
     loss: str = "likelihood",
     link: str = "product",
     start: Floats | None = None,
-    n_docs: int | None = None,
-    n_factors: int | None = None,
     max_iter: int = 200,
     tol: float = 1e-7,
 ) -> TabularFit:
@@ -150,10 +173,9 @@ def fit_tabular(
 
     Parameters
     ----------
-    doc, factor : ndarray of shape (n_rows,), int
-        Codes of each row; pairs may be repeated.
-    clicks, weight : ndarray of shape (n_rows,)
-        Number of clicks and of impressions.
+    cells : Cells
+        In parts, each Newton step reads each part once. In memory are one part, a number per
+        document, and a few matrices of shape (n_factors, n_factors).
     loss : {"likelihood", "squares", "poisson"}, default="likelihood"
         The binomial likelihood (its optimum is the fixed point of regression-EM and the minimum
         of the two-tower cross-entropy); least squares of the click rates, weighted by impressions
@@ -164,8 +186,6 @@ def fit_tabular(
     start : ndarray of shape (n_factors,), default=None
         Examination to start from, in (0, 1); by default a uniform draw with a fixed seed. If the
         log determines relevance, the start does not matter; if not, it decides the result.
-    n_docs, n_factors : int, default=None
-        By default the largest code plus one.
     max_iter : int, default=200
         Newton steps at most.
     tol : float, default=1e-7
@@ -175,6 +195,11 @@ def fit_tabular(
     Returns
     -------
     fit : TabularFit
+
+    Raises
+    ------
+    ValueError
+        If the cells do not fit into memory and have more than 1,500 bias factors.
 
     Notes
     -----
@@ -189,32 +214,29 @@ def fit_tabular(
     the information that large click probabilities carry beyond that, which matters only where
     clicks abound.
     """
-    cells = Cells.from_rows(doc, factor, clicks, weight, n_docs, n_factors)
+    if cells.n_parts > 1 and cells.n_factors > MAX_DENSE:
+        raise ValueError(
+            f"The cells of the log do not fit into memory, and it has {cells.n_factors} bias "
+            f"factors; expected at most {MAX_DENSE}. Merge factors, or take the log of a sample "
+            "of queries."
+        )
+    cells = cells.without_empty()
     if loss == "poisson":  # the other losses stay finite by their bounds
         cells = _without_one_way_links(cells)
-    n_iter, b = 0, starting_logits(start, cells.n_factors)
-    for step in steps_to(loss, link):
+    if start is None:
+        start = np.random.default_rng(0).uniform(size=cells.n_factors)
+    n_iter, b = 0, np.log(np.clip(start, SMALLEST, 1 - 1e-3))
+    steps = _STEPS[link]
+    for step in steps[: steps.index(loss) + 1]:
         problem = Problem(cells, link, step)
         a, b, n_more, converged = newton(problem, b, max_iter, tol)
         n_iter += n_more
     bounded = problem.held_by_bound(a, b)
     if link == "product":
         a, b = _on_one_scale(cells, a, b)
-    a = np.where(cells.by_doc(cells.weight) > 0, a, np.nan)
+    shown = cells.of_documents(lambda _, part: part.by_doc(part.weight) > 0)
+    a = np.where(shown, a, np.nan)
     return TabularFit(a, b, n_iter, converged, loss, link, cells, *bounded)
-
-
-def starting_logits(start: Floats | None, n_factors: int) -> Floats:
-    """Logarithm of the examination to start from; a uniform draw by default."""
-    if start is None:
-        start = np.random.default_rng(0).uniform(size=n_factors)
-    return np.log(np.clip(start, SMALLEST, 1 - 1e-3))
-
-
-def steps_to(loss: str, link: str = "product") -> tuple[str, ...]:
-    """Losses to minimise one after the other, of which the last one is asked for."""
-    steps = _STEPS[link]
-    return steps[: steps.index(loss) + 1]
 
 
 def fit_factors(
@@ -248,13 +270,8 @@ def fit_factors(
     if link == "product":
         logits = np.minimum(logits, -1e-6)  # at probability 1, a missing click costs infinity
     start = np.full(n_factors, -1.0)
-    best = Problem(rows, link, "likelihood").best_documents(logits, start)
+    best = CellLoss(rows, link, "likelihood").best_documents(logits, start)
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
-
-
-def has_few_clicks(doc: Ints, clicks: Floats, least: float) -> bool:
-    """True if documents with clicks have fewer than ``least`` clicks on average."""
-    return clicks.sum() < least * np.count_nonzero(np.bincount(doc, clicks))
 
 
 def _without_one_way_links(cells: Cells) -> Cells:
@@ -264,13 +281,19 @@ def _without_one_way_links(cells: Cells) -> Cells:
     no other cells connect the two groups back. The Poisson likelihood of the cell then grows
     without bound as its expected clicks go to 0, which drives the two groups infinitely apart.
     """
-    docs, factors = comparable_components(
-        cells.doc, cells.factor, cells.clicks > 0, cells.n_docs, cells.n_factors
-    )
-    both = (cells.by_doc(cells.clicks) > 0)[cells.doc]
-    both &= (cells.by_factor(cells.clicks) > 0)[cells.factor]
-    keep = ~both | (docs[cells.doc] == factors[cells.factor])
-    return cells if keep.all() else cells.take(keep)
+    labels = cells.comparable(lambda part: part.clicks > 0)
+    n_labels = int(labels.max(initial=0)) + 1
+    if n_labels == 1:
+        return cells
+    clicked_factor = cells.clicks_of_factors > 0
+
+    def connected(part):
+        # A document belongs to the group in which it was shown and clicked.
+        group = part.doc * n_labels + labels[part.factor]
+        both = (part.by_doc(part.clicks) > 0)[part.doc] & clicked_factor[part.factor]
+        return part.take(~both | np.isin(group, group[part.clicks > 0]))
+
+    return cells.changed(connected)
 
 
 def _on_one_scale(cells: Cells, a: Floats, b: Floats) -> tuple[Floats, Floats]:
@@ -279,108 +302,40 @@ def _on_one_scale(cells: Cells, a: Floats, b: Floats) -> tuple[Floats, Floats]:
     Each component is shifted by the smallest amount that achieves this. If all factors are in
     one component, the largest examination is 1.
     """
-    docs, factors = bipartite_components(cells.doc, cells.factor, cells.n_docs, cells.n_factors)
-    highest = np.full((2, max(docs.max(initial=0), factors.max(initial=0)) + 1), -np.inf)
+    component = cells.component_of_factors
+    n_components = int(component.max(initial=0)) + 1
+
+    def component_of_documents(_, part):
+        found = np.full(part.n_docs, n_components)  # of a document in no cell
+        found[part.doc] = component[part.factor]
+        return found
+
+    docs = cells.of_documents(component_of_documents)
+    highest = np.full((2, n_components + 1), -np.inf)
     np.maximum.at(highest[0], docs, a)
-    np.maximum.at(highest[1], factors, b)
-    shift = shift_of_scale(*highest, is_one=bool((factors == factors[0]).all()))
-    return a + shift[docs], b - shift[factors]
-
-
-def shift_of_scale(doc: Floats, factor: Floats, *, is_one: bool) -> Floats:
-    """What to add to documents and subtract from factors of each component; see above.
-
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_components,)
-        Largest value of the documents and the factors of each component, -inf without any.
-    is_one : bool
-        Whether all factors are in one component.
-    """
+    np.maximum.at(highest[1], component, b)
     # Adding any value between low and high to a, and subtracting it from b, keeps both below 0.
-    low, high = factor, -doc
-    shift = low if is_one else np.maximum(low, 0.0)
-    return np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
+    low, high = highest[1], -highest[0]
+    shift = low if n_components == 1 else np.maximum(low, 0.0)
+    shift = np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
+    return a + shift[docs], b - shift[component]
 
 
 # Standard errors ------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
-class ErrorSums:
-    """Sums over documents that standard errors of factors follow from.
-
-    Parameters
-    ----------
-    loss : str
-    labels : ndarray of shape (n_factors,), int
-        Component of each factor, within which clicks bound all ratios of examinations.
-    held : ndarray of shape (n_factors,), bool
-        Factors whose estimate sits on a bound although the gradient points outside.
-    clicks, n_clicked : float
-        Number of clicks, and of documents with clicks.
-    bread, meat : ndarray of shape (n_factors, n_factors)
-        See :func:`_bread_and_meat`.
-    curvature, from_bounded : ndarray of shape (n_factors,)
-        Curvature of each factor, and the part of it in documents on a bound.
-    """
-
-    loss: str
-    labels: Ints
-    held: Bools
-    clicks: float
-    n_clicked: float
-    bread: Floats
-    meat: Floats
-    curvature: Floats
-    from_bounded: Floats
-
-    @classmethod
-    def of(cls, fit: TabularFit, labels: Ints) -> ErrorSums:
-        """The sums of a fit."""
-        cells = fit.cells
-        curvature, variance = _curvature_and_variance(fit)
-        used = cells.by_doc(informative(fit.cells, fit.link))[cells.doc] > 0
-        curvature = curvature * used
-        return cls(
-            fit.loss,
-            labels,
-            fit.bounded_factors,
-            float(cells.clicks.sum()),
-            float(np.count_nonzero(cells.by_doc(cells.clicks))),
-            *_bread_and_meat(cells, curvature, variance * used),
-            cells.by_factor(curvature),
-            cells.by_factor(curvature * fit.bounded_docs[cells.doc]),
-        )
-
-    def __add__(self, other: ErrorSums) -> ErrorSums:
-        added = ("clicks", "n_clicked", "bread", "meat", "curvature", "from_bounded")
-        return replace(
-            self, **{name: getattr(self, name) + getattr(other, name) for name in added}
-        )
-
-    def standard_error(self, reference: int) -> Floats:
-        """See :meth:`TabularFit.standard_error`."""
-        n_factors = len(self.labels)
-        if self.clicks < _LEAST_CLICKS[self.loss] * self.n_clicked:
-            return _unknown_errors(n_factors, reference)
-        joined = np.flatnonzero(self.labels == self.labels[reference])
-        joined = joined[joined != reference]  # the reference is fixed at 0
-        error = np.full(n_factors, np.inf)
-        if len(joined):
-            place = np.ix_(joined, joined)
-            error[joined] = _sandwich_errors(self.bread[place], self.meat[place])
-        # The bound decides where most information is from documents on it.
-        error[self.held | (self.from_bounded > 0.5 * self.curvature)] = np.nan
-        error[reference] = 0.0
-        return error
+def _error_sums(fit: TabularFit) -> tuple[Floats, Floats, Floats, Floats]:
+    """Bread and meat of a fit in memory, curvature by factor, and that in documents on a bound."""
+    cells = fit.cells
+    curvature, variance = _curvature_and_variance(fit)
+    used = cells.by_doc(_informative(cells, fit.link))[cells.doc] > 0
+    curvature = curvature * used
+    return (
+        *_bread_and_meat(cells, curvature, variance * used),
+        cells.by_factor(curvature),
+        cells.by_factor(curvature * fit.bounded_docs[cells.doc]),
+    )
 
 
-def _unknown_errors(n_factors, reference):
-    error = np.full(n_factors, np.nan)
-    error[reference] = 0.0
-    return error
-
-
-def informative(cells: Cells, link: str) -> Bools:
+def _informative(cells: Cells, link: str) -> Bools:
     """Mask of the cells with clicks, which bound a ratio of examinations."""
     if link == "additive":
         # A document that was always clicked is as uninformative as one that never was.

@@ -31,26 +31,14 @@ class ListBatch:
 
     The network receives no padding. A long list among short ones then costs nothing extra, and
     padding does not enter batch normalisation.
-
-    Parameters
-    ----------
-    features : Tensor of shape (n_rows, n_features)
-    bias : Tensor of shape (n_rows,)
-        Code of the bias factor of each row.
-    mask : Tensor of shape (n_lists, width), bool
-        True where a list has a row.
-    shown : Tensor of shape (n_lists, width), bool
-        True where a row was shown; elsewhere it is padding, or a candidate that never was.
-    clicks, weight : Tensor of shape (n_lists, width)
-        (Debiased) clicks and impressions; 0 at padding.
     """
 
-    features: torch.Tensor
-    bias: torch.Tensor
-    mask: torch.Tensor
-    shown: torch.Tensor
-    clicks: torch.Tensor
-    weight: torch.Tensor
+    features: torch.Tensor  # (n_rows, n_features)
+    bias: torch.Tensor  # (n_rows,)
+    mask: torch.Tensor  # (n_lists, width)
+    shown: torch.Tensor  # (n_lists, width); else padding or never shown
+    clicks: torch.Tensor  # (n_lists, width)
+    weight: torch.Tensor  # (n_lists, width)
 
     def __len__(self) -> int:
         return len(self.mask)
@@ -85,21 +73,7 @@ class ScaledRows:
 
 
 class ListDataset(Dataset):
-    """The rows of a click log as lists, ready for a ``DataLoader``; columns are not copied.
-
-    Parameters
-    ----------
-    log : ClickLog
-        Its clicks are the target of each row, such as debiased clicks.
-    features : Tensor of shape (n_versions, n_features), or ScaledRows
-        Scaled features of the versions of documents, on the device of the batches.
-    click_only : bool
-        Leave out lists without clicks, whose listwise loss is 0.
-    never_shown : bool
-        Keep the candidates that were never shown; by default only shown rows are in the lists.
-    queries : ndarray of shape (n_queries,), bool, default=None
-        Leave out the lists of other queries.
-    """
+    """The rows of a click log as lists, ready for a ``DataLoader``; columns are not copied."""
 
     def __init__(
         self,

@@ -30,21 +30,7 @@ def scoring_network(
     dropout: float = 0.0,
     normalization: str | None = None,
 ) -> nn.Sequential:
-    """A multilayer perceptron with ELU units; linear if ``hidden_layer_sizes`` is empty.
-
-    Parameters
-    ----------
-    n_features, n_out : int
-    hidden_layer_sizes : sequence of int
-    dropout : float
-        Probability of dropping a hidden unit.
-    normalization : {"layer", "batch"} or None
-        Applied before each activation.
-
-    Returns
-    -------
-    network : torch.nn.Sequential, mapping (..., n_features) to (..., n_out)
-    """
+    """A multilayer perceptron with ELU units; linear if ``hidden_layer_sizes`` is empty."""
     normalize = {"layer": nn.LayerNorm, "batch": nn.BatchNorm1d, None: None}[normalization]
     layers, width = [], n_features
     for size in hidden_layer_sizes:
@@ -60,13 +46,7 @@ def scoring_network(
 
 
 class ListScores(nn.Module):
-    """Scores of a batch of lists as a rectangle (n_lists, width).
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, scoring network)
-        Only the second is applied, because batches are scaled already.
-    """
+    """Scores of a batch of lists as a rectangle (n_lists, width)."""
 
     def __init__(self, network: nn.Sequential) -> None:
         super().__init__()
@@ -106,13 +86,6 @@ class ScaleFeatures(nn.Module):
 
     A missing value becomes 0, the mean. Behind the features stands one column, 1 where the value
     is missing and else 0, for each feature that has missing values in training.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_docs, n_features)
-        The training documents.
-    indicators : bool, default=True
-        Whether there are columns for missing values.
     """
 
     def __init__(self, features: NDArray[Any], *, indicators: bool = True) -> None:

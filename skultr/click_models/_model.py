@@ -16,7 +16,6 @@ from .._log._pages import read_lists
 from .._log._reader import read, take_clicks
 from .._log._roles import count_rows, read_role
 from .._log._segments import offsets_from_counts, rectangles
-from .._models._sharded_relevance import ShownAt
 from .._sklearn import safe_indexing
 from .._typing import Column, Floats, Ints, Table
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
@@ -45,6 +44,7 @@ class BaseClickModel(BaseRanker):
     - ``_relevance(parameters)``, if relevance is not one of the parameters.
     """
 
+    _refuses_outcomes = "is a model of clicks"
     #: Whether P(click) depends on the clicks above.
     _reads_clicks = True
     _parameter_constraints = {}
@@ -354,7 +354,9 @@ class KnownFactors:
     @classmethod
     def of_log(cls, log):
         """The bias factors of the shown rows of a log."""
-        return cls(log.bias_values, ShownAt.of(log).are_positions)
+        rows = log.shown_rows
+        same = log.bias_values[log.bias[rows]] == log.position[rows]
+        return cls(log.bias_values, bool(same.all()))
 
     def codes(self, bias, inside):
         """Code of each bias factor, of the shape of ``bias``; undefined outside the lists."""

@@ -10,10 +10,8 @@ import numpy as np
 import pandas as pd
 
 from .._log._segments import TINY
-from .._log._shards import CellShards, ShardedLog
 from .._models._browsing import pbm_click_probability
 from .._models._document_posterior import document_posterior, logged_places
-from .._models._sharded_relevance import ShownAt, curve_of_shards, posterior_of_shards
 from .._models._table_curve import table_of_cells
 from .._sklearn import StrOptions
 from ..identifiability._graph import warn_unless_identifiable
@@ -64,20 +62,8 @@ class ProductModel(GradientClickModel):
         return self.solver == "em" and isinstance(self.prior, str) and self.prior == "logged"
 
     def _remember_posterior(self, log, cells, examination, error):
-        if isinstance(log, ShardedLog):
-            place = ShownAt.of(log).place
-            found = posterior_of_shards(log, examination, error, place)
-        else:
-            query, place = logged_places(log).of_documents(cells.n_docs)
-            found = document_posterior(
-                cells.doc,
-                cells.clicks,
-                cells.weight,
-                examination[cells.factor],
-                query=query,
-                place=place,
-                error=error[cells.factor],
-            )
+        query, place = logged_places(log).of_documents(cells.n_docs)
+        found = document_posterior(cells, examination, query=query, place=place, error=error)
         first = examination[0]
         tables = {
             "relevance": found.mean * first,
@@ -274,27 +260,20 @@ class PBMModel(ProductModel):
             index=pd.Index(log.bias_values, name="bias"),
         )
 
-    @property
-    def _reads_shards(self):
-        return self.solver == "em"
-
-    def _kept_of_shard(self, log):
-        return ShownAt.of(log, places=self._reads_places)
-
     def _compared_examination(self, log, cells):
         group, weight = np.arange(cells.n_factors), cells.weight_of_factors
         if self._factors.are_positions:
             # A rare rank is examined like its neighbours.
             group = factor_groups(weight, min(GROUP_IMPRESSIONS, weight.max() / 2))
-        positions = ShownAt.of(log).positions
+        rows = log.shown_rows
+        positions = np.bincount(
+            log.bias[rows], log.weight[rows] * log.position[rows], minlength=cells.n_factors
+        )
         depth = np.bincount(group, positions) / np.maximum(np.bincount(group, weight), TINY)
         prior, pooled = unknown_curve(np.maximum(depth, 1.0)), cells.pooled(group)
-        if isinstance(pooled, CellShards):
-            curve, error, self.n_iter_ = curve_of_shards(pooled, *prior)
-        else:
-            table = table_of_cells(pooled)
-            self.n_iter_ = table.fit.n_iter
-            curve, error = table.with_prior(*prior)
+        table = table_of_cells(pooled)
+        self.n_iter_ = table.fit.n_iter
+        curve, error = table.with_prior(*prior)
         return np.exp(curve - curve.max())[group], error[group]
 
     def _fitted_prior(self, log, cells, known):

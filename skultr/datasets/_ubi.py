@@ -78,7 +78,7 @@ def read_ubi(
         Values of ``action_name`` that are clicks, in any case.
     outcomes : str or list of str, default=()
         Further values of ``action_name``, such as ``"add_to_cart"``: each becomes a column of the
-        log.
+        log, ``outcome_add_to_cart``, from which rankers can learn.
     impressions : {"auto", "events", "hits"}, default="auto"
         What was shown: the documents of ``impression`` events, or those of the hit lists. "auto"
         takes the events of each application that has any, and the hit lists of the others.
@@ -110,8 +110,9 @@ def read_ubi(
         One row per document shown on a result page: ``session`` (the ``query_id``), ``qid`` (the
         query in lower case with single spaces, Unicode NFKC; then the filters, and the
         application in front if there are several), ``doc`` (the ``object_id``), ``position``
-        (from 1), ``user`` (if known; "unknown" where it is not), ``click`` and the ``outcomes``
-        (0 or 1). Ids are categoricals. Pages are in the order in which they occur first.
+        (from 1), ``user`` (if known; "unknown" where it is not), ``click``, and a
+        column ``outcome_…`` for each of the ``outcomes`` (0 or 1). Ids are categoricals. Pages
+        are in the order in which they occur first.
     report : UBIReport
         What was read, what was left out and why; print ``report.summary()``.
 
@@ -193,9 +194,6 @@ def read_ubi(
 
 
 # Parameters ---------------------------------------------------------------------------
-_RESERVED = {"session", "qid", "doc", "position", "user", "click"}
-
-
 def _names(value, parameter):
     names = (value,) if isinstance(value, str) else tuple(value)
     if not all(isinstance(name, str) and name.strip() for name in names):
@@ -212,11 +210,6 @@ def _check_actions(rules):
         raise ValueError(
             f"The actions {sorted(twice)} have several meanings; expected each in one place of "
             "clicks= and outcomes=, and 'impression' in none."
-        )
-    if reserved := _RESERVED & {*rules.outcomes}:
-        raise ValueError(
-            f"The outcomes {sorted(reserved)} would be columns that the log has already. Name "
-            "such actions in clicks=, or rename them in the records."
         )
 
 

@@ -471,7 +471,8 @@ class _Reader:
             log["user"] = category(user, self.texts["user"])
             if n := int((self.pages.user[in_log] < 0).sum()):
                 self.notes.append(f"{n_of(n, 'page')} of {in_log.sum():,} named no user.")
-        for name, values in zip(("click", *self.rules.outcomes), self.columns, strict=True):
+        outcomes = [f"outcome_{name}" for name in self.rules.outcomes]
+        for name, values in zip(("click", *outcomes), self.columns, strict=True):
             log[name] = values[order]
         from_hits = [
             self.name_of(code)

@@ -9,14 +9,13 @@ import numpy as np
 from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._segments import TINY
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import ArrayLike, Bools, Column, Estimator, Floats, Predictor, Table
 from ..exceptions import ClickDataWarning, warn_user
-from ..metrics._scorers import request_roles
+from ..metrics._scorers import Scorer
 from ..propensity._source import PROPENSITY_CONSTRAINT, row_propensities
 from ._click_table import ROLES, ClickTable, Pages, read_pages
 
@@ -458,7 +457,7 @@ def _positive(values, shown, name):
     return values[shown]
 
 
-class PolicyValueScorer:
+class PolicyValueScorer(Scorer):
     """Scorer: expected clicks per page if the estimator ranked the documents of each query.
 
     Its parameters are those of :func:`policy_value`, by which it judges ``estimator.predict(X)``.
@@ -478,6 +477,8 @@ class PolicyValueScorer:
     >>> bool(PolicyValueScorer()(ByGrade(), X, clicks) > clicks.sum() / 20_000)
     True
     """
+
+    _roles = (*ROLES, "sample_weight")
 
     @validate_params(_CONSTRAINTS, prefer_skip_nested_validation=True)
     def __init__(
@@ -500,13 +501,6 @@ class PolicyValueScorer:
         if np.isnan(found.value):
             warn_user(f"The score is NaN: {found.verdict}", ClickDataWarning)
         return found.value
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Metadata request of the roles, for scikit-learn's routing."""
-        return request_roles(self, (*ROLES, "sample_weight"))
-
-    def __repr__(self) -> str:
-        return f"PolicyValueScorer({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
 
 LEVEL = 0.05

@@ -15,7 +15,7 @@ from .._log._components import factor_components
 from .._log._dataset import ClickDataset
 from .._log._faults import count_of
 from .._log._on_disk import LogOnDisk, refuse_arguments
-from .._log._reader import take_clicks
+from .._log._outcomes import clicks_of
 from .._log._roles import is_frame, read_column, read_role
 from .._log._segments import as_array, encode
 from .._progress import progress
@@ -460,7 +460,7 @@ def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) ->
             f"X is a {type(X).__name__}; expected the log as a frame (pandas, Polars or "
             "PyArrow) with the columns 'qid' and 'position', and 'doc' or features."
         )
-    X, y, _ = take_clicks(X, y, "factor_rank")
+    X, y, _ = clicks_of(X, y, "factor_rank")
     if bias is None and read_role(X, "position") is None and read_role(X, "bias") is None:
         raise ValueError(
             "X has neither a column 'position' nor 'bias': there are no click rates to compare. "

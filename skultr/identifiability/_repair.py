@@ -22,10 +22,10 @@ from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
 from .._log._on_disk import refuse_arguments
+from .._log._outcomes import clicks_of
 from .._log._pairs import Pairs, read_pairs
 from .._log._pickles import NotPickled, SlimPickles
-from .._log._reader import as_clicks
-from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
+from .._log._roles import ROLES, column_names, is_frame, with_column
 from .._models._tabular import fit_tabular
 from .._sklearn import Interval, StrOptions, check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
@@ -311,8 +311,8 @@ class IdentifiabilityRepair(
         self._columns = self._bias_columns(names)
         X = self._checked(X, [*self._columns, self._click_column], reset=True)
         X, y = counted or (X, y)
-        if y is not None:
-            y = as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
+        if y is not None and counted is None:
+            y = clicks_of(X, y, type(self).__name__)[1]
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
         self._begin()

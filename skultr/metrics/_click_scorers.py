@@ -22,22 +22,20 @@ from ..exceptions import ClickDataWarning, warn_user
 from ._dependence import CMIPEstimator, cmip_score
 from ._ranking import as_numbers
 from ._scorers import (
+    Scorer,
     annotated_rows,
     documents_within_queries,
     first_of_documents,
     predict_within,
-    request_roles,
 )
 
 if TYPE_CHECKING:
-    from sklearn.utils.metadata_routing import MetadataRequest
-
     from .._log._dataset import ClickDataset
 
 _ESTIMATORS = ("classifier", "knn", "published")
 
 
-class CMIPScorer:
+class CMIPScorer(Scorer):
     """Scorer: minus the conditional mutual information with the logging policy, −CMIP.
 
     CMIP measures how much the scores of a model copy the logged ranking beyond what relevance
@@ -109,6 +107,8 @@ class CMIPScorer:
     True
     """
 
+    _roles = ("qid", "relevance", "doc", "position", "impressions", "sample_weight")
+
     def __init__(
         self,
         *,
@@ -163,45 +163,15 @@ class CMIPScorer:
         score : float
             In nats.
         """
-        scores, logged, grades = annotated_documents(
-            self,
-            estimator,
-            X,
-            sample_weight,
-            logging=self.logging,
-            qid=qid,
-            relevance=relevance,
-            doc=doc,
-            position=position,
-            impressions=impressions,
+        roles = {name: value for name, value in locals().items() if name in self._roles[:-1]}
+        documents = annotated_documents(
+            self, estimator, X, sample_weight, logging=self.logging, **roles
         )
-        return -cmip_score(
-            scores,
-            logged,
-            grades,
-            estimator=self.estimator,
-            n_repeats=self.n_repeats,
-            random_state=self.random_state,
-        )
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Metadata request of the roles, for scikit-learn's routing.
-
-        Returns
-        -------
-        request : MetadataRequest
-        """
-        names = ("qid", "relevance", "doc", "position", "impressions", "sample_weight")
-        return request_roles(self, names)
-
-    def __repr__(self) -> str:
-        return (
-            f"CMIPScorer(logging={self.logging!r}, estimator={self.estimator!r}, "
-            f"n_repeats={self.n_repeats!r}, random_state={self.random_state!r})"
-        )
+        settings = {name: value for name, value in vars(self).items() if name != "logging"}
+        return -cmip_score(*documents, **settings)
 
 
-class PerplexityScorer:
+class PerplexityScorer(Scorer):
     """Scorer: minus the perplexity of clicks under a model's click probabilities.
 
     :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of X, averaged over
@@ -290,17 +260,7 @@ class PerplexityScorer:
         -------
         score : float
         """
-        roles = {
-            "qid": qid,
-            "session": session,
-            "doc": doc,
-            "position": position,
-            "bias": bias,
-            "user": user,
-            "propensity": propensity,
-            "impressions": impressions,
-            "doc_scope": doc_scope,
-        }
+        roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
         X, y, _ = take_clicks(X, y, "PerplexityScorer")
         rows = read(
             X,
@@ -324,18 +284,6 @@ class PerplexityScorer:
             sample_weight=rows.weight[shown],
         )
 
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Metadata request of the roles, for scikit-learn's routing.
-
-        Returns
-        -------
-        request : MetadataRequest
-        """
-        return request_roles(self, (*FIT_ROLES, "sample_weight"))
-
-    def __repr__(self) -> str:
-        return f"PerplexityScorer(conditional={self.conditional!r})"
-
 
 def annotated_documents(
     owner: object,
@@ -344,11 +292,7 @@ def annotated_documents(
     sample_weight: Column | None = None,
     *,
     logging: str | None = None,
-    qid: Column | None = None,
-    relevance: Column | None = None,
-    doc: Column | None = None,
-    position: Column | None = None,
-    impressions: Column | None = None,
+    **roles: Column | None,
 ) -> tuple[Floats, Floats, Floats]:
     """Score, mean logged position (or logging score) and grade of each annotated document.
 
@@ -364,13 +308,7 @@ def annotated_documents(
         X,
         None,
         sample_weight,
-        {
-            "qid": qid,
-            "relevance": relevance,
-            "doc": doc,
-            "position": position,
-            "impressions": impressions,
-        },
+        roles,
         reads=("qid", "relevance", "doc", "impressions", *(["position"] * (logging is None))),
         need=need,
         caller=type(owner).__name__,

@@ -21,11 +21,9 @@ from .._models._click_choice import ClickChoice
 from .._typing import AnyFrame, ArrayLike, Column, Estimator, Floats, Ints, Predictor, Scope, Table
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ..propensity._source import row_propensities
-from ._scorers import predict_within, request_roles
+from ._scorers import Scorer, predict_within
 
 if TYPE_CHECKING:
-    from sklearn.utils.metadata_routing import MetadataRequest
-
     from .._log._dataset import ClickDataset
 
 _METRICS = ("arp", "dcg", "precision")
@@ -56,7 +54,7 @@ class IPSEstimate(NamedTuple):
     n_clicks: float
 
 
-class IPSScorer:
+class IPSScorer(Scorer):
     r"""Scorer: a ranking metric of an estimator's predictions, estimated from clicks.
 
     A click on a document that was examined with probability :math:`p` has the weight
@@ -231,17 +229,7 @@ class IPSScorer:
         -------
         estimate : IPSEstimate
         """
-        roles = {
-            "qid": qid,
-            "session": session,
-            "doc": doc,
-            "position": position,
-            "bias": bias,
-            "user": user,
-            "propensity": propensity,
-            "impressions": impressions,
-            "doc_scope": doc_scope,
-        }
+        roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
         if is_in_engine(X):
             check_given(X, y, sample_weight, roles, "IPSScorer")
             X, y = _counted(X, y)
@@ -262,21 +250,6 @@ class IPSScorer:
             effective_sample_size=float(carried**2 / (debiased @ weight)),
             largest_weight=float(weight[served.clicks > 0].max() * n_clicks / carried),
             n_clicks=float(n_clicks),
-        )
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Metadata request of the roles, for scikit-learn's routing.
-
-        Returns
-        -------
-        request : MetadataRequest
-        """
-        return request_roles(self, (*FIT_ROLES, "sample_weight"))
-
-    def __repr__(self) -> str:
-        return (
-            f"IPSScorer({self.metric!r}, k={self.k!r}, propensity={self.propensity!r}, "
-            f"clip={self.clip!r}, normalize={self.normalize!r})"
         )
 
     def _click_weights(self, propensity):
@@ -361,7 +334,7 @@ class ClickLikelihoodEstimate(NamedTuple):
     n_clicks: float
 
 
-class ClickLikelihoodScorer:
+class ClickLikelihoodScorer(Scorer):
     r"""Scorer: log-likelihood per held-out click gained by the scores of an estimator, in nats.
 
     Given that a click falls into a list, its row is i with the probability
@@ -545,17 +518,7 @@ class ClickLikelihoodScorer:
         -------
         estimate : ClickLikelihoodEstimate
         """
-        roles = {
-            "qid": qid,
-            "session": session,
-            "doc": doc,
-            "position": position,
-            "bias": bias,
-            "user": user,
-            "propensity": propensity,
-            "impressions": impressions,
-            "doc_scope": doc_scope,
-        }
+        roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
         held_out = HeldOut.read(X, y, sample_weight, roles, caller="ClickLikelihoodScorer")
         rows = held_out.rows
         if not rows.clicks[rows.shown].any():  # the reader warned
@@ -570,18 +533,6 @@ class ClickLikelihoodScorer:
         query, _ = encode(rows.query[choice.rows[choice.starts]])
         value, error = ratio_of_sums(gain, choice.total, query)
         return ClickLikelihoodEstimate(value, error, scale, choice.n_clicks)
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Metadata request of the roles, for scikit-learn's routing.
-
-        Returns
-        -------
-        request : MetadataRequest
-        """
-        return request_roles(self, (*FIT_ROLES, "sample_weight"))
-
-    def __repr__(self) -> str:
-        return f"ClickLikelihoodScorer(propensity={self.propensity!r}, scale={self.scale!r})"
 
     def _gains(self, estimator, held_out, choice, log_examination):
         """Log-likelihood gained over examination alone in each list, and the scale."""

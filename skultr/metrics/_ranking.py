@@ -137,21 +137,10 @@ def dcg_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, per_query
+        As in :func:`ndcg_score`.
     gain : {"exponential", "linear"}, default="exponential"
         :math:`g(y) = 2^y - 1` or :math:`g(y) = y`.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -207,24 +196,11 @@ def err_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     max_grade : float, default=None
         The largest grade of the scale, :math:`y_\max`. By default the largest in ``y_true``; pass
         it to compare values between data sets.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query whose documents all have relevance 0.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -281,23 +257,10 @@ def average_precision_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     threshold : float, default=1
         A document is relevant if its relevance is at least this value.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order [1]_, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -350,23 +313,10 @@ def reciprocal_rank_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     threshold : float, default=1
         A document is relevant if its relevance is at least this value.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------
@@ -418,23 +368,10 @@ def precision_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
-    k : int or list of int, default=None
-        Number of ranks that count; None for all.
+    y_true, y_score, qid, k, ties, no_relevant, per_query
+        As in :func:`ndcg_score`.
     threshold : float, default=1
         A document is relevant if its relevance is at least this value.
-    ties : {"average", "stable"}, default="average"
-        For equal scores, the exact expectation over their random order, or the order of the
-        rows.
-    no_relevant : {"skip", 0, 1}, default="skip"
-        The value of a query without a relevant document.
-    per_query : bool, default=False
-        Whether to return the value of each query.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from .._log._reader import read
-from .._log._roles import is_frame, read_features, role_columns
+from .._log._roles import FIT_ROLES, is_frame, read_features, role_columns
 from .._log._segments import as_array, encode, pair_codes
 from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
@@ -39,12 +39,35 @@ RANKING_METRICS = {
     "precision": precision_score,
     "rr": reciprocal_rank_score,
 }
-#: Requested from scikit-learn by default, so that users need no `set_score_request`.
-_ROLES = ("qid", "relevance", "doc")
 _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 
 
-class RankingScorer:
+class Scorer:
+    """The parts that all scorers share: the roles that they request, and their text."""
+
+    #: Requested from scikit-learn by default, so that users need no `set_score_request`.
+    _roles: tuple[str, ...] = (*FIT_ROLES, "sample_weight")
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Metadata request of the roles, for scikit-learn's routing.
+
+        Returns
+        -------
+        request : MetadataRequest
+        """
+        request = MetadataRequest(owner=self)
+        for name in self._roles:
+            request.score.add_request(param=name, alias=True)
+        return request
+
+    def __repr__(self) -> str:
+        given = dict(vars(self))
+        given |= given.pop("options", {})
+        texts = [f"{name}={value!r}".removeprefix("metric=") for name, value in given.items()]
+        return f"{type(self).__name__}({', '.join(texts)})"
+
+
+class RankingScorer(Scorer):
     """Scorer: a ranking metric of an estimator's predictions against human annotation.
 
     The scorer compares ``estimator.predict(X)`` with the role ``relevance`` of X, query by query.
@@ -86,6 +109,8 @@ class RankingScorer:
     >>> round(RankingScorer("ndcg", k=1)(model, X), 3)  # equal scores: the expected value
     0.5
     """
+
+    _roles = ("qid", "relevance", "doc")
 
     def __init__(
         self,
@@ -146,19 +171,6 @@ class RankingScorer:
         return RANKING_METRICS[self.metric](
             documents.relevance, score, qid=documents.qid, k=self.k, **self.options
         )
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Metadata request of the roles, for scikit-learn's routing.
-
-        Returns
-        -------
-        request : MetadataRequest
-        """
-        return request_roles(self, _ROLES)
-
-    def __repr__(self) -> str:
-        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
-        return f"RankingScorer({self.metric!r}, k={self.k!r}{options})"
 
 
 class AnnotatedDocuments:
@@ -264,14 +276,6 @@ def predict_within(
     }
     taken = get_routing_for_object(estimator).consumes("predict", ids) if ids else ()
     return estimator.predict(X, **{name: ids[name] for name in taken})
-
-
-def request_roles(scorer: object, names: Iterable[str]) -> MetadataRequest:
-    """Metadata request of a scorer that takes the named roles as keywords."""
-    request = MetadataRequest(owner=scorer)
-    for name in names:
-        request.score.add_request(param=name, alias=True)
-    return request
 
 
 def annotated_rows(relevance: Floats) -> Ints:

@@ -326,17 +326,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
 
 def _reference_component(cells):
-    """Mask of the bias factors that clicks compare: the largest connected component.
-
-    Returns
-    -------
-    compared : ndarray of shape (n_factors,), bool
-
-    Raises
-    ------
-    NotIdentifiableError
-        If no two factors can be compared.
-    """
+    """Mask of the bias factors that clicks compare: the largest connected component."""
     n_factors = len(cells.factors)
     clicks = np.bincount(cells.doc, cells.clicks)
     clicked = clicks[cells.doc] > 0
@@ -421,12 +411,6 @@ class CellLogits(nn.Module):
 
     The softmax over the cells of a document is the probability that a click on it was in each of
     them; relevance cancels.
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, scoring network with one output per bias factor)
-        Batches are scaled already, so that only the second is applied.
-    n_factors : int
     """
 
     def __init__(self, network, n_factors):

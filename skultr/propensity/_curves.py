@@ -11,14 +11,13 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from .._log._components import factor_components
+from .._log._cells import Cells
 from .._log._dataset import ClickDataset
 from .._log._estimator import forget, unless_it_fails
 from .._log._faults import check, count_of
 from .._log._joined_logs import AddsLogs, CellCounts, Kept
 from .._log._roles import FIT_ROLES, read_column, read_role
 from .._log._segments import encode
-from .._log._shards import CellShards
 from .._progress import progress
 from .._sklearn import Interval, StrOptions
 from .._typing import AnyFrame, Column, Frame, RandomState, Scope, Table
@@ -35,18 +34,10 @@ _LEAST_QUERIES = 30
 
 
 class Estimate(NamedTuple):
-    """Log examination per factor of a log, up to a constant.
+    """Log examination per factor of a log, up to a constant."""
 
-    Parameters
-    ----------
-    log_examination : ndarray of shape (n_factors,)
-        NaN where the log does not determine it.
-    standard_error : ndarray of shape (n_factors,) or None
-        Error of ``log_examination``; None if the estimator has no formula for it.
-    """
-
-    log_examination: np.ndarray
-    standard_error: np.ndarray | None = None
+    log_examination: np.ndarray  # (n_factors,)
+    standard_error: np.ndarray | None = None  # (n_factors,)
 
 
 def _has_partial_fit(estimator: Any) -> bool:
@@ -140,7 +131,7 @@ class CurvePropensity(AddsLogs, BasePropensity):
         }
         is_first = "n_features_in_" not in vars(self)
         X, y = self._read(X, y, sample_weight, roles, reset=is_first)
-        if isinstance(X, CellShards):
+        if isinstance(X, Cells):
             raise ValueError(
                 "The clicks and impressions of the documents of this log do not fit into memory, "
                 f"where {type(self).__name__}.partial_fit keeps them. Call fit, with the logs of "
@@ -193,7 +184,9 @@ class CurvePropensity(AddsLogs, BasePropensity):
 
     # Fitting ------------------------------------------------------------------------------
     def _fit(self, X, y, sample_weight, roles):
-        cells, _ = self._read_cells(X, y, sample_weight, roles)
+        self._fit_cells(self._read_cells(X, y, sample_weight, roles)[0])
+
+    def _fit_cells(self, cells):
         self._tabulate(cells, self._estimate)
 
     def _read_counts(self, X, y, sample_weight, roles):
@@ -211,9 +204,10 @@ class CurvePropensity(AddsLogs, BasePropensity):
         """Estimate, and set the tables and the attributes that ``predict`` reads."""
         of_all = cells if self.user is None else cells.of_all_users()
         common = self._with_errors(of_all, estimate)
-        n_factors = len(of_all.factors)
-        component = factor_components(of_all.doc, of_all.factor, n_factors)[1]
-        self._set_curve(of_all, common, component)
+        self.examination_ = curve_table(of_all, common)
+        self._bias_values = of_all.factors.bias
+        self._common = np.exp(common.log_examination)
+        self._largest = np.nanmax(self._common)
         if self.user is not None:
             own = self._on_common_scale(self._with_errors(cells, estimate), cells, common)
             own = self._shrunk(cells, own, common)
@@ -221,13 +215,6 @@ class CurvePropensity(AddsLogs, BasePropensity):
             self.examination_ = curve_table(cells, own)
             self._remember_users(cells, own)
         self._warn_about_curve()
-
-    def _set_curve(self, cells, common, component):
-        """Set the table of the curve of all users, and what ``predict`` reads of it."""
-        self.examination_ = curve_table(cells, common, component)
-        self._bias_values = cells.factors.bias
-        self._common = np.exp(common.log_examination)
-        self._largest = np.nanmax(self._common)
 
     def _warn_about_curve(self):
         warn_about_unknown(self.examination_)
@@ -304,16 +291,7 @@ class CurvePropensity(AddsLogs, BasePropensity):
 
 
 def with_errors(estimate, cells, drawn=None):
-    """An estimate relative to the first bias factor, with standard errors.
-
-    Parameters
-    ----------
-    estimate : Estimate
-    cells : Cells
-        The data of the estimate.
-    drawn : ndarray of shape (n_bootstrap, n_factors), default=None
-        Log examination of resamples; its standard deviation is the error.
-    """
+    """An estimate relative to the first bias factor, with standard errors."""
     log_examination, error = _scaled(estimate, cells)
     if drawn is not None:
         spread = _spread(drawn)
@@ -348,14 +326,7 @@ def resamples(cells, n_bootstrap, random_state):
 
 
 def places_of(values, bias_values, examination):
-    """Place of each bias factor in a curve; a ValueError if the curve has no value for it.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows,)
-    bias_values, examination : ndarray of shape (n_factors,)
-        The curve; NaN where the log does not determine it.
-    """
+    """Place of each bias factor in a curve; a ValueError if the curve has no value for it."""
     place = pd.Index(bias_values).get_indexer(values)
     known = ~np.isnan(examination)
     unknown = (place < 0) | ~known[place]
@@ -387,10 +358,7 @@ def _scaled(estimate, cells):
 def _mean_click_probability(cells, examination):
     """Mean P(click) over the clicks of each factor, shape (n_factors,), by the common curve."""
     examined = cells.weight * np.nan_to_num(examination)[cells.factor]
-    clicks, seen = (
-        np.bincount(cells.doc, values, minlength=cells.n_docs)
-        for values in (cells.clicks, examined)
-    )
+    clicks, seen = cells.by_doc(cells.clicks), cells.by_doc(examined)
     relevance = np.divide(clicks, seen, out=np.zeros_like(seen), where=seen > 0)[cells.doc]
     expected = examined * relevance
     rate = np.minimum(relevance * np.nan_to_num(examination)[cells.factor], 0.9)
@@ -426,18 +394,8 @@ def _where_resamples_suffice(drawn, analytic, cells):
     return np.where((seen < _LEAST_QUERIES) & np.isfinite(analytic), analytic, drawn)
 
 
-def curve_table(cells, estimate, component=None):
-    """The public table of an estimate: one row per factor, with the ends of the 95 % interval.
-
-    Parameters
-    ----------
-    cells : Cells or CellShards
-    estimate : Estimate
-    component : ndarray of shape (n_factors,), int, default=None
-        Equal where documents connect factors; by default found in ``cells``.
-    """
-    if component is None:
-        component = factor_components(cells.doc, cells.factor, len(cells.factors))[1]
+def curve_table(cells, estimate):
+    """The public table of an estimate: one row per factor, with the ends of the 95 % interval."""
     log_examination, error = estimate
     unknown = np.isnan(log_examination)
     error = np.where(unknown, np.nan, error)
@@ -450,7 +408,7 @@ def curve_table(cells, estimate, component=None):
                 "upper": np.exp(log_examination + QUANTILE * error),
                 "impressions": cells.weight_of_factors,
                 "clicks": cells.clicks_of_factors,
-                "component": component,
+                "component": cells.component_of_factors,
             },
             index=cells.factors.index,
         )

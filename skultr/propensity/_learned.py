@@ -12,18 +12,17 @@ from sklearn.utils import check_array, check_random_state
 
 from .._log._aggregate import count_lists_of
 from .._log._clicklog import make_click_log
-from .._log._components import factor_components
 from .._log._counted import count_cells_of
 from .._log._faults import count_of
 from .._log._offsets import find_offsets, take_off
 from .._log._roles import feature_names, is_frame, read_values, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
-from .._log._shards import ShardedLog, count_or_shard, whole_or_sharded
+from .._log._shards import cells_of_count
 from .._models._relevance_table import LearnsRelevance
 from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
-from ._curves import CurvePropensity, Estimate, with_errors
+from ._curves import CurvePropensity, Estimate
 
 #: Users with fewer clicks share one curve while relevance is learned.
 _FEW_CLICKS = 100
@@ -42,20 +41,9 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         **LearnsRelevance._parameter_constraints,
     }
 
-    @property
-    def _reads_shards(self):
-        return self.relevance == "embedding" and self.user is None
-
-    def _read_dataset(self, dataset):
-        if self._reads_shards:
-            log = whole_or_sharded(dataset.log(detailed=False))
-            if isinstance(log, ShardedLog):
-                return log.cells, None
-        return super()._read_dataset(dataset)
-
     def _count(self, X, click, names):
-        if self._reads_shards:
-            return count_or_shard(X, click, self._factor_columns(names))
+        if self.relevance == "embedding" and self.user is None:
+            return cells_of_count(X, click, self._factor_columns(names))
         features = self._features_among(names)
         return count_cells_of(X, click, self._factor_columns(names), features=features)
 
@@ -78,43 +66,21 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         return self.relevance == "embedding"
 
     def _fit(self, X, y, sample_weight, roles):
-        cells, row_factor = self._read_cells(X, y, sample_weight, roles)
         if self.relevance == "embedding":
-            self._refuse_without_links(cells)
-            estimate = self._table_estimate
-        else:
-            estimate = self._network_estimate(X, y, sample_weight, roles, cells, row_factor)
+            super()._fit(X, y, sample_weight, roles)
+            return
+        cells, row_factor = self._read_cells(X, y, sample_weight, roles)
+        estimate = self._network_estimate(X, y, sample_weight, roles, cells, row_factor)
         self._tabulate(cells, estimate)
-        if self.relevance == "network":
-            self._warn_about_links()
+        self._warn_about_links()
 
-    def _fit_shards(self, shards):
-        """As ``_fit``, where cells do not fit into memory."""
-        if self.n_bootstrap:
-            raise ValueError(
-                "The cells of the log do not fit into memory, and n_bootstrap="
-                f"{self.n_bootstrap} would read them as often. Set n_bootstrap=0: standard "
-                "errors then follow from the information matrix."
-            )
-        fit = self._table_of_shards(shards)
-        component = fit.component
-        if len(np.unique(component)) == shards.n_factors > 1:
-            self._refuse_unlinked(shards.n_factors)
-        linked = component == component[0]
-        estimate = Estimate(np.where(linked, fit.factor_logits, np.nan), fit.standard_error(0))
-        self._set_curve(shards, with_errors(estimate, shards), component)
-        self._warn_about_curve()
+    def _fit_cells(self, cells):
+        self._refuse_without_links(cells)
+        self._tabulate(cells, self._table_estimate)
 
     def _table_estimate(self, cells):
         cells = cells.with_half_clicks()
-        fit = self._fit_table(
-            cells.doc,
-            cells.factor,
-            cells.clicks,
-            cells.weight,
-            n_docs=cells.n_docs,
-            n_factors=len(cells.factors),
-        )
+        fit = self._fit_table(cells)
         own = cells.factors.user is not None
         return Estimate(
             np.where(_linked_to_first(cells), fit.factor_logits, np.nan),
@@ -123,8 +89,8 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
 
     def _on_common_scale(self, own, cells, common):
         factors = cells.factors
-        n_components, component = factor_components(cells.doc, cells.factor, len(factors))
-        if self.relevance == "network" or n_components == 1:
+        component = cells.component_of_factors
+        if self.relevance == "network" or not component.any():
             return own
         # Nothing compares users who share no document: each component gets the mean scale of the
         # common curve.
@@ -159,11 +125,8 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         # Documents that several users saw connect the users, but not the positions.
         cells = cells.of_all_users()
         n_factors = len(cells.factors)
-        n_components, _ = factor_components(cells.doc, cells.factor, n_factors)
-        if n_components == n_factors > 1:
-            self._refuse_unlinked(n_factors)
-
-    def _refuse_unlinked(self, n_factors):
+        if len(np.unique(cells.component_of_factors)) < n_factors or n_factors == 1:
+            return
         raise NotIdentifiableError(
             f"No document was shown under two of the {n_factors} bias factors: with one "
             "number per document as relevance, nothing compares the factors. Serve some "
@@ -388,9 +351,8 @@ class DualLearningPropensity(_LearnedPropensity):
 
 def _linked_to_first(cells):
     """Mask of the factors that documents connect to the first bias factor (of any user)."""
-    factors = cells.factors
-    _, component = factor_components(cells.doc, cells.factor, len(factors))
-    return np.isin(component, component[factors.bias == factors.bias.min()])
+    bias, component = cells.factors.bias, cells.component_of_factors
+    return np.isin(component, component[bias == bias.min()])
 
 
 def _features_of(X, not_features, why, rows=None):

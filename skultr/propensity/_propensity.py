@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._log._cells import Cells
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
 from .._log._describe import ReadsLogs
@@ -18,9 +19,8 @@ from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._feature_table import FeatureTable
 from .._log._on_disk import LogOnDisk, refuse_arguments
-from .._log._reader import take_clicks
+from .._log._outcomes import clicks_of
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
-from .._log._shards import CellShards
 from .._typing import AnyFrame, Column, Floats, Frame, Scope, Table
 
 #: Smallest propensity that is predicted: rankers divide by propensities.
@@ -83,7 +83,8 @@ class BasePropensity(ReadsLogs, BaseEstimator):
             disk, others read the rows into memory.
         y : array-like of shape (n_rows,)
             Click (0 or 1), or click rate if a row stands for several impressions; or the name of
-            the column of X that holds them.
+            the column of X that holds them. Of another outcome, as rankers take it, the column
+            ``click`` is read.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \
@@ -118,9 +119,9 @@ class BasePropensity(ReadsLogs, BaseEstimator):
             "documents": documents,
         }
         X, y = self._read(X, y, sample_weight, roles, reset=True)
-        if isinstance(X, CellShards):
+        if isinstance(X, Cells):
             self._has_bias = True
-            self._fit_shards(X)
+            self._fit_cells(X)
             return self
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
@@ -211,7 +212,7 @@ class BasePropensity(ReadsLogs, BaseEstimator):
             names, self._click_column = list(nw.from_native(X).collect_schema()), y
             self._checked(pd.DataFrame(columns=names), reset=reset)
             return self._count(X, y, names)
-        X, y, self._click_column = take_clicks(X, y, type(self).__name__)
+        X, y, self._click_column = clicks_of(X, y, type(self).__name__)
         if documents is not None and self._reads_rows:
             X = FeatureTable(documents).joined(X, roles["qid"], roles["doc"])
         return self._checked(X, reset=reset), y

@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from .._log._cells import Cells
 from .._log._clicklog import ClickLog, sort_into_lists
 from .._log._counted import check_given, count_cells_of
 from .._log._engine import is_in_engine
 from .._log._on_disk import LogOnDisk
+from .._log._outcomes import take_target
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role, without_columns
 from .._models._document_posterior import document_posterior, logged_places
@@ -79,7 +81,9 @@ def relevance_labels(
         one position and propensity, and only these counts leave it.
     y : array-like of shape (n_rows,) or str
         Click (0 or 1), or click rate if a row stands for several impressions; or the name of the
-        column of X that holds them. A dataset has its own clicks.
+        column of X that holds them. A dataset has its own clicks. Another outcome, as rankers take
+        it (``"outcome_purchase"`` or a weighted sum), is divided by propensities of the column
+        ``click``: labels are its mean per examination, and ``outcome`` stands for ``clicks``.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
@@ -160,14 +164,22 @@ def relevance_labels(
             "interval=True needs user_aware=True: a document's clicks and the sum of its "
             "propensities are what its posterior depends on. Leave user_aware at its default."
         )
-    X, y, _ = take_clicks(X, y, "relevance_labels")
+    X, y, _, clicks, scale = take_target(X, y, "relevance_labels")
+    if clicks is not None and interval:
+        raise ValueError(
+            "y is another outcome than the click, and interval=True is for clicks, which are 0 or "
+            "1. Leave it out, or pass y='click'."
+        )
     if interval and hasattr(propensity, "predict_click") and not isinstance(propensity, type):
         return _of_click_model(propensity, dataset, X, y, sample_weight, clip)
-    of_rows, _ = row_propensities(propensity, X, y, sample_weight, {}, default=no_propensities)
+    of_clicks = y if clicks is None else clicks
+    of_rows, _ = row_propensities(
+        propensity, X, of_clicks, sample_weight, {}, default=no_propensities
+    )
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
-    rows = read(X, y, sample_weight, {"propensity": of_rows}, reads=reads)
-    log = sort_into_lists(rows, no_features)
+    rows = read(X, of_clicks, sample_weight, {"propensity": of_rows}, reads=reads)
+    log = sort_into_lists(rows if clicks is None else rows.of_outcome(y), no_features)
     if interval:
         return _with_intervals(log, clip)
     if user_aware:
@@ -175,7 +187,11 @@ def relevance_labels(
     else:
         require_positive(log)
     warn_about_weights(log, clip=clip, queries=False)
-    return label_table(log, debias_clicks(log, clip=clip).clicks)
+    table = label_table(log, debias_clicks(log, clip=clip).clicks)
+    if clicks is None:
+        return table
+    table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
+    return table.rename(columns={"clicks": "outcome"})
 
 
 def _counted(X, y, sample_weight, propensity, interval):
@@ -216,10 +232,11 @@ def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
     rows, propensity = log.shown_rows, log.propensity
     assert propensity is not None
     places = logged_places(log)
+    n_rows, clicks, weight = len(places.pair), log.clicks[rows], log.weight[rows]
+    # Each row has an examination of its own.
+    cells = Cells(places.pair, np.arange(n_rows), clicks, weight, len(places.query), n_rows)
     found = document_posterior(
-        places.pair,
-        log.clicks[rows],
-        log.weight[rows],
+        cells,
         np.maximum(propensity[rows], clip or 0.0),
         query=places.query,
         place=places.place,

@@ -20,44 +20,21 @@ _SMALL_SHARE, _SMALL_SAMPLE = 0.7, 5.0
 
 
 class DebiasedClicks(NamedTuple):
-    """Debiased number of clicks per row, and how evenly clicks contribute to an estimate.
+    """Debiased number of clicks per row, and how evenly clicks contribute to an estimate."""
 
-    Parameters
-    ----------
-    clicks : ndarray of shape (n_rows,)
-        Debiased number of clicks of each row.
-    effective_sample_size : float
-        Number of equally weighted clicks with the same precision, (Σ w)² / Σ w² (Kish).
-    largest_weight : float
-        Largest weight of a click, relative to the mean weight of the clicks.
-    clipped_share : float
-        Share of the clicks whose propensity was raised to ``clip``.
-    """
-
-    clicks: np.ndarray
+    clicks: np.ndarray  # (n_rows,)
     effective_sample_size: float
     largest_weight: float
     clipped_share: float
 
 
 class DocumentLabels(NamedTuple):
-    """One label per document of a query.
+    """One label per document of a query."""
 
-    Parameters
-    ----------
-    query, doc : ndarray of shape (n_labels,), int
-        Codes, sorted by query.
-    label : ndarray of shape (n_labels,)
-        Debiased clicks per impression: an estimate of P(relevant) if the scale of the
-        propensities is known.
-    weight : ndarray of shape (n_labels,)
-        Number of impressions, or of examinations.
-    """
-
-    query: np.ndarray
-    doc: np.ndarray
-    label: np.ndarray
-    weight: np.ndarray
+    query: np.ndarray  # (n_labels,)
+    doc: np.ndarray  # (n_labels,)
+    label: np.ndarray  # (n_labels,)
+    weight: np.ndarray  # (n_labels,)
 
 
 def average_propensities(log):
@@ -66,11 +43,6 @@ def average_propensities(log):
     That is the mean propensity of the document over its impressions in all sessions of the query,
     of all users and at all positions. Single propensities may be 0, as for a user who never looks
     that far.
-
-    Raises
-    ------
-    ValueError
-        If the mean propensity of a document is 0.
     """
     rows = np.flatnonzero(log.shown)
     place, n_places = _documents_of(log, rows)[1:]
@@ -85,14 +57,7 @@ def average_propensities(log):
 
 
 def require_positive(log, what="propensity"):
-    """Raise if a propensity is 0, which no click can be divided by.
-
-    Parameters
-    ----------
-    log : ClickLog
-    what : str
-        Name of the propensities in the message.
-    """
+    """Raise if a propensity is 0, which no click can be divided by."""
     zero = np.flatnonzero(log.shown & (log.propensity <= 0))
     if len(zero):
         query = python_value(log.query_ids[log.query[zero[0]]])
@@ -101,15 +66,7 @@ def require_positive(log, what="propensity"):
 
 
 def zero_propensity(what, rows, where):
-    """The error of a propensity of 0.
-
-    Parameters
-    ----------
-    what : str
-        Name of the propensities.
-    rows, where : str
-        How many rows have it, and an example.
-    """
+    """The error of a propensity of 0."""
     averages = (
         " If only some users never examine it, average over users: UserAwareIPSRanker, "
         "LambdaMARTRanker(debiasing='user-aware'), or relevance_labels and debiased_table with "
@@ -122,21 +79,7 @@ def zero_propensity(what, rows, where):
 
 
 def debias_clicks(log, *, clip=None, normalize=False):
-    """Debiased number of clicks per row: clicks over propensities.
-
-    Parameters
-    ----------
-    log : ClickLog
-        With propensities.
-    clip : float, default=None
-        Smaller propensities are raised to it.
-    normalize : bool, default=False
-        Divide the weights by their mean over the clicks.
-
-    Returns
-    -------
-    debiased : DebiasedClicks
-    """
+    """Debiased number of clicks per row: clicks over propensities."""
     raised = log.propensity if clip is None else np.maximum(log.propensity, clip)
     weight = 1 / raised
     clicks = log.clicks * weight
@@ -152,21 +95,7 @@ def debias_clicks(log, *, clip=None, normalize=False):
 
 
 def document_labels(log, clicks, propensity=None):
-    """Labels of the documents that were shown: (debiased) clicks per impression.
-
-    Parameters
-    ----------
-    log : ClickLog
-    clicks : ndarray of shape (n_rows,)
-    propensity : ndarray of shape (n_rows,), default=None
-        The propensities that clicks were divided by. Then ``weight`` is the number of
-        examinations: impressions times the harmonic mean of the propensities. The variance of a
-        label is about its size over this number.
-
-    Returns
-    -------
-    labels : DocumentLabels
-    """
+    """Labels of the documents that were shown: (debiased) clicks per impression."""
     rows = np.flatnonzero(log.shown)
     (query, doc), place, n_places = _documents_of(log, rows)
 
@@ -221,22 +150,7 @@ def _documents_of(log, rows):
 
 
 def warn_about_weights(log, *, clip=None, queries=True):
-    """Warn of weights whose noise decides what is learned from the debiased clicks.
-
-    Parameters
-    ----------
-    log : ClickLog
-        With propensities.
-    clip : float, default=None
-        Smaller propensities are raised to it.
-    queries : bool, default=True
-        Also warn if few effective clicks are left per query.
-
-    Warns
-    -----
-    UnstableWeightsWarning
-        If very few clicks carry half of the weight, or if the effective sample is small.
-    """
+    """Warn of weights whose noise decides what is learned from the debiased clicks."""
     clicked = log.clicks > 0
     clicks, propensity = log.clicks[clicked], log.propensity[clicked]
     weight = 1 / (propensity if clip is None else np.maximum(propensity, clip))

@@ -208,6 +208,8 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         chance = self._click_chance(relevance, codes)
         return np.where(codes >= 0, chance, 0.0)
 
+    _refuses_outcomes = "learns from the clicks alone how far users trust a position"
+
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         training, _ = log.tempered(self.traffic_exponent)

@@ -19,20 +19,10 @@ _LEAST_SHARE = 0.05
 
 
 class ClickChance(NamedTuple):
-    """What chance does to labels that are clicks over propensities, per impression.
+    """What chance does to labels that are clicks over propensities, per impression."""
 
-    Parameters
-    ----------
-    trials : ndarray of shape (n_candidates,)
-        Impressions; 0 where never shown.
-    examination : ndarray of shape (n_candidates,)
-        Harmonic mean of the propensities of the impressions.
-    rate : float
-        A typical label: one for all rows, because that of a row varies with its own clicks.
-    """
-
-    trials: Floats
-    examination: Floats
+    trials: Floats  # (n_candidates,)
+    examination: Floats  # (n_candidates,)
     rate: float
 
     @property
@@ -56,27 +46,13 @@ class Candidates(NamedTuple):
     """One row per (query, version), sorted by query; shown documents come first within a query.
 
     Versions of a document share its label.
-
-    Parameters
-    ----------
-    query, version : ndarray of shape (n_candidates,), int
-        Codes of the log.
-    shown : ndarray of shape (n_candidates,), bool
-        Whether any session of the query showed the document.
-    label : ndarray of shape (n_candidates,)
-        (Debiased) clicks per impression; 0 where never shown.
-    weight : ndarray of shape (n_candidates,)
-        Impressions. For a document that was never shown: the impressions of the query's pages,
-        each of which could have shown it.
-    chance : ClickChance
-        Of the labels.
     """
 
-    query: Ints
-    version: Ints
-    shown: Bools
-    label: Floats
-    weight: Floats
+    query: Ints  # (n_candidates,)
+    version: Ints  # (n_candidates,)
+    shown: Bools  # (n_candidates,)
+    label: Floats  # (n_candidates,)
+    weight: Floats  # (n_candidates,), impressions; of the query where never shown
     chance: ClickChance
 
     def as_log(self, log: ClickLog) -> ClickLog:
@@ -108,22 +84,7 @@ def find_candidates(
     traffic_exponent: float = 1.0,
     propensity: Floats | None = None,
 ) -> Candidates:
-    """The candidates of the queries with at least one impression.
-
-    Parameters
-    ----------
-    log : ClickLog
-    clicks : ndarray of shape (n_rows,)
-        (Debiased) number of clicks of each row.
-    traffic_exponent : float in [0, 1], default=1.0
-        A query weighs as much as its number of page impressions to this power.
-    propensity : ndarray of shape (n_rows,), default=None
-        What the clicks of each row were divided by; 1 by default.
-
-    Returns
-    -------
-    candidates : Candidates
-    """
+    """The candidates of the queries with at least one impression."""
     place, key = encode(pair_codes(log.query, log.doc, log.n_docs))
     query, doc = np.divmod(key, log.n_docs)
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._log._documents import KnownDocuments
 from .._log._factors import examination_table, factor_codes, factor_table
 from .._log._roles import read_role
-from .._log._shards import ShardedLog
+from .._log._segments import TINY
 from .._models._relevance_table import LearnsRelevance
 from .._models._tabular import fit_factors
 from .._sklearn import StrOptions, safe_indexing
@@ -55,7 +55,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     #: Correction of the training that was the last, with its examination; None if the network
     #: learned examination too.
     _correction, _log_examination = None, None
-    _learns_factors = True
+    _learns_factors = _learns_examination = True
     #: Logit of relevance = shift + scale * output of the network.
     _shift, _scale = 0.0, 1.0
 
@@ -64,19 +64,19 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=self.relevance == "network")
         if self.relevance == "embedding":
-            if isinstance(log, ShardedLog):
-                self._fit_shards(log)
-            else:
-                self._fit_embedding(log)
+            self._fit_embedding(log)
             return
-        log = self._scaled_in_place(log)
-        if not self._refits_with(log):
-            self._fit_network(log, task)
+        log = clicks = self._scaled_in_place(log)
+        if self._click_log is not None:
+            clicks = replace(self._click_log, features=log.features)
+        if not self._refits_with(clicks):
+            self._fit_network(clicks, task)
         else:
-            network = None if self.examination == "table" else self._fit_network(log, task)
+            network = None if self.examination == "table" else self._fit_network(clicks, task)
             stopped = network is not None and self.n_iter_ < super()._n_subtasks()
-            curve = final_curve(log, network, is_converged=stopped)
-            if curve.is_compared:  # a refit on the network's own curve would only add noise
+            curve = final_curve(clicks, network, is_converged=stopped)
+            # A refit on the network's own curve would only add noise.
+            if curve.is_compared or clicks is not log:
                 self._fit_with_curve(log, task, curve)
             self.examination_ = curve.table
             if curve.comparison is not None:
@@ -87,7 +87,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             return 0
         n_refits = len(corrections("offset", "auto"))
         n_trainings = {"network": 1, "table": n_refits, "auto": 1 + n_refits}
-        return super()._n_subtasks() * n_trainings[self.examination]
+        with_curve = self.examination == "network" and self._click_log is not None
+        return super()._n_subtasks() * n_trainings["auto" if with_curve else self.examination]
 
     def predict(self, X: Table, *, qid: Column | None = None, doc: Column | None = None) -> Floats:
         """Relevance scores; a higher one is more relevant, within one query.
@@ -180,10 +181,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _reads_cells(self) -> bool:
         return self.relevance == "embedding"
 
-    @property
-    def _reads_shards(self) -> bool:
-        return self.relevance == "embedding"
-
     # The network -----------------------------------------------------------------------
     def _score(self, features: NDArray[np.float32]) -> Floats:
         logits = self._logits(features)
@@ -194,7 +191,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _refits_with(self, log):
         """True if the network is trained once more, with examination fixed."""
-        return self.examination != "network" and log.clicks.any()
+        fixed = self.examination != "network" or self._click_log is not None
+        return fixed and log.clicks.any()
 
     def _fit_with_curve(self, log, task, curve):
         """Train a network listwise on the final curve; sets all that predictions need."""
@@ -263,26 +261,18 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     # The embedding ---------------------------------------------------------------------
     def _fit_embedding(self, log):
-        rows = log.shown
-        fit = self._fit_table(
-            log.doc[rows],
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
-            start=self._examination_at_start(log.bias_values),
-            n_docs=log.n_docs,
-            n_factors=len(log.bias_values),
-        )
-        self.n_iter_ = fit.n_iter
-        self._remember_documents(log, fit.relevance)
-        self._remember_factors(log, fit.factor_logits, fit.link, fit.standard_error(0))
-
-    def _fit_shards(self, log):
-        """As ``_fit_embedding``, where cells do not fit into memory."""
+        of_outcome, log = log, log if self._click_log is None else self._click_log
         cells, start = log.cells, self._examination_at_start(log.bias_values)
-        fit = self._table_of_shards(cells, start=start, half_clicks=False)
-        self.n_iter_ = fit.n_iter
-        self._remember_documents(log, cells.joined(fit.relevance))
+        fit = self._fit_table(cells, start)
+        self.n_iter_, relevance = fit.n_iter, fit.relevance
+        if of_outcome is not log:  # the outcome per examination
+            examined = np.where(log.shown, np.exp(fit.factor_logits)[log.bias], 0.0) * log.weight
+            total, examined = (
+                np.bincount(log.doc, of_rows, minlength=log.n_docs)
+                for of_rows in (of_outcome.clicks, examined)
+            )
+            relevance = np.where(np.isnan(relevance), np.nan, total / np.maximum(examined, TINY))
+        self._remember_documents(log, relevance)
         self.link_, self._bias_values = fit.link, log.bias_values
         self._factor_logits = fit.factor_logits
         weight = cells.weight_of_factors
@@ -305,9 +295,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _random_examination(self, random, n_factors):
         return random.uniform(size=n_factors)
 
-    def _remember_factors(self, log, logits, link, standard_error=None):
+    def _remember_factors(self, log, logits, link):
         self.link_, self._factor_logits, self._bias_values = link, logits, log.bias_values
-        self.examination_ = examination_table(log, np.exp(logits)[log.bias], standard_error)
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
 
     def _remember_documents(self, log, relevance):
         known = ~np.isnan(relevance)

@@ -94,6 +94,7 @@ class DistilledRanker(BaseRanker):
         "student": [HasMethods(["fit", "predict"]), None],
         "random_state": ["random_state"],
     }
+    _refuses_outcomes = "fits other rankers, which learn examination from the same clicks"
     _reads_users = True  # the teacher may
 
     @property

@@ -232,6 +232,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
     }
     __metadata_request__predict = {"qid": True, "production": True}
     _reads_production = True
+    _learns_examination = True
 
     @property
     def _reads_users(self):
@@ -392,7 +393,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         is_told = log.propensity is not None
-        known, log = self._with_curve(log, random)
+        known, log = self._with_curve(log, self._click_log or log, random)
         members = [
             (name, seeded_clone(ranker, random.randint(2**31 - 1)))
             for name, ranker in self._members()
@@ -402,17 +403,24 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told)
         self._names = [name for name, _ in members]
 
-    def _with_curve(self, log, random):
-        """Whether the log determines examination, and the log with a propensity in each row."""
+    @property
+    def _refuses_outcomes(self):
+        own = [name for name, each in self._members() if getattr(each, "_learns_examination", 0)]
+        if own:
+            return f"has members that learn examination from what they are fitted to: {own}"
+        return None
+
+    def _with_curve(self, log, clicks, random):
+        """Whether the clicks determine examination, and the log with a propensity in each row."""
         seed = random.randint(2**31 - 1)
         known = log.propensity is not None
         if not known:
-            table = table_curve(log)
-            known = _is_precise(table, log)
-            curve = np.exp(table.combined(_network_curve(log, seed)).log_examination)
+            table = table_curve(clicks)
+            known = _is_precise(table, clicks)
+            curve = np.exp(table.combined(_network_curve(clicks, seed)).log_examination)
             curve = np.clip(curve / curve.max(), _LEAST_PROPENSITY, 1.0)
             log = replace(log, propensity=np.where(log.shown, curve[log.bias], 1.0))
-        self.examination_ = examination_table(log, log.propensity)
+        self.examination_ = examination_table(clicks, log.propensity)
         return known, log
 
     def _fit_weights(self, log, members, known, random):

@@ -22,40 +22,21 @@ _MANY = 3
 
 
 class Weights(NamedTuple):
-    """Weights of members that sum to 1, and their standard errors.
+    """Weights of members that sum to 1, and their standard errors."""
 
-    Parameters
-    ----------
-    value : ndarray of shape (n_members,)
-    standard_error : ndarray of shape (n_members,)
-        By sandwich, clustered by query; NaN for weights that were not estimated.
-    """
-
-    value: Floats
-    standard_error: Floats
+    value: Floats  # (n_members,)
+    standard_error: Floats  # (n_members,)
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Clicks of a log, and scores of members for it, that are standardised within queries.
-
-    Parameters
-    ----------
-    log : ClickLog
-    scores : ndarray of shape (n_rows, n_members)
-        Each by a member that was fitted to other queries.
-    offset : ndarray of shape (n_rows,)
-        Log examination plus log exposure.
-    choice : ClickChoice
-    log_exposure : ndarray of shape (n_rows,) or float
-        That of ``choice``, see :meth:`ClickChoice.of_log`.
-    """
+    """Clicks of a log, and scores of members for it, that are standardised within queries."""
 
     log: ClickLog
-    scores: NDArray[np.float64]
-    offset: Floats
+    scores: NDArray[np.float64]  # (n_rows, n_members)
+    offset: Floats  # (n_rows,)
     choice: ClickChoice
-    log_exposure: Floats | float
+    log_exposure: Floats | float  # (n_rows,)
 
     def losses(self) -> Floats:
         """Loss of each member alone, with its best weight: nats per click, shape (n_members,)."""
@@ -72,15 +53,6 @@ class HeldOut:
         Along a path from equal weights to the most likely ones, the first whose loss is within
         one standard error of the loss at the end; the error is that of the difference, over
         queries.
-
-        Parameters
-        ----------
-        bounded : ndarray, int
-            Members whose weight is at most the mean of the others.
-
-        Returns
-        -------
-        weights : Weights
         """
         n = self.scores.shape[1]
         scale = float(self._best(self.scores.sum(axis=1, keepdims=True))[0])
@@ -104,11 +76,6 @@ class HeldOut:
         The score test of :math:`w = 0` in :math:`P(i) = \mathrm{softmax}(w s + h_{b})_i` with one
         free effect :math:`h` for each bias factor. Whatever examination may be, it is in
         :math:`h`, so that a wrong curve can neither feign nor hide evidence.
-
-        Returns
-        -------
-        z : float
-            Standard normal if the scores are unrelated to the clicks; clustered by query.
         """
         choice, log = self.choice, self.log
         rows, n = choice.rows, len(log.bias_values)
@@ -193,21 +160,7 @@ def given_weights(share: NDArray[np.float64]) -> Weights:
 def standardized(
     scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6
 ) -> NDArray[np.float64]:
-    """Scores with mean 0 and standard deviation 1 in each query; 0 where they are constant.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_rows,)
-    query : ndarray of shape (n_rows,), int
-        Codes from 0.
-    rounding : float, default=1e-6
-        Spread, relative to the largest score, up to which scores are constant. The default is for
-        scores in single precision.
-
-    Returns
-    -------
-    scores : ndarray of shape (n_rows,)
-    """
+    """Scores with mean 0 and standard deviation 1 in each query; 0 where they are constant."""
     n = np.maximum(np.bincount(query), 1)
     largest = np.zeros(len(n))
     np.maximum.at(largest, query, np.abs(scores))
@@ -241,11 +194,6 @@ def reranked(production: NDArray[np.float64], query: Ints, depth: int) -> tuple[
     Each candidate is one row. They are all candidates of a query, or the first ``depth`` by
     production if there are more than three times as many: most of the others were never shown,
     and no click says how good a model is for them.
-
-    Returns
-    -------
-    inside : ndarray of shape (n_rows,), bool
-    place : ndarray of shape (n_rows,), int
     """
     place = rank_in_segment(query, production)
     many = np.bincount(query) > _MANY * depth

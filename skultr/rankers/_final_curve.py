@@ -24,23 +24,9 @@ _DIGITS = 5
 
 
 class FinalCurve(NamedTuple):
-    """Examination by bias factor, and where it comes from.
+    """Examination by bias factor, and where it comes from."""
 
-    Parameters
-    ----------
-    log_examination : ndarray of shape (n_factors,)
-        Finite; its maximum is 0.
-    table : DataFrame
-        The attribute ``examination_`` of a ranker, with standard errors.
-    comparison : DataFrame or None
-        The curves of table and network side by side; None without a network's.
-    is_determined : bool
-        True if comparisons within documents determine all factors.
-    is_compared : bool
-        True if they determine the ratio of at least two factors.
-    """
-
-    log_examination: Floats
+    log_examination: Floats  # (n_factors,)
     table: pd.DataFrame
     comparison: pd.DataFrame | None
     is_determined: bool
@@ -48,31 +34,7 @@ class FinalCurve(NamedTuple):
 
 
 def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = True) -> FinalCurve:
-    """Examination by comparisons within documents, and by a network where the log has none.
-
-    Parameters
-    ----------
-    log : ClickLog
-    network : ndarray of shape (n_factors,) or None
-        Log examination that a network of relevance found; NaN where it is unknown. None allows
-        no network: the log must determine all factors.
-    is_converged : bool, default=True
-        False if the network was still learning, so that its curve refutes nothing.
-
-    Returns
-    -------
-    curve : FinalCurve
-
-    Raises
-    ------
-    NotIdentifiableError
-        Without a network's curve, if no clicked document connects some bias factors.
-
-    Warns
-    -----
-    AssumptionWarning
-        If the curves of table and network differ by more than chance.
-    """
+    """Examination by comparisons within documents, and by a network where the log has none."""
     if network is None:
         table = table_curve(log)
         _refuse_unconnected(table, log)

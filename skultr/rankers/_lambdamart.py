@@ -252,6 +252,11 @@ class LambdaMARTRanker(PropensityRanker):
     def _n_subtasks(self) -> int:
         return self.n_estimators
 
+    @property
+    def _refuses_outcomes(self):
+        own = "learns the bias of positions from its labels (debiasing='lightgbm')"
+        return own if self.debiasing == "lightgbm" else None
+
     def _fit_propensity(self, X, y, sample_weight, roles):
         if not self._uses_propensities:
             return roles

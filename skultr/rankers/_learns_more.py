@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from sklearn.callback import with_callbacks
@@ -11,7 +12,6 @@ from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, forget, unless_it_fails
 from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
 from .._log._roles import FIT_ROLES
-from .._log._shards import ShardedLog
 from .._typing import AnyFrame, ArrayLike, Column, Frame, Scope, Table
 
 #: Attributes that reading a log sets, and reading another one reads.
@@ -50,7 +50,7 @@ class LearnsMore(AddsLogs):
     def partial_fit(
         self,
         X: Table | AnyFrame | ClickDataset,
-        y: Column | str | None = None,
+        y: Column | str | Mapping[str, float] | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -127,6 +127,7 @@ class LearnsMore(AddsLogs):
             if self._learns_factors:
                 log = with_bias_values(log, self.examination_.index.to_numpy())
             self._train_on_more(log, task)
+        vars(self).pop("_click_log", None)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
         )
@@ -148,11 +149,10 @@ class LearnsMore(AddsLogs):
 
     def _fit_counts(self, log, task, is_first):
         """Fit to the lists of this log and of the earlier ones."""
-        if isinstance(log, ShardedLog):
+        if self._click_log is not None:
             raise ValueError(
-                "The clicks and impressions of the documents of this log do not fit into memory, "
-                f"where {type(self).__name__}.partial_fit keeps them. Call fit, with the logs of "
-                "all days together."
+                "y is another outcome than the click, and a table adds up clicks. Call fit, with "
+                "the logs of all days together."
             )
         if not is_first:
             X, rate = self._joined(LogCounts.of(log))

@@ -121,16 +121,7 @@ def check_member(name: str, ranker: Any) -> None:
 
 
 def fit_members(rankers: Iterable[Any], log: ClickLog, is_told: bool) -> list[Any]:
-    """The rankers fitted to the log; what several warn of is said once.
-
-    Parameters
-    ----------
-    rankers : iterable of rankers
-    log : ClickLog
-        With propensities.
-    is_told : bool
-        True if the user gave them. Members do not warn about a curve that was estimated.
-    """
+    """The rankers fitted to the log; what several warn of is said once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if not is_told:

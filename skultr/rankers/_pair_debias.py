@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
@@ -151,11 +151,14 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         "p": [Interval(Real, 0, None, closed="left")],
     }
 
-    _learns_factors = True
+    _learns_factors = _learns_examination = True
 
     @property
     def _learns_more_by(self) -> Literal["network"]:
         return "network"
+
+    def _n_subtasks(self) -> int:
+        return super()._n_subtasks() * (1 if self._click_log is None else 2)
 
     @property
     def _validates(self) -> bool:
@@ -164,25 +167,34 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         warn_about_one_row_pages(log, "PairDebiasRanker", "DLARanker")
-        self._fit_ratios(log, task)
+        log = self._scaled_in_place(log)
+        if self._click_log is None:
+            self._fit_ratios(log, task)
+            return
+        self._fit_ratios(replace(self._click_log, features=log.features), task)
+        tables = self.bias_ratios_, self.examination_
+        self._fit_ratios(log, task, self.net_.module_.ratios)
+        self.bias_ratios_, self.examination_ = tables
 
     def _fit_more(self, log, task):
         before = self.bias_ratios_
-        self._fit_ratios(log, task)
+        known = None if self._click_log is None else self._trained_module().ratios
+        self._fit_ratios(self._scaled_in_place(log), task, known)
         counts = before[["impressions", "clicks"]] + self.bias_ratios_[["impressions", "clicks"]]
         self.bias_ratios_[[*counts]] = self.examination_[[*counts]] = counts
         # Also of factors that the new log does not show.
         plus = self.bias_ratios_["t_plus"]
         self.examination_["examination"] = plus / plus.iloc[0]
 
-    def _fit_ratios(self, log, task):
-        log = self._scaled_in_place(log)
+    def _fit_ratios(self, log, task, known=None):
+        """Train, with the ``known`` ratios if there are any."""
         rows = log.shown
         reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
             network = self._network(log.shown_features(), constant=False)
             module = PairDebiasModule(network, len(log.bias_values), reference, self.p)
+            module.fix(known)
             loss = PairDebiasLoss(loss_scale(training, _pairs_won(training)))
             self._train(
                 module,
@@ -253,10 +265,19 @@ class PairDebiasModule(ListScores):
         self.register_buffer("losses", torch.zeros(2, n_factors))
         self.register_buffer("impressions", torch.zeros(n_factors))
 
+    #: True if the ratios are known and not learned.
+    is_fixed = False
+
+    def fix(self, ratios: torch.Tensor | None) -> None:
+        """Keep these ratios, if there are any, in all training."""
+        self.is_fixed = ratios is not None
+        if ratios is not None:
+            self.ratios.copy_(ratios)
+
     def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Scores and the ratios of each row by click and by missing click: (n_lists, width)."""
         scores = super().forward(batch)
-        if self.training:
+        if self.training and not self.is_fixed:
             self._learn_ratios(scores.detach(), batch)
         return scores, *(batch.pad(ratio[batch.bias]) for ratio in self.ratios)
 

@@ -99,6 +99,7 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         "random_state": ["random_state"],
     }
     __metadata_request__predict = {"qid": True}
+    _refuses_outcomes = "fits other rankers, which learn examination from the same clicks"
     _reads_users = True  # members may
 
     def predict(self, X: Table, *, qid: Column | None = None) -> Floats:

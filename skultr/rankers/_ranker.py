@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -23,9 +25,10 @@ from .._log._feature_table import FeatureTable
 from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import LogOnDisk, refuse_arguments
+from .._log._outcomes import take_target
 from .._log._pickles import NotPickled
 from .._log._read_log import ReadLog
-from .._log._reader import read, take_clicks, warn_about_names
+from .._log._reader import read, warn_about_names
 from .._log._roles import (
     CHUNK,
     FIT_ROLES,
@@ -40,7 +43,7 @@ from .._log._roles import (
 )
 from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
-from .._log._shards import ShardedLog, log_or_shards, whole_or_sharded
+from .._log._shards import log_of_count
 from .._sklearn import check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
@@ -73,6 +76,13 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     #: True if the score of the ranker that served is read.
     _reads_production = False
 
+    #: True if examination is learned beside relevance, from ``_click_log`` if there is one.
+    _learns_examination = False
+    #: Why ``y`` must be the clicks; None if it may be another outcome.
+    _refuses_outcomes: str | None = None
+    #: The rows of the log with clicks where ``y`` is another outcome, while ``fit`` runs.
+    _click_log = None
+
     _feature_table = NotPickled("the features that were passed as documents=")
 
     #: Name of the column of X that holds the clicks, if ``y`` names one; it is not a feature.
@@ -89,7 +99,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     def fit(
         self,
         X: Table | AnyFrame | ClickDataset,
-        y: Column | str | None = None,
+        y: Column | str | Mapping[str, float] | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -119,10 +129,14 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             ``solver="gradient"``, also take a frame of an engine (lazy Polars, DuckDB, Dask,
             PySpark), with the name of its column of clicks as ``y``: the engine adds up clicks
             and impressions of documents and bias factors, and only these leave it.
-        y : array-like of shape (n_rows,) or str
+        y : array-like of shape (n_rows,), str or dict of str to float
             Click (0 or 1), or click rate if a row has several impressions. Values above 1 are
             read as graded relevance and divided by their maximum. A string names the column of X
-            that holds them, which is then not a feature.
+            that holds them, which is then not a feature. If X has other values in a column
+            ``click``, ``y`` is another outcome: numbers of at least 0, such as those of
+            ``outcome_purchase``, or a weighted sum: ``{"click": 1.0, "outcome_purchase": 20.0}``.
+            Relevance is then learned from ``y``, divided by its maximum, and examination from
+            ``click``.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions, production : \
@@ -175,9 +189,10 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self._n_subtasks())
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
-        if self._learns_more_by == "counts" and not isinstance(log, ShardedLog):
+        if self._learns_more_by == "counts" and self._click_log is None:
             self._kept = Kept(LogCounts.of(log), is_pickled=False)
-        vars(self).pop("_validation", None)
+        for name in ("_validation", "_click_log"):
+            vars(self).pop(name, None)
         self._check_against(log)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
@@ -301,14 +316,6 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         """True if clicks and impressions of documents and bias factors are all that is read."""
         return False
 
-    @property
-    def _reads_shards(self) -> bool:
-        """True if ``_fit`` also takes a :class:`ShardedLog`: cells may exceed memory."""
-        return False
-
-    def _kept_of_shard(self, log: ClickLog) -> Any:
-        """What ``_fit`` reads of the log of a shard beside its cells; a hook for subclasses."""
-
     def _n_subtasks(self) -> int | None:
         """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
         return 0
@@ -342,13 +349,19 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
             return self._read_dataset(X, reset=reset), X, y
         if is_in_engine(X):
-            X, y = self._counted(X, y, sample_weight, roles)
-            if isinstance(X, ShardedLog):
-                return X, X, y
-        else:
-            X, y, column = take_clicks(X, y, type(self).__name__)
-            self._click_column = column or (None if reset else self._click_column)
-        return self._read_log(X, y, sample_weight, roles, reset=reset), X, y
+            count = self._counted(X, y, sample_weight, roles)
+            return log_of_count(
+                count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
+            )
+        X, y, column, clicks, _ = take_target(X, y, type(self).__name__)
+        self._click_column = column or (None if reset else self._click_column)
+        if clicks is not None and self._refuses_outcomes:
+            raise ValueError(
+                f"y is another outcome than the click, and {type(self).__name__} "
+                f"{self._refuses_outcomes}. Pass y='click', or learn from the outcome with "
+                "another ranker, such as IPSRanker, DLARanker or LambdaMARTRanker."
+            )
+        return self._read_log(X, y, sample_weight, roles, reset=reset, clicks=clicks), X, y
 
     def _read_validation(self, validation, log):
         """The log for early stopping, with the bias factors of the training log."""
@@ -366,7 +379,13 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 f"validation is of type {type(validation).__name__}; expected a pair (X, y) or a "
                 "ClickDataset."
             )
+        if self._click_log is not None:
+            raise TypeError(
+                f"y is another outcome than the click, for which {type(self).__name__} takes no "
+                "validation: it trains on clicks first, then on the outcome. Leave it out."
+            )
         found, _, _ = self._read(X, y, None, dict.fromkeys(_ROLES), reset=False)
+        vars(self).pop("_click_log", None)
         if not found.clicks.any():
             raise ValueError(
                 "validation has no clicks; expected a log whose clicks can be compared."
@@ -374,21 +393,14 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         return with_bias_values(found, log.bias_values) if self._learns_factors else found
 
     def _counted(self, X, y, sample_weight, roles):
-        """The cells of a log in an engine: a log in memory with click rates, or in shards."""
+        """The cells of a log in an engine."""
         if not self._reads_cells:
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
         by, mean = ["position", "bias"], ["production"] * self._reads_production
-        count = count_of(X, y, by, mean=mean)
-        if not self._reads_shards:
-            return count.cells(in_order=True)
+        return count_of(X, y, by, mean=mean)
 
-        def read_shard(X, rate):
-            return self._read_log(X, rate, None, roles)
-
-        return log_or_shards(count, read_shard, self._kept_of_shard)
-
-    def _read_log(self, X, y, sample_weight, roles, *, reset=True):
+    def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""
         table = self._table_of(X, roles.get("documents"))
         features = self._read_features(X if table is None else table.frame, reset=reset)
@@ -407,15 +419,29 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         if table is None:
             warn_about_names(X, names, roles)
+        of_clicks = y if clicks is None else clicks
         if reset:
-            roles = self._fit_propensity(X, y, sample_weight, roles)
+            roles = self._fit_propensity(X, of_clicks, sample_weight, roles)
         else:
             roles = self._known_propensity(X, roles)
-        rows = read(X, y, sample_weight, roles, reads=self._roles_read)
+        rows = read(X, of_clicks, sample_weight, roles, reads=self._roles_read)
         if table is None:
             rows.warn_about_features(features, names)
-        log = sort_into_lists(rows, features, reuse=own, table=table)
-        del rows  # whose codes take more memory than the log
+        if clicks is None:
+            log = sort_into_lists(rows, features, reuse=own, table=table)
+            del rows  # whose codes take more memory than the log
+            return self._merged(log)
+        clicked = None
+        if self._learns_examination:
+            clicked = self._merged(sort_into_lists(rows, features, table=table))
+        log = sort_into_lists(rows.of_outcome(y), features, reuse=own, table=table)
+        log = self._merged(log)
+        if clicked is not None:
+            self._click_log = replace(clicked, features=log.features)
+        return log
+
+    def _merged(self, log):
+        """The log with equal lists merged."""
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
@@ -467,10 +493,6 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 part = log.features[start : start + CHUNK]
                 refuse_missing(part, dataset.feature_names, self._refuses_missing)
         log = add(dataset, log)
-        if self._reads_shards:
-            log = whole_or_sharded(log, self._kept_of_shard)
-            if isinstance(log, ShardedLog):
-                return log
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))

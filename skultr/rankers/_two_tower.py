@@ -153,6 +153,11 @@ class TwoTowerRanker(ClickRanker):
     def _table_link(self):
         return self.link
 
+    @property
+    def _refuses_outcomes(self):
+        additive = "adds relevance to examination (link='additive'): no curve holds for both"
+        return additive if self.link == "additive" else None
+
     def _random_examination(self, random, n_factors):
         return expit(random.normal(size=n_factors))  # random logits, as for a network
 

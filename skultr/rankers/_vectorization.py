@@ -384,6 +384,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         stages = 1 if self.student is None else 2
         return super()._n_subtasks() * self.n_networks * stages
 
+    _refuses_outcomes = "learns vectors of relevance and examination from the same clicks"
+
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
         warn_about_rank(self.n_components, len(log.bias_values))

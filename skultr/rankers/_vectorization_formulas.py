@@ -23,18 +23,7 @@ _LARGEST_WEIGHT = 3.0
 
 
 def relevance_of(log_relevance: Floats, weight: Floats) -> Floats:
-    """Relevance in (0, 1] of logarithms known up to a constant; its geometric mean is 0.2.
-
-    Parameters
-    ----------
-    log_relevance : ndarray of shape (n_rows,)
-    weight : ndarray of shape (n_rows,)
-        Impressions of each row.
-
-    Returns
-    -------
-    relevance : ndarray of shape (n_rows,)
-    """
+    """Relevance in (0, 1] of logarithms known up to a constant; its geometric mean is 0.2."""
     center = weight @ log_relevance / max(weight.sum(), TINY)
     return np.exp(np.clip(log_relevance - center + np.log(_MEAN_RELEVANCE), np.log(_LEAST), 0.0))
 
@@ -46,19 +35,6 @@ def doubly_robust_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floa
     :math:`\rho / \hat c`. No label is negative, because :math:`w \hat c \le \rho`. If the modelled
     clicks are right, the mean label is :math:`\rho`; if only their ratio to relevance is, the mean
     label is the relevance that the clicks show, but for the bound on w.
-
-    Parameters
-    ----------
-    log : ClickLog
-    relevance : ndarray of shape (n_rows,)
-        Modelled relevance :math:`\rho` of the document of each row.
-    rate : ndarray of shape (n_rows,)
-        Modelled click rate :math:`\hat c` of each row.
-
-    Returns
-    -------
-    labels : ndarray of shape (n_rows,)
-        Times impressions; 0 for rows that were not shown.
     """
     rows = log.shown & (log.weight > 0)
     rate = np.clip(rate, _LEAST, 1.0)
@@ -69,14 +45,7 @@ def doubly_robust_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floa
 
 
 def spread_within(scores: Floats, segment: Ints) -> float:
-    """Standard deviation of scores around the mean of their segment; 1 if all are equal.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_rows,)
-    segment : ndarray of shape (n_rows,), int
-        Codes from 0, such as of queries.
-    """
+    """Standard deviation of scores around the mean of their segment; 1 if all are equal."""
     counts = np.maximum(np.bincount(segment), 1)
     mean = np.bincount(segment, scores) / counts
     spread = float(np.sqrt(np.mean((scores - mean[segment]) ** 2)))
@@ -84,18 +53,7 @@ def spread_within(scores: Floats, segment: Ints) -> float:
 
 
 def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance: Floats) -> Floats:
-    """Base vector of each query (eq. 8): means of its rows, weighted by 1 / variance.
-
-    Parameters
-    ----------
-    query : ndarray of shape (n_rows,), int
-    n_queries : int
-    mean, log_variance : ndarray of shape (n_rows, n_components)
-
-    Returns
-    -------
-    vectors : ndarray of shape (n_queries, n_components)
-    """
+    """Base vector of each query (eq. 8): means of its rows, weighted by 1 / variance."""
     vectors = np.empty((n_queries, mean.shape[1]))
     for place, (means, logs) in enumerate(zip(mean.T, log_variance.T, strict=True)):
         # Relative to the least variance of the query, so that no weight overflows.

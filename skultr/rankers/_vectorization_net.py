@@ -30,14 +30,7 @@ _LEAST_RATE, _LARGEST_RATE = 1e-6, 0.99
 
 
 class VectorModule(ListScores):
-    r"""Products :math:`r(x)^\top o(t)`, with r from a network and o from a table.
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, network of n_components outputs)
-    start : Tensor of shape (n_factors, n_components)
-        Entries of the table to start from.
-    """
+    r"""Products :math:`r(x)^\top o(t)`, with r from a network and o from a table."""
 
     def __init__(self, network: nn.Sequential, start: torch.Tensor) -> None:
         super().__init__(network)
@@ -75,16 +68,7 @@ class VectorModule(ListScores):
 
 
 class PositiveVectorModule(VectorModule):
-    """Products of positive vectors, for click rates.
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, network of n_components outputs)
-    rate : float
-        Mean click rate, with which all products start.
-    shape : (int, int)
-        Number of bias factors and of components.
-    """
+    """Products of positive vectors, for click rates."""
 
     def __init__(self, network: nn.Sequential, rate: float, shape: tuple[int, int]) -> None:
         # An untrained network has outputs near 0, where softplus is log 2.
@@ -121,13 +105,6 @@ class FreezeObservation(Callback):
     """Keeps the observation embeddings fixed in the first steps of a training.
 
     Early stopping begins after them, because until then the model is a different one.
-
-    Parameters
-    ----------
-    n_epochs : int
-        The embeddings are free from then on.
-    n_steps : int or None
-        They are free after this number of steps, if that is earlier.
     """
 
     def __init__(self, n_epochs: int, n_steps: int | None = None) -> None:
@@ -169,20 +146,6 @@ def merge_networks(
     over weighted documents and all bias factors is its projection onto the first d right singular
     vectors: one linear map of the embeddings of all networks, beside one table. The vectors are
     rotated toward the first table, because singular vectors have no sign.
-
-    Parameters
-    ----------
-    networks : sequence of torch.nn.Module
-    outputs : ndarray of shape (n_docs, m d)
-        Relevance embeddings of all networks, side by side.
-    observations : sequence of ndarray of shape (n_factors, d)
-    weight : ndarray of shape (n_docs,)
-
-    Returns
-    -------
-    network : torch.nn.Sequential of the networks side by side and a linear map
-    observation : ndarray of shape (n_factors, d)
-        Of mean square 1, unless there are more components than bias factors.
     """
     table = np.concatenate(observations, axis=1) / len(networks)
     n_factors, d = observations[0].shape
@@ -218,15 +181,8 @@ class BaseModel(NeuralEstimator):
     """
 
     def fit_documents(self, scale: nn.Module, log: ClickLog, observation: Floats) -> None:
-        """Fit to the shown rows of a log; ``network_`` returns all means, then all log variances.
-
-        Parameters
-        ----------
-        scale : torch.nn.Module
-            Scaling of the features.
-        log : ClickLog
-        observation : ndarray of shape (n_factors, n_components)
-        """
+        """Fit to the shown rows of a log; ``network_`` returns all means, then all log
+        variances."""
         network = scoring_network(
             n_outputs_of(scale, log.features),
             2 * observation.shape[1],

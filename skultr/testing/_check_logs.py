@@ -23,9 +23,13 @@ Check = tuple[str, Callable[[], None]]
 _ALLOWED = (AssumptionWarning, ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning)
 
 
-def named(checks: Iterable[Callable[..., None]], *subject: Any) -> list[Check]:
-    """Checks of one subject as (name, callable) pairs."""
-    return [(check.__name__.lstrip("_"), partial(_run, check, *subject)) for check in checks]
+def named(
+    checks: Iterable[Callable[..., None]], *subject: Any, make_log: Callable[[], tuple] = tuple
+) -> list[Check]:
+    """Checks of one subject, each with a log of its own, as (name, callable) pairs."""
+    return [
+        (check.__name__.lstrip("_"), partial(_run, check, make_log, *subject)) for check in checks
+    ]
 
 
 def run_all(checks: list[Check], generate_only: bool) -> list[Check] | None:
@@ -37,11 +41,11 @@ def run_all(checks: list[Check], generate_only: bool) -> list[Check] | None:
     return None
 
 
-def _run(check: Callable[..., None], *subject: Any) -> None:
+def _run(check: Callable[..., None], make_log: Callable[[], tuple], *subject: Any) -> None:
     with warnings.catch_warnings():
         for category in _ALLOWED:
             warnings.simplefilter("ignore", category)
-        check(*subject)
+        check(*subject, *make_log())
 
 
 def quick(estimator: BaseEstimator) -> BaseEstimator:

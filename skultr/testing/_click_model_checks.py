@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 
 from ..metrics import perplexity_score
 from ._check_logs import Check, named, other_frames, quick, run_all
-from ._ranker_checks import RANKER_CHECKS
+from ._ranker_checks import RANKER_CHECKS, ranker_log
 
 _FEATURES = ["f0", "f1"]
 _ROLES = ["qid", "session", "doc", "position"]
@@ -74,7 +74,9 @@ def check_click_model(
     >>> check_click_model(DCTRModel())
     """
     shared = [check for check in RANKER_CHECKS if check.__name__ not in _REPLACED]
-    return run_all(named([*shared, *_CHECKS], quick(estimator)), generate_only)
+    model = quick(estimator)
+    own = named(_CHECKS, model, make_log=_small_log)
+    return run_all([*named(shared, model, make_log=ranker_log), *own], generate_only)
 
 
 # The log ------------------------------------------------------------------------------
@@ -105,10 +107,6 @@ def _small_log() -> tuple[pd.DataFrame, NDArray[np.int64]]:
     return log, clicks.ravel()
 
 
-def _fit(estimator: BaseEstimator) -> BaseEstimator:
-    return clone(estimator).fit(*_small_log())
-
-
 def _all_patterns(log: pd.DataFrame) -> tuple[pd.DataFrame, NDArray[np.int64]]:
     """The first list, once for every way to click it."""
     patterns = np.array(list(itertools.product([0, 1], repeat=_WIDTH)))
@@ -124,9 +122,8 @@ def _assert_probabilities(values: Any, n_rows: int, name: str) -> None:
 
 
 # Checks -------------------------------------------------------------------------------
-def _check_predict_click(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
-    fitted = _fit(estimator)
+def _check_predict_click(estimator, log, clicks):
+    fitted = clone(estimator).fit(log, clicks)
     for conditional in (True, False):
         found = fitted.predict_click(log, clicks, conditional=conditional)
         _assert_probabilities(found, len(log), f"predict_click(conditional={conditional})")
@@ -137,9 +134,8 @@ def _check_predict_click(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_predict_click_by_list(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
-    fitted = _fit(estimator)
+def _check_predict_click_by_list(estimator, log, clicks):
+    fitted = clone(estimator).fit(log, clicks)
     order = np.random.default_rng(1).permutation(len(log))
     few = np.flatnonzero(log["session"] < 20)
     for conditional in (True, False):
@@ -152,9 +148,10 @@ def _check_predict_click_by_list(estimator: BaseEstimator) -> None:
             np.testing.assert_allclose(found, expected[rows], atol=1e-5, err_msg=message)
 
 
-def _check_clicks_below(estimator: BaseEstimator) -> None:
-    log, patterns = _all_patterns(_small_log()[0])
-    found = _fit(estimator).predict_click(log, patterns.ravel()).reshape(patterns.shape)
+def _check_clicks_below(estimator, log, clicks):
+    fitted = clone(estimator).fit(log, clicks)
+    log, patterns = _all_patterns(log)
+    found = fitted.predict_click(log, patterns.ravel()).reshape(patterns.shape)
     for k in range(_WIDTH):
         above = patterns[:, :k] @ (2 ** np.arange(k))
         for code in np.unique(above):
@@ -167,9 +164,8 @@ def _check_clicks_below(estimator: BaseEstimator) -> None:
             )
 
 
-def _check_first_row(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
-    fitted = _fit(estimator)
+def _check_first_row(estimator, log, clicks):
+    fitted = clone(estimator).fit(log, clicks)
     first = (log["position"] == 1).to_numpy()
     np.testing.assert_allclose(
         fitted.predict_click(log, clicks)[first],
@@ -179,9 +175,9 @@ def _check_first_row(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_sum_over_clicks_above(estimator: BaseEstimator) -> None:
-    log, patterns = _all_patterns(_small_log()[0])
-    fitted = _fit(estimator)
+def _check_sum_over_clicks_above(estimator, log, clicks):
+    fitted = clone(estimator).fit(log, clicks)
+    log, patterns = _all_patterns(log)
     given = fitted.predict_click(log, patterns.ravel()).reshape(patterns.shape)
     probability = np.where(patterns, given, 1 - given).prod(axis=1)
     np.testing.assert_allclose(
@@ -192,11 +188,11 @@ def _check_sum_over_clicks_above(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_sample(estimator: BaseEstimator) -> None:
-    log = _small_log()[0].iloc[:_WIDTH]
+def _check_sample(estimator, log, clicks):
+    fitted = clone(estimator).fit(log, clicks)
+    log = log.iloc[:_WIDTH]
     many = pd.concat([log] * _N_DRAWS, ignore_index=True)
     many["session"] = np.repeat(np.arange(_N_DRAWS), _WIDTH)
-    fitted = _fit(estimator)
     drawn = fitted.sample(many, random_state=0)
     assert np.isin(drawn, (0, 1)).all(), "sample must draw 0 or 1"
     again = fitted.sample(many, random_state=0)
@@ -211,9 +207,8 @@ def _check_sample(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_score(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
-    fitted = _fit(estimator)
+def _check_score(estimator, log, clicks):
+    fitted = clone(estimator).fit(log, clicks)
     probability = fitted.predict_click(log, clicks)
     expected = -perplexity_score(clicks, probability, position=log["position"].to_numpy())
     np.testing.assert_allclose(
@@ -224,15 +219,14 @@ def _check_score(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_impressions_of_sessions(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_impressions_of_sessions(estimator, log, clicks):
     keys = log.assign(click=clicks).groupby("session")[["doc", "click"]].agg(tuple)
     kept = keys[~keys.duplicated()].index
     times = keys.groupby(["doc", "click"])["doc"].transform("size")
     rows = log["session"].isin(kept).to_numpy()
     table, few = log[rows], clicks[rows]
     impressions = times.loc[table["session"]].to_numpy(dtype=float)
-    expected = _fit(estimator).predict_click(log, clicks)
+    expected = clone(estimator).fit(log, clicks).predict_click(log, clicks)
     for name, found in (
         ("column", clone(estimator).fit(table.assign(impressions=impressions), few)),
         ("keyword", clone(estimator).fit(table, few, impressions=impressions)),
@@ -246,9 +240,8 @@ def _check_impressions_of_sessions(estimator: BaseEstimator) -> None:
         )
 
 
-def _check_frames_and_arrays_of_lists(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
-    fitted = _fit(estimator)
+def _check_frames_and_arrays_of_lists(estimator, log, clicks):
+    fitted = clone(estimator).fit(log, clicks)
     expected = fitted.predict_click(log, clicks)
     for frame in other_frames(log):
         np.testing.assert_allclose(

@@ -70,7 +70,7 @@ def check_propensity(
     >>> from skultr.testing import check_propensity
     >>> check_propensity(InterventionHarvesting(n_bootstrap=0))
     """
-    return run_all(named(_CHECKS, quick(estimator)), generate_only)
+    return run_all(named(_CHECKS, quick(estimator), make_log=_small_log), generate_only)
 
 
 # The log ------------------------------------------------------------------------------
@@ -126,8 +126,8 @@ def _assert_same(actual: ArrayLike, expected: ArrayLike, message: str) -> None:
 
 
 # Checks -------------------------------------------------------------------------------
-def _check_examination(estimator: BaseEstimator) -> None:
-    fitted = clone(estimator).fit(*_small_log())
+def _check_examination(estimator, log, clicks):
+    fitted = clone(estimator).fit(log, clicks)
     table = getattr(fitted, "examination_", None)
     good = isinstance(table, pd.DataFrame) and "examination" in table
     assert good, "examination_ must be a DataFrame with a column 'examination'"
@@ -139,8 +139,7 @@ def _check_examination(estimator: BaseEstimator) -> None:
     assert (known > 0).all(), "examination_ holds a number that is not positive"
 
 
-def _check_predict(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_predict(estimator, log, clicks):
     fitted = clone(estimator).fit(log, clicks)
     found = fitted.predict(log)
     assert isinstance(found, np.ndarray), f"predict returned {type(found).__name__}, not an array"
@@ -162,8 +161,7 @@ def _check_predict(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_rows_that_were_not_shown(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_rows_that_were_not_shown(estimator, log, clicks):
     # One more candidate for the sessions of every other query.
     hidden = log[~log["session"].duplicated() & (log["qid"] % 2 == 0)]
     hidden = hidden.assign(doc=hidden["qid"] + 1_000, position=np.nan, f0=0.5, f1=1.0)
@@ -178,8 +176,7 @@ def _check_rows_that_were_not_shown(estimator: BaseEstimator) -> None:
     assert (found == 0).all(), "the propensity of a row that was not shown must be 0"
 
 
-def _check_unknown_position(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_unknown_position(estimator, log, clicks):
     fitted = clone(estimator).fit(log, clicks)
     try:
         found = fitted.predict(log[:3].assign(position=99.0))
@@ -192,8 +189,7 @@ def _check_unknown_position(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_annotation_is_not_read(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_annotation_is_not_read(estimator, log, clicks):
     other = log.assign(relevance=log["relevance"].to_numpy()[::-1])
     np.testing.assert_array_equal(
         _propensities(estimator, other, clicks),
@@ -202,8 +198,7 @@ def _check_annotation_is_not_read(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_row_order(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_row_order(estimator, log, clicks):
     order = np.random.default_rng(1).permutation(len(log))
     _assert_same(
         _propensities(estimator, log.iloc[order], clicks[order]),
@@ -212,8 +207,7 @@ def _check_row_order(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_relabelled_ids(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_relabelled_ids(estimator, log, clicks):
     other = log.assign(**{role: relabelled(log[role]) for role in ("qid", "session", "doc")})
     _assert_same(
         _propensities(estimator, other, clicks),
@@ -222,8 +216,7 @@ def _check_relabelled_ids(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_impressions(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_impressions(estimator, log, clicks):
     raw = _propensities(estimator, log, clicks)
     table, rate = _aggregated(log, clicks)
     _assert_same(
@@ -240,8 +233,7 @@ def _check_impressions(estimator: BaseEstimator) -> None:
         )
 
 
-def _check_frames_and_arrays(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_frames_and_arrays(estimator, log, clicks):
     named_columns = getattr(estimator, "columns_read", set)()
     log = log[[*_ROLES, *sorted(named_columns - set(_FEATURES)), *_FEATURES]]
     fitted = clone(estimator).fit(log, clicks)
@@ -258,8 +250,7 @@ def _check_frames_and_arrays(estimator: BaseEstimator) -> None:
     _assert_same(found, expected, "an array with keywords gave another estimate than the frame")
 
 
-def _check_keywords_win(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_keywords_win(estimator, log, clicks):
     wrong = log.assign(impressions=1 + 10 * (log["doc"] % 2))
     _assert_same(
         _propensities(estimator, wrong, clicks, impressions=np.ones(len(log))),
@@ -268,8 +259,7 @@ def _check_keywords_win(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_same_seed(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_same_seed(estimator, log, clicks):
     np.testing.assert_array_equal(
         _propensities(estimator, log, clicks),
         _propensities(estimator, log, clicks),
@@ -277,8 +267,7 @@ def _check_same_seed(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_pickle(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_pickle(estimator, log, clicks):
     fitted = clone(estimator).fit(log, clicks)
     expected = fitted.predict(log)
     again = pickle.loads(pickle.dumps(fitted))
@@ -292,8 +281,7 @@ def _check_pickle(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_serves_a_ranker(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_serves_a_ranker(estimator, log, clicks):
     log = log.drop(columns=sorted({"arm"} - getattr(estimator, "columns_read", set)()))
     ranker = IPSRanker(propensity=estimator, estimator=Ridge()).fit(log, clicks)
     scores = ranker.predict(log)

@@ -75,7 +75,7 @@ def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> li
     >>> from skultr.testing import check_ranker
     >>> check_ranker(NaiveRanker(hidden_layer_sizes=()))
     """
-    return run_all(named(RANKER_CHECKS, quick(estimator)), generate_only)
+    return run_all(named(RANKER_CHECKS, quick(estimator), make_log=ranker_log), generate_only)
 
 
 def _documents(n_queries: int = 12, n_documents: int = 7, n_shown: int = 5) -> pd.DataFrame:
@@ -93,7 +93,7 @@ def _documents(n_queries: int = 12, n_documents: int = 7, n_shown: int = 5) -> p
     )
 
 
-def _small_log() -> tuple[pd.DataFrame, NDArray[np.float64]]:
+def ranker_log() -> tuple[pd.DataFrame, NDArray[np.float64]]:
     """A log in which some queries were served once and others up to nine times."""
     documents = _documents()
     parts = [
@@ -136,8 +136,7 @@ def _assert_same_model(
     np.testing.assert_allclose(actual / spread, expected / spread, atol=1e-3, err_msg=message)
 
 
-def _check_row_order(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_row_order(estimator, log, clicks):
     order = np.random.default_rng(1).permutation(len(log))
     np.testing.assert_array_equal(
         _scores(estimator, log.iloc[order], clicks[order]),
@@ -146,8 +145,7 @@ def _check_row_order(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_relabelled_ids(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_relabelled_ids(estimator, log, clicks):
     expected = _scores(estimator, log, clicks)
     log, documents = (
         frame.assign(**{role: relabelled(frame[role]) for role in ids})
@@ -157,8 +155,7 @@ def _check_relabelled_ids(estimator: BaseEstimator) -> None:
     _assert_same_model(found, expected, "other ids gave another model")
 
 
-def _check_single_document_queries(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_single_document_queries(estimator, log, clicks):
     first = _documents().groupby("qid", as_index=False).head(1)
     alone = first.assign(qid=first["qid"] + 1_000, session=first["qid"] + 1_000_000)
     both = pd.concat([log, alone], ignore_index=True)
@@ -166,8 +163,7 @@ def _check_single_document_queries(estimator: BaseEstimator) -> None:
     assert np.isfinite(scores).all(), "queries of one document gave scores that are not finite"
 
 
-def _check_clicks_matter(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_clicks_matter(estimator, log, clicks):
     scores = _scores(estimator, log, clicks)
     assert np.ptp(scores) > 0, "all documents have the same score"
     flipped = np.where(log["position"].notna(), 1 - clicks, 0.0)
@@ -175,9 +171,8 @@ def _check_clicks_matter(estimator: BaseEstimator) -> None:
     assert not np.allclose(scores, other), "the opposite clicks gave the same model"
 
 
-def _check_rank_and_score(estimator: BaseEstimator) -> None:
+def _check_rank_and_score(estimator, log, clicks):
     """``rank`` and ``score`` agree with ``predict``."""
-    log, clicks = _small_log()
     fitted = clone(estimator).fit(log, clicks)
     documents = _documents()
     scores = fitted.predict(documents)
@@ -192,9 +187,8 @@ def _check_rank_and_score(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_repeated_pages(estimator: BaseEstimator) -> None:
+def _check_repeated_pages(estimator, log, clicks):
     """Scores of a log are those of its distinct documents, whatever the ids tell of them."""
-    log, clicks = _small_log()
     fitted = clone(estimator).fit(log, clicks)
     once = ~log["doc"].duplicated().to_numpy()
     ids = _ids_read(fitted)
@@ -210,15 +204,13 @@ def _check_repeated_pages(estimator: BaseEstimator) -> None:
         )
 
 
-def _check_click_free_queries(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_click_free_queries(estimator, log, clicks):
     clicks = np.where(log["qid"] < 12, 0.0, clicks)
     scores = _scores(estimator, log, clicks)
     assert np.isfinite(scores).all(), "queries without clicks gave scores that are not finite"
 
 
-def _check_never_shown_rows(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_never_shown_rows(estimator, log, clicks):
     scores = _scores(estimator, log, clicks)
     assert np.isfinite(scores).all(), "never-shown rows gave scores that are not finite"
     shown = log["position"].notna().to_numpy()
@@ -237,8 +229,7 @@ def _check_never_shown_rows(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_roles_do_not_leak(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_roles_do_not_leak(estimator, log, clicks):
     fitted = clone(estimator).fit(log, clicks)
     assert fitted.n_features_in_ == len(_FEATURES), "role columns count as features"
     other = log.assign(relevance=log["relevance"].to_numpy()[::-1])
@@ -249,9 +240,8 @@ def _check_roles_do_not_leak(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_impressions(estimator: BaseEstimator) -> None:
+def _check_impressions(estimator, log, clicks):
     """An aggregated log is the raw log, and weights multiply impressions."""
-    log, clicks = _small_log()
     raw = _scores(estimator, log, clicks)
     counts = log.assign(click=clicks, impressions=1.0).groupby("doc", as_index=False)
     counts = counts[["click", "impressions"]].sum()
@@ -274,8 +264,7 @@ def _check_impressions(estimator: BaseEstimator) -> None:
     assert not np.allclose(other, raw, atol=1e-3 * np.ptp(raw)), "impressions do not matter"
 
 
-def _check_keywords_win(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_keywords_win(estimator, log, clicks):
     wrong = log.assign(impressions=1 + 10 * (log["qid"] % 2))
     _assert_same_model(
         _scores(estimator, wrong, clicks, impressions=np.ones(len(log))),
@@ -284,8 +273,7 @@ def _check_keywords_win(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_frames_and_arrays(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_frames_and_arrays(estimator, log, clicks):
     expected = _scores(estimator, log, clicks)
     roles = {role: log[role].to_numpy() for role in ROLES[:-1] if role in log.columns}
     array = log[_FEATURES].to_numpy()
@@ -312,8 +300,7 @@ def _scores_of_arrays(
     return fitted.predict(documents[_FEATURES].to_numpy(), **ids)
 
 
-def _check_same_seed(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_same_seed(estimator, log, clicks):
     np.testing.assert_array_equal(
         _scores(estimator, log, clicks),
         _scores(estimator, log, clicks),
@@ -321,8 +308,7 @@ def _check_same_seed(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_pickle(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_pickle(estimator, log, clicks):
     fitted = clone(estimator).fit(log, clicks)
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(
@@ -334,10 +320,9 @@ def _check_pickle(estimator: BaseEstimator) -> None:
     )
 
 
-def _check_partial_fit(estimator: BaseEstimator) -> None:
+def _check_partial_fit(estimator, log, clicks):
     if not hasattr(estimator, "partial_fit"):
         return
-    log, clicks = _small_log()
     ranker = clone(estimator).partial_fit(log, clicks)
     scores = ranker.predict(log)
     np.testing.assert_allclose(
@@ -358,9 +343,8 @@ def _check_partial_fit(estimator: BaseEstimator) -> None:
     assert np.isfinite(ranker.predict(log)).all(), "a second partial_fit gave scores not finite"
 
 
-def _check_search(estimator: BaseEstimator) -> None:
+def _check_search(estimator, log, clicks):
     """Pipeline and GridSearchCV over queries, then serving."""
-    log, clicks = _small_log()
     pipeline = make_pipeline(OnFeatures(StandardScaler()), estimator)
     search = GridSearchCV(
         pipeline, {}, cv=QueryKFold(2), scoring=RankingScorer(k=3), error_score="raise"
@@ -371,8 +355,7 @@ def _check_search(estimator: BaseEstimator) -> None:
     assert search.predict(serving).shape == (len(log),), "expected one score per row"
 
 
-def _check_serving_frame(estimator: BaseEstimator) -> None:
-    log, clicks = _small_log()
+def _check_serving_frame(estimator, log, clicks):
     fitted = clone(estimator).fit(log, clicks)
     expected = fitted.predict(log)
     features = feature_columns(log)

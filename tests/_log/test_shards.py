@@ -1,4 +1,4 @@
-"""Cells beyond memory, in shards on disk: the same results as from the same log in memory."""
+"""Cells beyond memory, in parts: the same results as from the same log in memory."""
 
 import numpy as np
 import pandas as pd
@@ -7,10 +7,10 @@ import pytest
 from sklearn.base import clone
 
 from skultr import ClickDataset
-from skultr._log import _shards
-from skultr._log._clicklog import ClickLog
+from skultr._log import _cells, _shards
+from skultr._log._cells import Cells
 from skultr._log._counted import CellCount, count_of
-from skultr._models import _document_posterior, _sharded_relevance
+from skultr._models import _document_posterior
 from skultr.click_models import PBMModel
 from skultr.propensity import RegressionEMPropensity
 from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker
@@ -18,11 +18,52 @@ from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker
 from .test_counted import ENGINES, make_log, quietly
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.fixture
+def in_parts(monkeypatch):
+    """A function: from its call on, logs have several shards, and cells several parts."""
+
+    def begin():
+        monkeypatch.setattr(_cells, "MAX_CELLS", 9)
+        monkeypatch.setattr(_cells, "PART_ROWS", 7)
+        monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
+        monkeypatch.setattr(CellCount, "cells", only_shards(CellCount.cells))
+
+    return begin
+
+
+def only_shards(cells):
+    def cells_of_shard(count, shard=None, **settings):
+        assert shard is not None, "all cells were collected at once"
+        return cells(count, shard, **settings)
+
+    return cells_of_shard
+
+
+def test_cells_in_parts_are_those_in_memory(in_parts):
+    rng = np.random.default_rng(0)
+    doc, factor = rng.integers(10, size=200), rng.integers(4, size=200)
+    rows = doc, factor, rng.random(200).round(), rng.random(200)
+    expected = Cells.from_rows(*rows)
+    in_parts()
+    found = Cells.from_rows(*rows)
+    assert expected.n_parts == 1 < found.n_parts
+    for name in ("doc", "factor", "clicks", "weight"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    group = np.array([0, 0, 1, 1])
+    np.testing.assert_array_equal(found.pooled(group).clicks, expected.pooled(group).clicks)
+    assert all(len(part.doc) <= 9 or part.n_docs == 1 for _, part in found.parts())
+
+
+@pytest.mark.parametrize(
+    ("engine", "kind"),
+    [
+        *((engine, "connected") for engine in ENGINES),
+        *(("polars", kind) for kind in ("in parts", "without clicks", "one way")),
+    ],
+)
 @pytest.mark.parametrize("variant", ["default", "published"])
 @pytest.mark.parametrize("n_sessions", [600, 5_000])
-@pytest.mark.parametrize("kind", ["connected", "in parts", "without clicks", "one way"])
-def test_cells_beyond_memory_give_the_same_curve(kind, n_sessions, variant, engine, monkeypatch):
+def test_cells_beyond_memory_give_the_same_curve(kind, n_sessions, variant, engine, in_parts):
     log = make_log(n_sessions)[["qid", "session", "doc", "position", "click"]]
     few = log["doc"] < "d2"
     if kind == "in parts":
@@ -34,8 +75,7 @@ def test_cells_beyond_memory_give_the_same_curve(kind, n_sessions, variant, engi
         log["click"] = log["click"].where(~few | (log["position"] < 3), 0)
     estimator = RegressionEMPropensity(relevance="embedding", variant=variant)
     expected = quietly(clone(estimator).fit, log, "click")
-    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
-    monkeypatch.setattr(RegressionEMPropensity, "_table_estimate", None)
+    in_parts()
     found = quietly(clone(estimator).fit, ENGINES[engine](log), "click")
     # Newton's steps end below 1e-7; where nothing bounds a ratio their order decides the rest.
     rtol = 1e-7 if kind == "one way" else 1e-8
@@ -75,17 +115,9 @@ def assert_equal_tables(found, expected, log, name, rtol=1e-8):
         )
 
 
-ROLES = [None, "production", "bias", "few", "in parts", "without clicks"]
-#: Models and roles in one of two engines by turns: the test above compares all engines.
-BY_TURNS = [
-    (name, role, ("polars", "duckdb")[(row + column) % 2])
-    for row, name in enumerate(SHARDED)
-    for column, role in enumerate(ROLES)
-]
-
-
-@pytest.mark.parametrize(("name", "role", "engine"), BY_TURNS)
-def test_tables_of_cells_beyond_memory_are_equal(name, role, engine, monkeypatch):
+@pytest.mark.parametrize("name", SHARDED)
+@pytest.mark.parametrize("role", [None, "production", "bias", "few", "in parts", "without clicks"])
+def test_tables_of_cells_beyond_memory_are_equal(name, role, in_parts):
     log = make_log(600 if role == "few" else 4_000)
     log = log[["qid", "session", "doc", "position", "click"]]
     if role == "production":
@@ -97,47 +129,38 @@ def test_tables_of_cells_beyond_memory_are_equal(name, role, engine, monkeypatch
     elif role == "without clicks":
         log["click"] = log["click"].where(log["position"] < 4, 0)
     expected = quietly(clone(SHARDED[name]).fit, log, "click")
-    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
-    monkeypatch.setattr(CellCount, "cells", only_shards(CellCount.cells))
-    found = quietly(clone(SHARDED[name]).fit, ENGINES[engine](log), "click")
+    in_parts()
+    engine = ENGINES["duckdb" if role is None else "polars"]
+    found = quietly(clone(SHARDED[name]).fit, engine(log), "click")
     # Where nothing compares two parts, the steps of Newton's method decide their ratio.
     assert_equal_tables(found, expected, log, name, 1e-5 if role == "in parts" else 1e-8)
     assert found.n_iter_ > 0
 
 
-def only_shards(cells):
-    def cells_of_shard(count, shard=None, **settings):
-        assert shard is not None, "all cells were collected at once"
-        return cells(count, shard, **settings)
-
-    return cells_of_shard
-
-
 @pytest.mark.parametrize("role", [None, "production"])
-def test_a_posterior_reads_the_same_sums_of_shards(role, monkeypatch):
+def test_a_posterior_reads_the_same_sums_of_parts(role, monkeypatch, in_parts):
     log = make_log(6_000)[["qid", "session", "doc", "position", "click"]]
     if role is not None:
         log[role] = np.sin(np.arange(len(log)))
     seen = []
 
-    def posterior_of(exposures, *, query, place):
-        sums = exposures.clicks, exposures.examinations, exposures.error
-        relevance = np.linspace(0.1, 0.9, len(query))
-        seen.append(np.stack([*sums, exposures.per_skip(relevance), query, place]))
-        return original(exposures, query=query, place=place)
+    def skips(cells, examination, total, relevance):
+        found = original(cells, examination, total, relevance)
+        seen.append(np.stack([total, original(cells, examination, total, relevance)]))
+        return found
 
-    original = _document_posterior.posterior_of
-    monkeypatch.setattr(_document_posterior, "posterior_of", posterior_of)
-    monkeypatch.setattr(_sharded_relevance, "posterior_of", posterior_of)
+    original = _document_posterior._per_skip
+    monkeypatch.setattr(_document_posterior, "_per_skip", skips)
     PBMModel().fit(log, "click")
-    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
+    n_calls = len(seen)
+    in_parts()
     PBMModel().fit(pl.from_pandas(log).lazy(), "click")
-    np.testing.assert_allclose(seen[1], seen[0], rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(seen[n_calls], seen[0], rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [*SHARDED, "curve"])
 @pytest.mark.parametrize("role", [None, "production", "bias", "never shown", "features", "some"])
-def test_a_dataset_is_counted_in_shards(name, role, tmp_path, monkeypatch):
+def test_a_dataset_is_counted_in_parts(name, role, tmp_path, in_parts):
     log = make_log(6_000)
     log = log[["qid", "session", "doc", "position", "click", *["f0", "f1"] * (role == "features")]]
     if role == "production":
@@ -153,8 +176,7 @@ def test_a_dataset_is_counted_in_shards(name, role, tmp_path, monkeypatch):
         log = log[log["qid"].isin(dataset.query_ids)]
     models = {**SHARDED, "curve": RegressionEMPropensity(relevance="embedding")}
     expected = quietly(clone(models[name]).fit, dataset)
-    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
-    monkeypatch.setattr(ClickLog, "cells", property(only_small(ClickLog.cells)))
+    in_parts()
     found = quietly(clone(models[name]).fit, dataset)
     shown = log[log["position"].notna()].drop(columns="click")
     if name == "curve":
@@ -167,31 +189,25 @@ def test_a_dataset_is_counted_in_shards(name, role, tmp_path, monkeypatch):
                 np.testing.assert_allclose(found.predict(by_features), found.predict(shown[:20]))
 
 
-def test_partial_fit_keeps_counts_in_memory(monkeypatch):
-    lazy = pl.from_pandas(make_log()[["qid", "session", "doc", "position", "click"]]).lazy()
-    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
-    with pytest.raises(ValueError, match=r"where PBMModel\.partial_fit keeps them\. Call fit"):
-        PBMModel().partial_fit(lazy, "click")
+def test_partial_fit_adds_shards(in_parts):
+    log = make_log()[["qid", "session", "doc", "position", "click"]]
+    model = PBMModel(prior=(1.0, 2.0))
+    expected = clone(model).fit(log, "click")
+    in_parts()
+    half = log["session"] % 2 == 0
+    for rows in (half, ~half):
+        model.partial_fit(pl.from_pandas(log[rows]).lazy(), "click")
+    pd.testing.assert_frame_equal(model.documents_, expected.documents_, check_dtype=False)
 
 
-def only_small(cells):
-    def cells_of_part(log):
-        assert len(log.query_ids) <= 4, "all cells were counted at once"
-        return cells.func(log)
-
-    return cells_of_part
-
-
-@pytest.mark.parametrize("name", ["pbm without a prior", "regression-em"])
-def test_shards_of_documents_with_global_ids(name, monkeypatch):
+@pytest.mark.parametrize("name", ["pbm", "pbm without a prior", "regression-em"])
+def test_shards_of_documents_with_global_ids(name, in_parts):
     log = make_log(5_000)[["qid", "session", "doc", "position", "click"]]
     log["doc_scope"] = "global"
     expected = quietly(clone(SHARDED[name]).fit, log, "click")
-    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 3)
+    in_parts()
     lazy = pl.from_pandas(log).lazy()
     assert_equal_tables(quietly(clone(SHARDED[name]).fit, lazy, "click"), expected, log, name)
-    with pytest.raises(ValueError, match=r"prior='logged' reads. Set prior='empirical'"):
-        quietly(PBMModel().fit, lazy, "click")
 
 
 def test_the_number_of_shards_follows_from_the_cells(monkeypatch):
@@ -199,9 +215,9 @@ def test_the_number_of_shards_follows_from_the_cells(monkeypatch):
     n_cells = len(log.drop_duplicates(["qid", "doc", "position"]))
     count = count_of(pl.from_pandas(log).lazy(), "click", ["position"])
     assert count.n_rows == len(log)
-    monkeypatch.setattr(_shards, "MAX_CELLS", len(log))
+    monkeypatch.setattr(_cells, "MAX_CELLS", len(log))
     assert _shards.number_of_shards(count) == 1
-    monkeypatch.setattr(_shards, "MAX_CELLS", n_cells // 3)
+    monkeypatch.setattr(_cells, "MAX_CELLS", n_cells // 3)
     assert _shards.number_of_shards(count) == -(-len(log) // (n_cells // 3))
     parts = [count.cells((number, 7))[0] for number in range(7)]
     assert sum(len(part) for part in parts) == n_cells

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from skultr import aggregate_clicks
+from skultr._log._cells import Cells
 from skultr._models._document_posterior import document_posterior
 from skultr.click_models import PBMModel
 from skultr.propensity import relevance_labels
@@ -153,9 +154,8 @@ def test_a_document_learns_from_the_others_of_its_query():
     clicks[::10] = 0.0
     weight = np.full(400, 100.0)
     weight[::10] = 1e-9  # the first of each query is hardly examined
-    found = document_posterior(
-        np.arange(400), clicks, weight, np.ones(400), query=query, place=np.ones(400)
-    )
+    cells = Cells(np.arange(400), np.zeros(400, dtype=int), clicks, weight, 400, 1)
+    found = document_posterior(cells, np.ones(1), query=query, place=np.ones(400))
     unseen = found.mean[::10]
     # 9 documents with 30 or 5 clicks in 100 examinations each: .30 and .05, but for the prior.
     np.testing.assert_allclose(unseen[1::2], 0.30, atol=0.02)
@@ -164,10 +164,10 @@ def test_a_document_learns_from_the_others_of_its_query():
 
 
 def test_an_error_of_examination_widens_the_interval():
-    arguments = (np.arange(4), np.full(4, 1e6), np.full(4, 4e6), np.ones(4))
+    arguments = Cells.from_rows(*np.tile(np.arange(4), (2, 1)), np.full(4, 1e6), np.full(4, 4e6))
     place = {"query": np.zeros(4, dtype=int), "place": np.arange(4.0)}
-    narrow = document_posterior(*arguments, **place)
-    wide = document_posterior(*arguments, **place, error=np.full(4, 0.1))
+    narrow = document_posterior(arguments, np.ones(4), **place)
+    wide = document_posterior(arguments, np.ones(4), **place, error=np.full(4, 0.1))
     np.testing.assert_allclose(wide.mean, narrow.mean)
     # Relevance .25 with a relative error of .1: about .25 +- 1.96 * .025.
     np.testing.assert_allclose(wide.upper - wide.lower, 2 * 1.96 * 0.025, rtol=0.02)

@@ -128,10 +128,10 @@ def work_of(name):
 
 def in_shards(name):
     """Where the work is to be done in shards, let only a million cells fit into memory."""
-    from skultr._log import _shards
+    from skultr._log import _cells
 
     if name.endswith("in shards"):
-        _shards.MAX_CELLS = 1_000_000
+        _cells.MAX_CELLS = _cells.PART_ROWS = 1_000_000
 
 
 def run(engine, name, *paths):

@@ -154,10 +154,10 @@ def test_cacm_is_examination_times_relevance(small):
 @BOTH
 def test_predicts_as_well_as_the_truth(model_class):
     user = UBMUser()
-    documents, X, clicks, truth = log_of(user, 12_000, n_documents=5)
+    documents, X, clicks, truth = log_of(user, 8_000, n_documents=5)
     relevance = dict(zip(documents["doc"], truth.relevance_probability, strict=True))
     _, new, seen, _ = log_of(user, 4_000, n_documents=5, seed=1)
-    model = model_class(max_epochs=25, random_state=0).fit(X, clicks)
+    model = model_class(max_epochs=20, random_state=0).fit(X, clicks)
     shown = new["doc"].map(relevance).to_numpy()
     last = seen.reshape(-1, 5) * np.arange(1, 6)
     above = np.maximum.accumulate(np.pad(last, ((0, 0), (1, 0)))[:, :-1], axis=1)

@@ -315,8 +315,8 @@ def test_only_chosen_actions_are_clicks(tmp_path):
         "no action_name": 1,
     }
     log, _ = read(records, tmp_path, clicks="product_hover", outcomes=["add_to_cart", "purchase"])
-    assert list(log)[-3:] == ["click", "add_to_cart", "purchase"]
-    assert clicked(log, column="purchase") == clicked(log) == ["a"]
+    assert list(log)[-3:] == ["click", "outcome_add_to_cart", "outcome_purchase"]
+    assert clicked(log, column="outcome_purchase") == clicked(log) == ["a"]
 
 
 def test_clicks_without_an_impression(tmp_path):

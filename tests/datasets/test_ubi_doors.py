@@ -214,7 +214,6 @@ def test_queries_only(tmp_path):
         ({"clicks": [1]}, r"clicks=\[1\]; expected names"),
         ({"clicks": "impression"}, r"actions \['impression'\] have several meanings"),
         ({"outcomes": "CLICK"}, r"actions \['click'\] have several meanings"),
-        ({"outcomes": "position"}, r"outcomes \['position'\] would be columns"),
         ({"ordinal_base": {"shop": -1}}, "ordinal_base=.*whole numbers from 0"),
         ({"ordinal_base": -1}, "'ordinal_base' parameter"),
         ({"page_size": 0}, "'page_size' parameter"),

@@ -44,11 +44,11 @@ def recipes():
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    documents = make_ltr(n_queries=300, n_documents=10, n_features=10, random_state=0)
+    documents = make_ltr(n_queries=400, n_documents=10, n_features=20, random_state=0)
     train, test = train_test_queries(documents, test_size=0.25, random_state=0)
     log, clicks, _ = simulate_clicks(
         train,
-        n_sessions=15_000,
+        n_sessions=30_000,
         n_positions=N_POSITIONS,
         policy=PlackettLucePolicy(temperature=0.1),
         user=PositionBasedUser(1 / np.arange(1, N_POSITIONS + 1)),
@@ -58,7 +58,7 @@ def world(tmp_path_factory):
     log = log.assign(click=clicks)
     folder = tmp_path_factory.mktemp("world")
     paths = str(folder / "log.parquet"), str(folder / "documents.parquet")
-    log.to_parquet(paths[0], row_group_size=75_000)
+    log.to_parquet(paths[0], row_group_size=100_000)
     train.to_parquet(paths[1])
     features = [name for name in train if name.startswith("feature")]
     return World(*paths, features, test, InterventionHarvesting().fit(log, "click"))

@@ -160,10 +160,10 @@ def test_hidden_signal_world():
         _, log, clicks, curve = top_k_log(400, strength=1.5, seed=seed, n_sessions=30_000)
         test = make_ltr(800, n_features=15, random_state=seed)
         linear = {"propensity": curve, "random_state": 0, "hidden_layer_sizes": ()}
-        plain = IPSRanker(max_epochs=40, correction="divide", clip=None, **linear)
+        plain = IPSRanker(max_epochs=20, correction="divide", clip=None, **linear)
         base = held_out(plain.fit(log, clicks), test)
         for loss, gains in gain.items():
-            ranker = CLDRanker(loss=loss, max_epochs=40, **linear).fit(log, clicks)
+            ranker = CLDRanker(loss=loss, max_epochs=20, **linear).fit(log, clicks)
             gains.append(held_out(ranker, test) - base)
     assert min(np.mean(gains) for gains in gain.values()) > 0.01, gain
 
