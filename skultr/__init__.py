@@ -15,6 +15,7 @@
 - :mod:`skultr.testing`: checks for rankers, yours or ours.
 - :func:`skultr.aggregate_clicks`: from impressions in any engine to distinct cells.
 - :class:`skultr.ClickDataset`: a log on disk, for what no memory holds.
+- :func:`skultr.describe_log`: what a log holds, its faults, and the code that trains from it.
 - :func:`skultr.show_progress`: what long work is doing, a line a second.
 """
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ._log._aggregate import aggregate_clicks as aggregate_clicks
     from ._log._dataset import ClickDataset as ClickDataset
     from ._progress import show_progress as show_progress
+    from .command._report import describe_log as describe_log
     from .identifiability import IdentifiabilityRepair as IdentifiabilityRepair
     from .metrics import CMIPScorer as CMIPScorer
     from .rankers import CLDRanker as CLDRanker
@@ -56,6 +58,7 @@ else:
             "_log._aggregate": ("aggregate_clicks",),
             "_log._dataset": ("ClickDataset",),
             "_progress": ("show_progress",),
+            "command._report": ("describe_log",),
             "identifiability": ("IdentifiabilityRepair",),
             "metrics": ("CMIPScorer",),
             "rankers": ("CLDRanker", "DLARanker", "UserAwareIPSRanker", "VectorizationRanker"),

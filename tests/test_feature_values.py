@@ -21,7 +21,7 @@ from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
 from skultr.identifiability import IdentifiabilityGraph, feature_overlap
 from skultr.preprocessing import OnFeatures
-from skultr.propensity import RegressionEMPropensity
+from skultr.propensity import PowerLawPropensity, RegressionEMPropensity
 from skultr.rankers import (
     CLDRanker,
     DistilledRanker,
@@ -379,3 +379,20 @@ def test_features_may_be_encoded_in_a_pipeline(log):
     X, y = numbers(log)
     imputed = make_pipeline(OnFeatures(SimpleImputer(add_indicator=True)), clone(TREES))
     assert np.isfinite(imputed.fit(X, y).predict(X)).all()
+
+
+def test_categories_beside_roles_by_keyword_and_propensities_that_are_estimated(log):
+    X, y = log
+    ranker = clone(TREES).set_params(propensity=PowerLawPropensity(eta=1.0))
+    scores = clone(ranker).fit(as_category(X), y).predict(X)
+    without = X.drop(columns="position")
+    again = clone(ranker).fit(as_category(without), y, position=X["position"])
+    np.testing.assert_array_equal(again.predict(X), scores)
+
+
+def test_documents_with_missing_values_are_simulated():
+    documents = make_ltr(n_queries=20, n_features=4, random_state=0)
+    documents["feature_000"] = documents["feature_000"].where(documents["feature_001"] > 0.1)
+    log, clicks, _ = simulate_clicks(documents, n_sessions=50, random_state=0)
+    assert log["feature_000"].isna().any()
+    assert LambdaMARTRanker(n_estimators=2).fit(log, clicks).predict(log).shape == (len(log),)

@@ -24,7 +24,7 @@ ORDER = [
     {"metrics", "model_selection", "preprocessing"},
     {"rankers"},
     {"click_models", "plotting", "evaluation", "serving"},
-    {"testing", "_page"},
+    {"testing", "command"},
     {"__main__"},
 ]
 RANK = {folder: rank for rank, folders in enumerate(ORDER) for folder in folders}

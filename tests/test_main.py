@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skultr.__main__ import main
+from skultr.command._run import main
 from skultr.serving import load_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "7_engines"))
@@ -236,7 +236,7 @@ def test_topics_are_those_of_the_application_that_is_read(tmp_path):
 
 
 def test_a_fault_of_skultr_keeps_its_traceback(log_file, tmp_path, monkeypatch):
-    monkeypatch.setattr("skultr.__main__._level", lambda *_: np.zeros(2) + np.zeros(3))
+    monkeypatch.setattr("skultr.command._verdict._level", lambda *_: np.zeros(2) + np.zeros(3))
     with pytest.raises(ValueError, match="broadcast"):
         _run(log_file, "--out", tmp_path)
 
@@ -305,7 +305,7 @@ def test_features_that_cannot_be_used_are_one_line(
     change(features).to_parquet(tmp_path / "f.parquet")
     assert _run(log_file, "--out", tmp_path, "--features", tmp_path / "f.parquet") == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("python -m skultr ubi: error: ")
+    assert line.startswith("skultr ubi: error: ")
     assert message in line
 
 

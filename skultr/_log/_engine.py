@@ -153,22 +153,22 @@ def check_rows(
     if not n_rows:
         NO_ROWS.report(0, None, None)
     ids = [name for name in ("qid", "doc") if name in schema]
-    errors = []
+    found = []
     for fault, rows, count in zip(faults, wrong, counts, strict=True):
         if not count:
             continue
         value = columns[fault.reads[0]].alias("_value")
         row = collect(frame.filter(rows).select(*ids, value).head(1)).row(0)
-        *found, value = map(python_value, row)
-        where = ", ".join(f"{name} {each!r}" for name, each in zip(ids, found, strict=True))
+        *of, value = map(python_value, row)
+        where = ", ".join(f"{name} {each!r}" for name, each in zip(ids, of, strict=True))
         where = f"such as in {where}" if ids else ""
         message = fault.message(int(count), value, where, called.get(fault.reads[0]))
-        if issubclass(fault.severity, Warning):
-            warn_user(message, fault.severity)
-        else:
-            errors.append(message)
+        found.append((fault.severity, message))
+    errors = [message for severity, message in found if not issubclass(severity, Warning)]
     if errors:
         raise ValueError(all_at_once(errors) if len(errors) > 1 else errors[0])
+    for category, message in found:
+        warn_user(message, category)
     if not rates or largest <= 1:
         return 1.0
     GRADES.report(0, float(largest), None, called.get("click"))

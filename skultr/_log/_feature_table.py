@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .._typing import Column, Ints
 from ..exceptions import python_value
 from ._faults import count_of
-from ._roles import column_names, feature_columns, is_frame, read_column, read_role
+from ._roles import as_pandas, column_names, feature_columns, is_frame, read_role
 
 
 class FeatureTable:
@@ -82,11 +82,8 @@ class FeatureTable:
 
     def joined(self, X: Any, qid: Column | None = None, doc: Column | None = None) -> Any:
         """The role columns of X and the features of each row, as a frame of pandas."""
-        table = pd.DataFrame(
-            {name: read_column(self.frame, name) for name in feature_columns(self.frame)}
-        )
-        own = [name for name in column_names(X) if name not in table.columns]
-        columns = pd.DataFrame({name: read_column(X, name) for name in own})
+        table = as_pandas(self.frame, feature_columns(self.frame))
+        columns = as_pandas(X, [name for name in column_names(X) if name not in table.columns])
         features = table.iloc[self.rows_of(X, qid, doc)].reset_index(drop=True)
         return pd.concat([columns, features], axis=1)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from .._typing import Floats
+from .._typing import Bools, Floats, Ints
 from ._segments import encode
 
 #: Names of columns that often hold a role or the clicks.
@@ -50,15 +50,17 @@ _UNLIKELY = 0.2
 # Outcomes -------------------------------------------------------------------------------
 def outcomes_among(rows: Any, features: NDArray[Any]) -> list[int]:
     """Numbers of the columns that the click decides: what follows a click is no feature."""
-    clicked = rows.rate > 0
+    # What belongs to a document or a query does not follow from the click.
+    group = rows.query if rows["doc"] is None else rows.documents(features).code
+    return outcomes_of(rows.rate > 0, group, features)
+
+
+def outcomes_of(clicked: Bools, group: Ints, features: NDArray[Any]) -> list[int]:
+    """Numbers of the columns that the click decides; documents, say, are groups of rows."""
     no, yes = (_spread(np.flatnonzero(of)) for of in (~clicked, clicked))
     if len(no) < _LEAST or len(yes) < _LEAST:
         return []
     suspects = [i for i in range(features.shape[1]) if _differs_by_click(features[:, i], no, yes)]
-    if not suspects:
-        return []
-    # What belongs to a document or a query does not follow from the click.
-    group = rows.query if rows["doc"] is None else rows.documents(features).code
     return [i for i in suspects if _follows_clicks(features[:, i], no, clicked, group)]
 
 
@@ -120,7 +122,7 @@ def orders_lists(scores: Floats, rows: Any) -> bool:
     order = order[rows.shown[order]]
     same = np.flatnonzero(np.diff(rows.list_[order]) == 0)
     steps = np.diff(scores[order])[same]
-    return bool(len(steps) and np.mean(steps <= 0) > 0.6)
+    return bool(len(steps) and np.mean(steps <= 0) > 0.55)
 
 
 def misnamed(rows: Any, columns: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -129,7 +131,7 @@ def misnamed(rows: Any, columns: Collection[str]) -> Iterator[tuple[str, str]]:
     if np.count_nonzero(shown) < _MANY:
         return
     if "impressions" in columns and rows.click is not None:
-        yield from _no_counts(rows["impressions"], rows.click)
+        yield from _no_counts(rows["impressions"], rows.click, rows.list_)
     list_, place = rows.list_[shown], rows.position[shown]
     if "user" in columns and _varies_in_lists(rows.user[0][shown], list_):
         yield "user", "varies within most result pages"
@@ -152,8 +154,12 @@ def misnamed(rows: Any, columns: Collection[str]) -> Iterator[tuple[str, str]]:
             yield "propensity", nothing
 
 
-def _no_counts(impressions, rate):
-    if not np.isin(rate, (0, 1)).all():
+def _no_counts(impressions, rate, list_):
+    """What shows that impressions are none, where each row was clicked in all of them or none."""
+    counted = impressions > 0  # lists that were counted by what was clicked have one number each
+    if not np.isin(rate, (0, 1)).all() or not _varies_in_lists(
+        impressions[counted], list_[counted]
+    ):
         return
     several = (impressions > 1) & (rate > 0)
     if (impressions % 1 != 0).any():
@@ -168,11 +174,11 @@ def _no_counts(impressions, rate):
 
 def _varies_in_lists(values, list_):
     """True if most lists of several rows have several values."""
-    order = np.lexsort((values, list_))
-    same = np.diff(list_[order]) == 0
-    varies = same & (np.diff(values[order]) != 0)
-    several = np.unique(list_[order][1:][same])
-    return len(several) >= _MANY and len(np.unique(list_[order][1:][varies])) > 0.5 * len(several)
+    first = np.zeros(list_.max() + 1, dtype=values.dtype)
+    first[list_] = values
+    several = np.bincount(list_) > 1
+    varies = np.bincount(list_, values != first[list_]) > 0
+    return several.sum() >= _MANY and varies.sum() > 0.5 * several.sum()
 
 
 def _explained(values, codes):

@@ -38,6 +38,14 @@ def read_column(X: Any, name: str) -> NDArray[Any]:
     return as_array(nw.from_native(X, eager_only=True)[name].to_numpy())
 
 
+def as_pandas(X: Any, names: Iterable[str]) -> pd.DataFrame:
+    """Some columns of a frame as a frame of pandas, with rows numbered from 0."""
+    columns = {name: read_column(X, name) for name in names}
+    return pd.DataFrame(
+        {name: [*values] if values.ndim > 1 else values for name, values in columns.items()}
+    )
+
+
 ROLES = (
     "qid",
     "session",

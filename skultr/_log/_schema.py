@@ -128,8 +128,10 @@ def _fault_of_known(column, kind, known, described):
     return None
 
 
-def encode_categories(column: nw.Series[Any], known: list[Any] | None) -> Coded:
-    """Codes of the values of a column among the known ones, or all that it has; else NaN."""
+def encode_categories(
+    column: nw.Series[Any], known: list[Any] | None
+) -> tuple[NDArray[np.float32], list[Any]]:
+    """Code of each value among the known ones (or all), NaN if it is none; and these values."""
     if column.implementation.is_pyarrow() and kind_of(column) == "category":
         native = column.to_native()  # its to_numpy takes a missing category for the last one
         column = nw.from_native(native.cast(native.type.value_type), series_only=True)
@@ -140,14 +142,7 @@ def encode_categories(column: nw.Series[Any], known: list[Any] | None) -> Coded:
         known = sorted(map(python_value, present), key=lambda each: (str(type(each)), each))
     code = pd.Index(known, dtype=object).get_indexer(values).astype(np.float32)
     code[code < 0] = np.nan
-    return Coded(code, known)
-
-
-class Coded(NamedTuple):
-    """Codes of categories, shape (n_rows,), NaN where unknown; and the value of each code."""
-
-    code: NDArray[np.float32]
-    values: list[Any]
+    return code, known
 
 
 def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:

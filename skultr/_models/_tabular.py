@@ -4,8 +4,7 @@ The published recipes for such models (alternating least squares, expectation ma
 gradient descent) converge at a rate that depends on the weakest link between bias factors: if a
 single document connects two groups of factors, 100,000 rounds are not enough. All of them
 minimise a sum over cells, and Newton's method reaches their fixed point in a handful of steps,
-however weak the link is.
-"""
+however weak the link is."""
 
 from __future__ import annotations
 
@@ -18,10 +17,13 @@ import numpy as np
 from scipy.linalg import LinAlgError, solve
 from scipy.sparse import csr_array, diags_array
 from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
 
 from .._log._cells import Cells
 from .._log._segments import TINY
+from .._sklearn import StrOptions
 from .._typing import Bools, Floats, Ints
+from ..exceptions import warn_user
 from ._bipartite import MAX_DENSE, SMALLEST, CellLoss, Problem, eliminated, newton
 
 #: Standard errors have their nominal coverage from this mean number of clicks per document.
@@ -407,3 +409,65 @@ def _meat(cells: Cells, coupling: csr_array, inverse_a: Floats, variance: Floats
     by_doc = inverse_a**2 * cells.by_doc(variance)
     own = np.diag(cells.by_factor(variance))
     return own - cross - cross.T + eliminated(coupling, by_doc)
+
+
+#: Newton steps at most; logs of thousands of users or sparse factors need the most.
+_MAX_ITER = 300
+#: Clicks of the mean clicked document below which the published objectives are biased.
+_FEW_CLICKS = 30.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LearnsRelevance:
+    r"""Mixin of estimators that learn relevance beside examination: as a network, or as a table.
+
+    As tables they are one estimator, of :math:`P(c = 1) = r_d\, o_t` with a number for each
+    document and each bias factor. By default it maximises
+
+    - below 30 clicks per clicked document, on average, the likelihood of where the clicks of each
+      document fell, given their number, in which relevance does not appear;
+    - from there on the binomial likelihood of all clicks.
+
+    ``variant="published"`` is the objective of the paper that the class stands for. Each spends a
+    parameter per document, and is biased where documents have few clicks.
+    """
+
+    relevance: str = "network"
+    variant: str = "default"
+
+    _parameter_constraints = {
+        "relevance": [StrOptions({"network", "embedding"})],
+        "variant": [StrOptions({"default", "published"})],
+    }
+    #: Loss of the published method; see :func:`fit_cells`.
+    _published_loss = "likelihood"
+
+    @property
+    def _table_link(self):
+        """How relevance and examination meet in the table."""
+        return "product"
+
+    def _fit_table(self, cells, start=None):
+        """The table that explains the clicks of cells."""
+        fit = fit_cells(
+            cells,
+            loss=self._loss_of(cells),
+            link=self._table_link,
+            start=start,
+            max_iter=_MAX_ITER,
+        )
+        if not fit.converged:
+            warn_user(
+                f"The embedding did not converge in {fit.n_iter} steps: a log of few impressions "
+                "per document and bias factor hardly determines them. Merge factors with "
+                "IdentifiabilityRepair, or use relevance='network'.",
+                ConvergenceWarning,
+            )
+        return fit
+
+    def _loss_of(self, cells):
+        if self._table_link == "additive":  # it has no conditional form
+            return "likelihood"
+        if self.variant == "published":
+            return self._published_loss
+        return "poisson" if cells.has_few_clicks(_FEW_CLICKS) else "likelihood"

@@ -3,10 +3,14 @@
 A step of the default network takes a millisecond. skorch's own loop adds to it: it tells every
 callback of every batch, walks over all modules to find their parameters and to set their mode, and
 ``DataLoader`` handles the numbers of lists one by one.
-"""
+
+Optimizers are torch's without its compiler, whose import takes more than a second and 800 modules.
+torch wraps ``step``, ``zero_grad`` and ``add_param_group`` only in order to hide them from the
+compiler; :func:`inspect.unwrap` gives the methods without it."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -16,21 +20,13 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback, GradientNormClipping
 from torch import nn
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
-from ._optimizers import OPTIMIZERS
 from ._stream import stream
 
 #: What callbacks are told of a batch.
 _OF_BATCHES = ("on_batch_begin", "on_grad_computed", "on_batch_end")
-#: Optimizers that evaluate the loss once in a step, before they change anything. A subclass may do
-#: otherwise, as sharpness-aware ones do.
-_ONE_EVALUATION = {
-    *OPTIMIZERS.values(),
-    torch.optim.Adagrad,
-    torch.optim.Adam,
-    torch.optim.AdamW,
-}
 
 
 class BatchLoader(DataLoader):
@@ -207,3 +203,43 @@ class ClipGradients(GradientNormClipping):
         if self.gradient_clip_norm_type == 2 and torch.cat(parts).norm() <= bound:
             return
         super().on_grad_computed(_, named_parameters, **kwargs)
+
+
+class _Uncompiled(Optimizer):
+    """Mixin of optimizers of torch, whose step is called without gradients."""
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        inspect.unwrap(Optimizer.add_param_group)(self, param_group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        inspect.unwrap(Optimizer.zero_grad)(self, set_to_none)
+
+
+class Adagrad(_Uncompiled, torch.optim.Adagrad):
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        return inspect.unwrap(torch.optim.Adagrad.step)(self, closure)
+
+
+class Adam(_Uncompiled, torch.optim.Adam):
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        return inspect.unwrap(torch.optim.Adam.step)(self, closure)
+
+
+class AdamW(_Uncompiled, torch.optim.AdamW):
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        return inspect.unwrap(torch.optim.AdamW.step)(self, closure)
+
+
+#: By the names that the parameter ``optimizer`` takes.
+OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam, "adamw": AdamW}
+#: Optimizers that evaluate the loss once in a step, before they change anything. A subclass may do
+#: otherwise, as sharpness-aware ones do.
+_ONE_EVALUATION = {
+    *OPTIMIZERS.values(),
+    torch.optim.Adagrad,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+}

@@ -26,7 +26,7 @@ from .._threads import few_threads
 from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset, ScaledRows
-from ._loop import BatchLoader, ClipGradients, ListNet, as_is
+from ._loop import OPTIMIZERS, BatchLoader, ClipGradients, ListNet, as_is
 from ._networks import (
     ScaledFeatures,
     ScaleFeatures,
@@ -34,7 +34,6 @@ from ._networks import (
     row_parts,
     scoring_network,
 )
-from ._optimizers import OPTIMIZERS
 from ._packed import packed
 from ._scoring import outputs_of_rows
 from ._shared_parameters import describe_shared_parameters

@@ -465,7 +465,7 @@ class ServedLists:
         shown = factor >= 0
         roles = {"doc": doc, "doc_scope": "global", "bias": np.where(shown, factor, np.nan)}
         nothing = np.empty((len(doc), 0), dtype=np.float32)
-        # Nobody reads these clicks: any rate between none and all.
+        # Any clicks: only what was shown counts.
         self.log = make_click_log(X, nothing, 0.5 * shown, roles=roles).fold()
         self.factors = factors
         # The log codes documents anew, and -1 as the first of them.

@@ -22,8 +22,8 @@ from .._progress import progress
 from .._sklearn import Interval, StrOptions
 from .._typing import AnyFrame, Column, Frame, RandomState, Scope, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
+from ._comparisons import shrink
 from ._propensity import LEAST, QUANTILE, BasePropensity
-from ._shrinkage import shrink
 
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = ("n_features_in_", "feature_names_in_", "_click_column", "_has_bias")

@@ -17,9 +17,8 @@ from .._log._roles import read_column
 from .._log._segments import encode
 from .._sklearn import StrOptions
 from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
-from ._comparisons import Comparisons, solve
+from ._comparisons import Comparisons, pooled_curves, solve
 from ._curves import CurvePropensity, Estimate, resamples
-from ._pooling import pooled_curves
 
 #: A warning is due if the share of impressions at the same position exceeds chance by this much,
 #: and by so many standard errors.

@@ -18,7 +18,7 @@ from .._log._offsets import find_offsets, take_off
 from .._log._roles import feature_names, is_frame, read_values, without_columns
 from .._log._segments import TINY, encode, rank_in_segment
 from .._log._shards import cells_of_count
-from .._models._relevance_table import LearnsRelevance
+from .._models._tabular import LearnsRelevance
 from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user

@@ -28,9 +28,7 @@ from ..propensity._weights import label_table
 from ._candidates import find_candidates
 from ._cld_losses import TERMS, ListwiseLoss, PairLoss, RecordTerms, SelectionModule, TobitLoss
 from ._propensity_ranker import PropensityRanker
-from ._selected_rows import SelectedRows
-from ._tobit import TobitModel, fit_tobit
-from ._tobit_gamma import GAMMA_BOUND, profile_gamma
+from ._tobit import GAMMA_BOUND, SelectedRows, TobitModel, fit_tobit, profile_gamma
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -120,10 +118,12 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficient of each (scaled) feature in the relevance model, if that is linear.
+        Coefficient of each (scaled) feature, then of each indicator of missing values, in
+        the relevance model, if that is linear.
     intercept_ : float
     selection_coef_ : ndarray of shape (n_features,)
-        Coefficient of each (scaled) feature in the selection model, if that is linear.
+        Coefficient of each (scaled) feature, then of each indicator of missing values, in
+        the selection model, if that is linear.
     selection_intercept_ : float
     gamma_ : float
         The correlation used; 0 if every candidate was shown, and for the pairwise loss with a

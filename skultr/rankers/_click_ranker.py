@@ -16,8 +16,7 @@ from .._log._documents import KnownDocuments
 from .._log._factors import examination_table, factor_codes, factor_table
 from .._log._roles import read_role
 from .._log._segments import TINY
-from .._models._relevance_table import LearnsRelevance
-from .._models._tabular import fit_factors
+from .._models._tabular import LearnsRelevance, fit_factors
 from .._sklearn import StrOptions, safe_indexing
 from .._torch._fixed_examination import fit_affine, fit_best_of, fit_listwise
 from .._torch._net import NeuralEstimator

@@ -1,4 +1,5 @@
-"""Whether the clicks of a log contradict the examination that a ranker was told."""
+"""What rankers warn of before they learn: clicks that contradict told examination, pages of one
+row."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from scipy.stats import chi2
 from .._models._click_choice import ClickChoice
 from .._models._table_curve import table_curve
 from .._typing import Floats
+from ..exceptions import ClickDataWarning, warn_user
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-
 
 #: The curves differ if twice the gain of the log-likelihood per bias factor exceeds this; 1 is
 #: expected where the curve is right and the scores are, more as scores are estimated.
@@ -102,3 +103,19 @@ def _matters(gap, clicks):
     known = np.isfinite(gap)
     spread = np.sqrt((clicks[known] @ gap[known] ** 2) / clicks[known].sum())
     return bool(spread > _RELEVANT)
+
+
+def warn_about_one_row_pages(log: ClickLog, subject: str, instead: str) -> None:
+    """Warn if most clicks of some queries fell on pages of one row, where nothing is compared."""
+    if log.comparable()[1] is None:
+        return
+    n_shown = np.bincount(log.list_, log.shown, minlength=log.n_lists)
+    clicks = np.bincount(log.list_, log.clicks, minlength=log.n_lists)
+    share = clicks[n_shown == 1].sum() / clicks.sum()
+    warn_user(
+        f"{share:.0%} of the clicks fell on pages of one row, from which {subject} learns "
+        "nothing: it compares rows of the same page. Expected pages of several rows. If pages "
+        "had more, give all rows of a page the same value in the column 'session'; otherwise use "
+        f"{instead}.",
+        ClickDataWarning,
+    )

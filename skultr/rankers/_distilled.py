@@ -99,7 +99,7 @@ class DistilledRanker(BaseRanker):
 
     @property
     def _takes(self) -> Takes:
-        teacher_reads = self.teacher is not None and self.teacher._needs_features
+        teacher_reads = getattr(self.teacher, "_needs_features", self.teacher is not None)
         student_takes = self.student is None or takes_columns(self.student)
         return "categories" if student_takes and not teacher_reads else "numbers"
 

@@ -23,13 +23,11 @@ from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._candidates import find_candidates
 from ._cld_losses import ListwiseLoss
-from ._probit import fit_probit, mills_ratio
 from ._propensity_ranker import PropensityRanker
-from ._selected_rows import SelectedRows
+from ._tobit import SelectedRows, fit_probit, mills_ratio
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-    from .._log._dataset import ClickDataset
     from .._torch._lists import ListBatch
 
 
@@ -88,7 +86,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficient of each (scaled) feature in the relevance model, if that is linear.
+        Coefficient of each (scaled) feature, then of each indicator of missing values, in
+        the relevance model, if that is linear.
     intercept_ : float
         Only of a linear relevance model.
     mills_coef_ : float
@@ -99,7 +98,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         R² of the inverse Mills ratio of the documents shown, regressed on their features. If it
         is near 1, the log does not determine ``mills_coef_``.
     selection_coef_ : ndarray of shape (n_features,)
-        Coefficient of each (scaled) feature in the probit model.
+        Coefficient of each (scaled) feature, then of each indicator of missing values, in
+        the probit model.
     selection_intercept_ : float
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``); with ``debias``.
@@ -196,11 +196,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         features = self._scaled(self._read_features(X, reset=False))
         return ndtr(features @ self.selection_coef_ + self.selection_intercept_)
 
-    def _fit_propensity(self, X, y, sample_weight, roles):
-        return super()._fit_propensity(X, y, sample_weight, roles) if self.debias else roles
-
-    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
-        return super()._with_propensity(dataset, log) if self.debias else log
+    def _propensities(self, rows, *, fit):
+        return super()._propensities(rows, fit=fit) if self.debias else None
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self.debias:

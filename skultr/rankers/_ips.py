@@ -19,10 +19,10 @@ from ..propensity._weights import (
     examples_of,
     label_table,
 )
+from ._contradiction import warn_about_one_row_pages
 from ._corrections import NAIVE, Correction, corrections, that_differ
 from ._learner_ranker import LearnerRanker
 from ._learners import booster_columns, fit_learner
-from ._one_row_pages import warn_about_one_row_pages
 from ._propensity_ranker import PropensityRanker
 
 if TYPE_CHECKING:

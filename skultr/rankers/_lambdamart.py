@@ -20,16 +20,13 @@ from .._threads import threads_of
 from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels, examples_of
-from ._learners import booster_columns, order_by_query
-from ._one_row_pages import warn_about_one_row_pages
+from ._contradiction import warn_about_one_row_pages
+from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
 from ._propensity_ranker import PropensityRanker
-from ._tree_objectives import LambdaObjective, SoftmaxObjective
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-    from .._log._dataset import ClickDataset
     from .._log._estimator import FitTask
-    from .._log._schema import Takes
 
 
 #: LightGBM's labels are whole numbers: click rates are given in steps of 1 / 1000.
@@ -173,6 +170,13 @@ class LambdaMARTRanker(PropensityRanker):
     .08 above 31 in each (generated documents, MQ2008, the example data of LightGBM); 4 and 7 had
     with 15,000, and 7 and 15 with 38,000. How many clicks the documents had mattered less.
 
+    *Missing values and categories.* LightGBM sends a missing value down the side of a split where
+    the training documents without the feature fit best; a feature that was never missing in
+    training counts as 0. A column of categories (pandas, Polars or Arrow) is split by sets of
+    them. They are remembered: the order of rows has no effect, a request may hold text, and a
+    category that was not in the log counts as missing. Text that is not declared as categories is
+    an error.
+
     *LightGBM's debiasing* is given the distinct lists, weighted by their impressions, with click
     rates rounded to 1 / 1000, and at most 10,000 documents per list. LightGBM itself would take
     single sessions. With these, nDCG@10 was equal if the order of results varied, and 0.018
@@ -241,9 +245,8 @@ class LambdaMARTRanker(PropensityRanker):
         gain = self.booster_.feature_importance("gain")
         return gain / max(gain.sum(), TINY)
 
-    @property
-    def _takes(self) -> Takes:
-        return "categories"
+    _refuses_missing = None
+    _takes = "categories"
 
     @property
     def _uses_propensities(self):
@@ -257,13 +260,8 @@ class LambdaMARTRanker(PropensityRanker):
         own = "learns the bias of positions from its labels (debiasing='lightgbm')"
         return own if self.debiasing == "lightgbm" else None
 
-    def _fit_propensity(self, X, y, sample_weight, roles):
-        if not self._uses_propensities:
-            return roles
-        return super()._fit_propensity(X, y, sample_weight, roles)
-
-    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
-        return super()._with_propensity(dataset, log) if self._uses_propensities else log
+    def _propensities(self, rows, *, fit):
+        return super()._propensities(rows, fit=fit) if self._uses_propensities else None
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:

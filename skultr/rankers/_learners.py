@@ -1,10 +1,17 @@
-"""Any estimator as the learner of a ranker: labels per document in, a fitted clone out."""
+"""Learners of labels, and gradients of ranking losses for trees that take fractional labels.
+
+LightGBM's own ranking objectives take whole grades, and queries of at most 10,000 rows. These take
+debiased click rates. Each is an object with the signature of LightGBM's custom objectives,
+``objective(y_true, y_pred, weight, group)``, which returns the gradient and the diagonal of the
+Hessian, one number per row. The rows of a query are adjacent; ``group`` is the number of rows per
+query. All losses are linear in the labels, and therefore unbiased if the labels are."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,10 +24,210 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from .._log._hashing import equal_rows
+from .._log._segments import TINY, offsets_from_counts, rectangles
 from .._sklearn import seeded_clone
 from .._threads import ALL, few_threads, share_of_worker
 from .._typing import Floats, Ints
-from ._tree_objectives import LambdaObjective, PairObjective, SoftmaxObjective
+
+#: Maximum number of cells per rectangle, so that its arrays fit into the cache of one core.
+_CELLS = 1 << 15
+#: Lower bound of divisors.
+_TINY = np.float32(1e-30)
+
+
+@dataclass(frozen=True)
+class SoftmaxObjective:
+    r"""Listwise cross-entropy of labels, given the number of examinations of each document.
+
+    :math:`-\sum_i w_i y_i \log p_i` with :math:`p_i \propto w_i e^{s_i}` over the documents of a
+    query. With ``weight`` the number of impressions (or of examinations) and ``y_true`` clicks
+    per impression (or per examination), :math:`w_i y_i` are clicks, and the loss is minus the
+    log-likelihood of which documents of a query were clicked. Its minimum is at
+    :math:`e^{s_i} \propto y_i`, however unevenly the documents were shown. With equal weights it
+    is the usual softmax loss.
+    """
+
+    def __call__(
+        self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
+    ) -> tuple[Floats, Floats]:
+        """Gradient and Hessian, each of shape (n_rows,)."""
+        clicks, total, share = _shares(y_true, y_pred, weight, group)
+        return total * share - clicks, total * share * (1 - share)
+
+    def loss(self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints) -> float:
+        """The loss per click."""
+        clicks, _, share = _shares(y_true, y_pred, weight, group)
+        clicked = clicks > 0
+        # The logarithm of a share that underflows is lost; no ranking depends on such a score.
+        log_share = np.log(np.maximum(share[clicked], TINY))
+        return float(-(clicks[clicked] @ log_share) / max(clicks.sum(), TINY))
+
+
+@dataclass(frozen=True)
+class LambdaObjective:
+    r"""Pairwise logistic loss, weighted by the change of DCG if the pair is exchanged.
+
+    :math:`-\sum_{i,j} w_{ij} |d_i - d_j| \, y_i \log\sigma(s_i - s_j)` with the discounts
+    :math:`d = 1 / \log_2(1 + \mathrm{rank})` of nDCG at the current ranks, held fixed. The weight
+    of a pair, :math:`w_{ij}`, is the harmonic mean of the weights of its documents.
+
+    Parameters
+    ----------
+    truncation_level : int or None, default=30
+        Only pairs in which at least one document has a rank up to this number count; None counts
+        all pairs.
+
+    Notes
+    -----
+    LambdaMART counts a pair once, as a win of the document with the higher label, in proportion to
+    the difference of the labels. Noise then always adds wins. Here both documents win, in
+    proportion to their labels, so that the sum is linear in the labels and noise averages out.
+    LightGBM also divides the loss of a query by its ideal DCG, and that of a pair by the
+    difference of its scores. Both increase the effect of noisy labels, and are left out here.
+    """
+
+    truncation_level: int | None = 30
+
+    def __call__(
+        self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
+    ) -> tuple[Floats, Floats]:
+        """Gradient and Hessian, each of shape (n_rows,)."""
+        n_rows = len(y_pred)
+        gradient, hessian = np.zeros(n_rows), np.zeros(n_rows)
+        weight = np.ones(n_rows) if weight is None else weight
+        for _, rows in rectangles(offsets_from_counts(group), _CELLS):
+            rows, real = _by_rank(y_pred, rows)
+            slope, curve = _against_lower_ranks(
+                _cells(y_pred, rows, real),
+                _cells(y_true, rows, real),
+                _cells(weight, rows, real),
+                self.truncation_level,
+            )
+            gradient[rows[real]], hessian[rows[real]] = slope[real], curve[real]
+        return gradient, hessian
+
+
+@dataclass(frozen=True, eq=False)
+class PairObjective:
+    r"""Logistic loss of given pairs, weighted by the change of DCG if the pair is exchanged.
+
+    :math:`-\sum_{(i,j)} W_{ij} |d_i - d_j| \log\sigma(s_i - s_j)`, with the discounts of
+    :class:`LambdaObjective`.
+
+    Parameters
+    ----------
+    winner, loser : ndarray of shape (n_pairs,), int
+        Rows; both of one query.
+    pair_weight : ndarray of shape (n_pairs,)
+        At least 0.
+    truncation_level : int or None, default=30
+        As in :class:`LambdaObjective`.
+    """
+
+    winner: Ints
+    loser: Ints
+    pair_weight: Floats
+    truncation_level: int | None = 30
+
+    def reordered(self, order: Ints) -> PairObjective:
+        """The same pairs after the rows have been put in another order."""
+        place = np.empty(len(order), dtype=np.intp)
+        place[order] = np.arange(len(order))
+        return replace(self, winner=place[self.winner], loser=place[self.loser])
+
+    def __call__(
+        self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
+    ) -> tuple[Floats, Floats]:
+        """Gradient and Hessian, each of shape (n_rows,); labels and weights are not used."""
+        n_rows = len(y_pred)
+        discount, first = _discounts(y_pred, group, self.truncation_level)
+        counted = first[self.winner] | first[self.loser]
+        change = np.abs(discount[self.winner] - discount[self.loser]) * self.pair_weight * counted
+        lost = _logistic(y_pred[self.loser] - y_pred[self.winner])
+        slope, curve = change * lost, change * lost * (1 - lost)
+        gradient = np.bincount(self.loser, slope, n_rows)
+        gradient -= np.bincount(self.winner, slope, n_rows)
+        hessian = np.bincount(self.winner, curve, n_rows)
+        hessian += np.bincount(self.loser, curve, n_rows)
+        return gradient, hessian
+
+
+def _shares(y_true, y_pred, weight, group):
+    """Clicks of each row, clicks of its query, and predicted share of the row in the latter."""
+    starts = offsets_from_counts(group)[:-1]
+    query = np.repeat(np.arange(len(group)), group)
+    weight = np.ones(len(y_pred)) if weight is None else np.asarray(weight, dtype=float)
+    clicks = weight * y_true
+    share = np.exp(y_pred - np.maximum.reduceat(y_pred, starts)[query]) * weight
+    share /= np.maximum(np.add.reduceat(share, starts), TINY)[query]
+    return clicks, np.add.reduceat(clicks, starts)[query], share
+
+
+def _by_rank(score, rows):
+    """The rectangle transposed, one column per list, with rows sorted by decreasing score."""
+    real = rows >= 0
+    scores = np.where(real, score[rows], -np.inf)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    rows = np.take_along_axis(rows, order, axis=1)
+    rows = np.ascontiguousarray(rows.T)
+    return rows, rows >= 0
+
+
+def _cells(values, rows, real):
+    return np.where(real, values[rows], 0).astype(np.float32)
+
+
+def _against_lower_ranks(score, label, weight, truncation_level):
+    """Gradient and Hessian of cells in the order of their ranks, one column per list.
+
+    Each step compares, in all lists at once, the document at one rank with all documents at lower
+    ranks. Memory is linear in the length of a list, and each pair is computed once.
+    """
+    width = len(score)
+    gradient, hessian = np.zeros_like(score), np.zeros_like(score)
+    discount = _discount(width)[:, None]
+    for rank in range(min(width - 1, truncation_level or width)):
+        lower = slice(rank + 1, None)
+        pair = weight[rank] + weight[lower]
+        np.maximum(pair, _TINY, out=pair)
+        np.divide(weight[lower], pair, out=pair)
+        pair *= discount[rank] - discount[lower]
+        pair *= 2 * weight[rank]
+        won = _logistic(score[rank] - score[lower])
+        # The derivative of the loss of a pair by the score of the first is (y_i + y_j) σ − y_i.
+        slope = label[rank] + label[lower]
+        slope *= won
+        curve = slope * pair
+        slope -= label[rank]
+        slope *= pair
+        curve -= curve * won
+        gradient[rank] += slope.sum(axis=0)
+        hessian[rank] += curve.sum(axis=0)
+        gradient[lower] -= slope
+        hessian[lower] += curve
+    return gradient, hessian
+
+
+def _discounts(score, group, truncation_level):
+    """Discount of each row at its rank, and True for ranks within the truncation level."""
+    discount, first = np.zeros(len(score)), np.ones(len(score), dtype=bool)
+    for _, rows in rectangles(offsets_from_counts(group), _CELLS):
+        rows, real = _by_rank(score, rows)
+        rank = np.broadcast_to(np.arange(len(rows))[:, None], rows.shape)[real]
+        discount[rows[real]] = _discount(len(rows))[rank]
+        if truncation_level is not None:
+            first[rows[real]] = rank < truncation_level
+    return discount, first
+
+
+def _discount(width):
+    return (1 / np.log2(2 + np.arange(width))).astype(np.float32)
+
+
+def _logistic(x):
+    """1 / (1 + exp(-x)); the hyperbolic tangent cannot overflow."""
+    return 0.5 * np.tanh(0.5 * x) + 0.5
+
 
 #: LightGBM's names of its listwise objective.
 _LISTWISE = frozenset({"rank_xendcg", "xendcg", "xe_ndcg", "xe_ndcg_mart", "xendcg_mart"})

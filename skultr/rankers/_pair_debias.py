@@ -12,11 +12,11 @@ from torch import nn
 
 from .._log._factors import examination_table, loss_scale
 from .._sklearn import Interval
+from .._torch._losses import loss_by_row, sum_of_pairs
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
-from .._torch._pair_sums import loss_by_row, sum_of_pairs
 from ..identifiability._graph import warn_unless_identifiable
-from ._one_row_pages import warn_about_one_row_pages
+from ._contradiction import warn_about_one_row_pages
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from .._log._segments import pair_codes, rectangles
 from .._torch._losses import ListLoss, propensity_ratio_loss
 from .._torch._networks import ListScores
 from ..propensity._weights import document_labels, examples_of
+from ._contradiction import warn_about_one_row_pages
 from ._learner_ranker import LearnerRanker
-from ._learners import booster_columns, fit_learner
-from ._one_row_pages import warn_about_one_row_pages
+from ._learners import PairObjective, booster_columns, fit_learner
 from ._propensity_ranker import PropensityRanker
-from ._tree_objectives import PairObjective
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog

@@ -12,24 +12,233 @@ that of a click rate over few impressions: selection cannot know of it. With
 \sqrt{1 - \gamma_i^2})` to the log-likelihood, a row with :math:`s = 0` contributes
 :math:`\log\Phi(-x\omega)`. For given :math:`\gamma` and :math:`\tau` the sum is concave, and
 without :math:`v` it has one maximum for a given :math:`\gamma` (Olsen 1978): Newton's method finds
-it from any start. :math:`\gamma` has a profile likelihood, see ``_tobit_gamma.py``.
+it from any start. :math:`\gamma` has a profile likelihood, see :func:`profile_gamma`.
 
 Olsen (1978). Note on the uniqueness of the maximum likelihood estimator for the Tobit model.
-Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics.
-"""
+Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.interpolate import PchipInterpolator
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
-from .._typing import Floats
-from ._newton import maximise
-from ._probit import bend, gram, mills_ratio, ridge
-from ._selected_rows import SelectedRows
+from .._typing import ArrayLike, Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from ._candidates import ClickChance
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedRows:
+    """Rows of features, of which the selected ones have a label."""
+
+    features: Floats  # (n_rows, n_features)
+    label: Floats  # (n_rows,)
+    selected: Bools  # (n_rows,)
+    weight: Floats  # (n_rows,)
+    noise: Floats | None = None  # (n_rows,), known part of the variance of each label
+    query: Ints | None = None  # (n_rows,), rows of which may depend on each other
+
+    @cached_property
+    def design(self) -> Floats:
+        """The features and a column of ones."""
+        return np.column_stack([self.features, np.ones(len(self.features))])
+
+    @cached_property
+    def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Designs and weights of the selected rows, then of the others."""
+        rows = self.selected
+        return self.design[rows], self.weight[rows], self.design[~rows], self.weight[~rows]
+
+    @cached_property
+    def known(self) -> tuple[Floats, Floats]:
+        """Labels of the selected rows, and the known part of their variances."""
+        label = self.label[self.selected]
+        return label, np.zeros(len(label)) if self.noise is None else self.noise[self.selected]
+
+    @cached_property
+    def label_spread(self) -> float:
+        """Standard deviation of the labels; 1 if they do not vary."""
+        rows = self.selected
+        return float(_standardise(self.label[rows], self.weight[rows])[1])
+
+    @property
+    def threshold(self) -> float:
+        """Intercept of a probit of the selection without features."""
+        share = self.weight[self.selected].sum() / self.weight.sum()
+        return float(ndtri(np.clip(share, 1e-3, 1 - 1e-3)))
+
+    @cached_property
+    def standard(self) -> StandardRows:
+        """The same rows with standardised features and labels, for Newton's method."""
+        rows, weight = self.selected, self.weight
+        center, spread, features = _standardise(self.features, weight)
+        label_center, label_spread, known = _standardise(self.label[rows], weight[rows])
+        label = np.full(len(rows), np.nan)
+        label[rows] = known
+        noise = None if self.noise is None else self.noise / label_spread**2
+        standard = SelectedRows(features, label, rows, weight, noise, self.query)
+        return StandardRows(standard, center, spread, float(label_center), float(label_spread))
+
+
+class StandardRows(NamedTuple):
+    """Rows with standardised features and known labels, and the conversion of parameters.
+
+    A penalised likelihood is unchanged: a coefficient is multiplied by the spread of its
+    feature, and its penalty is divided by the square of that spread.
+    """
+
+    rows: SelectedRows
+    center: Floats  # (n_features,)
+    spread: Floats  # (n_features,)
+    label_center: float
+    label_spread: float
+
+    def inward(self, coef: Floats, intercept: float) -> Floats:
+        """Coefficients and intercept of an index of the features, in standardised features."""
+        return np.append(coef * self.spread, intercept + coef @ self.center)
+
+    def outward(self, at: Floats) -> tuple[Floats, float]:
+        """Coefficients and intercept, in the features as they came."""
+        coef = at[:-1] / self.spread
+        return coef, float(at[-1] - coef @ self.center)
+
+
+def _standardise(values, weight):
+    """Weighted mean and standard deviation of columns, and the standardised columns.
+
+    A constant column becomes 0.
+    """
+    total = weight.sum()
+    center = weight @ values / total
+    values = values - center
+    spread = np.sqrt(weight @ values**2 / total)
+    constant = spread <= 1e-12 * np.abs(center)  # otherwise rounding errors would be scaled up
+    spread = np.where(constant, 1.0, spread)
+    return center, spread, np.where(constant, 0.0, values / spread)
+
+
+#: The method stops when a step would gain less than this.
+_TOLERANCE = 1e-12
+_MAX_ITER = 100
+#: Curvature added for directions that are not determined, relative to each parameter's.
+_JITTER = 1e-10
+
+
+class Maximum(NamedTuple):
+    """Where Newton's method stopped."""
+
+    at: Floats  # (n_parameters,)
+    value: float
+    terms: list[Any]
+    n_iter: int
+    converged: bool
+
+
+def maximise(
+    objective: Callable[[Floats], tuple[float, Floats, Floats, Any]],
+    start: Floats,
+    *,
+    longest_last_step: float = np.inf,
+) -> Maximum:
+    """Maximise a smooth function by damped Newton steps.
+
+    A concave function is maximised from any start. Elsewhere a step takes as much curvature as
+    makes it an ascent.
+    """
+    at = start
+    value, gradient, curvature, terms = objective(at)
+    history = [terms]
+    for n_iter in range(_MAX_ITER):
+        step = _solve(curvature, gradient)
+        decrement = gradient @ step
+        if decrement < _TOLERANCE:
+            return Maximum(at, value, history, n_iter, True)
+        length = 1.0 / max(1.0, abs(step[-1]) / longest_last_step)
+        new = objective(at + length * step)
+        while not new[0] >= value + 1e-4 * length * decrement:
+            length /= 2
+            if length < 1e-10:  # only rounding errors are left
+                return Maximum(at, value, history, n_iter, decrement < 1e-8)
+            new = objective(at + length * step)
+        at = at + length * step
+        value, gradient, curvature, terms = new
+        history.append(terms)
+    return Maximum(at, value, history, _MAX_ITER, False)
+
+
+def _solve(curvature, gradient):
+    scale = np.sqrt(np.maximum(np.diag(curvature), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    curvature, gradient = curvature / np.outer(scale, scale), gradient / scale
+    eye, jitter = np.eye(len(curvature)), _JITTER
+    while True:
+        try:
+            return cho_solve(cho_factor(curvature + jitter * eye), gradient) / scale
+        except LinAlgError:
+            jitter *= 100
+
+
+class ProbitFit(NamedTuple):
+    """A maximum of the likelihood of the selection alone."""
+
+    coef: Floats  # (n_features,)
+    intercept: float
+    converged: bool
+
+
+def fit_probit(rows: SelectedRows, penalty: float = 0.0) -> ProbitFit:
+    r"""Maximise the likelihood of the selection alone."""
+    standard = rows.standard
+    chosen, weight, others, other_weight = standard.rows.parts
+    total = rows.weight.sum()
+    penalties = ridge(penalty / standard.spread**2)
+
+    def objective(omega):
+        index, other = chosen @ omega, -(others @ omega)
+        value = weight @ log_ndtr(index) + other_weight @ log_ndtr(other)
+        ratio, other_ratio = mills_ratio(index), mills_ratio(other)
+        gradient = chosen.T @ (weight * ratio) - others.T @ (other_weight * other_ratio)
+        curvature = gram(chosen, weight * bend(index, ratio))
+        curvature += gram(others, other_weight * bend(other, other_ratio))
+        value = value / total - 0.5 * omega @ (penalties * omega)
+        gradient = gradient / total - penalties * omega
+        return value, gradient, curvature / total + np.diag(penalties), None
+
+    start = np.zeros(chosen.shape[1])
+    start[-1] = rows.threshold
+    result = maximise(objective, start)
+    return ProbitFit(*standard.outward(result.at), result.converged)
+
+
+def mills_ratio(value: ArrayLike) -> Floats:
+    r"""The inverse Mills ratio :math:`\varphi / \Phi`, to machine precision."""
+    with np.errstate(over="ignore"):  # for large values erfcx is infinite, and the ratio 0
+        return np.sqrt(2 / np.pi) / erfcx(-np.asarray(value) / np.sqrt(2))
+
+
+def bend(index: Floats, ratio: Floats) -> Floats:
+    """Minus the second derivative of log_ndtr; clipped, because rounding can leave [0, 1]."""
+    return np.clip(ratio * (index + ratio), 0.0, 1.0)
+
+
+def gram(design: Floats, weight: Floats) -> Floats:
+    """Weighted sum of the outer products of the rows of a design."""
+    return design.T @ (design * weight[:, None])
+
+
+def ridge(penalty: Floats) -> Floats:
+    """Penalties of the coefficients, and 0 for the intercept."""
+    return np.append(penalty, 0.0)
+
 
 #: Newton's method changes the logarithm of the scale by no more in one step.
 _LONGEST_STEP = 1.0
@@ -348,3 +557,207 @@ def _start(rows, log_scale):
     at = np.zeros(2 * rows.design.shape[1] + 1)
     at[-2:] = rows.threshold, 0.0 if log_scale is None else log_scale
     return at
+
+
+#: Correlations that ``profile_gamma`` tries: at 1 the likelihood has no density.
+GAMMA_BOUND = 0.98
+_GRID = [-GAMMA_BOUND, *np.linspace(-0.9, 0.9, 13).tolist(), GAMMA_BOUND]
+#: Half of the 95 % quantile of a chi-squared variable with one degree of freedom.
+_DROP = 1.9207294103470444
+#: Draws of all labels, for the mean score under binomial chance.
+_N_DRAWS = 4
+
+
+class GammaProfile(NamedTuple):
+    r"""The likelihood as a function of the correlation."""
+
+    fit: TobitFit
+    gamma: float
+    interval: tuple[float, float]
+    curve: Floats  # (n_tried, 2)
+
+
+def profile_gamma(
+    rows: SelectedRows, model: TobitModel, chance: ClickChance | None = None
+) -> GammaProfile:
+    r"""Maximum-likelihood correlation, with a confidence interval.
+
+    With :math:`L` the maximum of the weighted log-likelihood for a given correlation, the profile
+    log-likelihood and the interval are
+
+    .. math::
+        \ell(\gamma) = \frac1d \Bigl[L(\gamma) - \int_0^\gamma b\Bigr], \qquad
+        d = \max\Bigl(\frac{\sum_q u_q^2}{I}, \frac{\sum w^2}{\sum w}\Bigr), \qquad
+        \{\gamma : \ell(\gamma) \ge \max \ell - \tfrac12 \chi^2_{1;\,0.95}\},
+
+    where :math:`u_q` is the sum over the rows of a query of the derivatives with respect to
+    :math:`\gamma` that the other parameters do not explain, and :math:`I` their information. The
+    divisor is the variance by the differences between queries (sandwich) over that by the model.
+    It is 1 if rows have weight 1 and the model is correct (Chandler and Bate 2007), and at least
+    what weights :math:`w` do to independent rows (Kish 1965).
+
+    The correlation shows in how skew the labels of selected rows are, and clicks are skew too:
+    :math:`b` is the mean of :math:`\sum_q u_q` if the errors of chance are those of binomial
+    clicks, less that if they are normal, as the likelihood has it. It is the mean of draws.
+    """
+    fits = {}
+
+    def fit(gamma):
+        if gamma not in fits:
+            nearest = min(fits, key=lambda known: abs(known - gamma), default=None)
+            start = None if nearest is None else fits[nearest]
+            fits[gamma] = fit_tobit(rows, replace(model, gamma=gamma), start)
+        return fits[gamma]
+
+    for gamma in sorted(_GRID, key=abs):
+        fit(gamma)
+    skew = _integrated_skew(rows, model, chance, fits)
+
+    def mean(gamma):
+        return fit(gamma).value - skew(gamma)
+
+    best = _best(mean)
+    size = rows.weight.sum() / _overdispersion(rows, model, fits)
+    drop = _DROP / size
+    interval = tuple(_end_of_interval(mean, best, end, drop) for end in (_GRID[0], _GRID[-1]))
+    curve = np.array([(gamma, size * mean(gamma)) for gamma in sorted(fits)])
+    return GammaProfile(fits[best], best, interval, curve)
+
+
+def _best(mean):
+    """The maximum, refined beside the best correlation of the grid."""
+    place = int(np.argmax([mean(gamma) for gamma in _GRID]))
+    bounds = _GRID[max(place - 1, 0)], _GRID[min(place + 1, len(_GRID) - 1)]
+    found = minimize_scalar(
+        lambda gamma: -mean(float(gamma)), bounds=bounds, options={"xatol": 1e-4}
+    )
+    return max((float(found.x), *_GRID), key=mean)
+
+
+def _end_of_interval(mean, best, end, drop):
+    floor = mean(best) - drop
+    if abs(end - best) < 1e-9 or mean(end) >= floor:
+        return end
+    return float(brentq(lambda gamma: mean(gamma) - floor, best, end, xtol=1e-3))
+
+
+def _integrated_skew(rows, model, chance, fits):
+    """Integral of b per unit of weight, as a function of the correlation."""
+    if chance is None:
+        return lambda gamma: 0.0
+    slopes = [_skew(rows, replace(model, gamma=gamma), chance, fits[gamma]) for gamma in _GRID]
+    integral = PchipInterpolator(_GRID, slopes).antiderivative()
+    return lambda gamma: float(integral(gamma) - integral(0.0))
+
+
+def _skew(rows, model, chance, fit):
+    """Mean score per unit of weight with binomial chance, less that with normal chance."""
+    score, units = _GammaScore.of(rows, model, fit), rows.standard
+    chosen = rows.selected
+    relevance = rows.features[chosen] @ fit.coef + fit.intercept
+    choice = rows.features[chosen] @ fit.selection_coef + fit.selection_intercept
+    spread, root = np.sqrt(rows.noise[chosen]), np.sqrt(1 - model.gamma**2)
+    random = np.random.default_rng(0)  # the same draws for every correlation
+    total = 0.0
+    for _ in range(_N_DRAWS):
+        # The error of selection, given that the row was selected.
+        error = -ndtri(random.random(len(choice)) * ndtr(choice))
+        error = model.gamma * error + root * random.normal(size=len(choice))
+        true = relevance + fit.scale * error
+        rate = np.clip(true, 0.0, 1 / chance.examination[chosen])
+        clicks = chance.draw(chosen, rate, random) - rate
+        for noise, sign in ((clicks, 1), (spread * random.normal(size=len(choice)), -1)):
+            label = (true + noise - units.label_center) / units.label_spread
+            total += sign * rows.weight[chosen] @ score.of_selected(label)
+    return total / (_N_DRAWS * rows.weight.sum())
+
+
+def _overdispersion(rows, model, fits):
+    """Variance of the score of gamma by the differences between queries, over that by the model.
+
+    At the maximum of the likelihood, where the curvature is that of the model. At least what
+    weights that have nothing to do with the errors would do (Kish 1965): a few heavy rows show
+    little of their own differences.
+    """
+    gamma = max(fits, key=lambda gamma: fits[gamma].value)
+    score = _GammaScore.of(rows, replace(model, gamma=gamma), fits[gamma])
+    weight = rows.weight
+    least = float(weight @ weight / weight.sum())
+    if score.information <= 0:
+        return least
+    of_rows = np.empty(len(weight))
+    of_rows[rows.selected] = score.of_selected()
+    of_rows[~rows.selected] = score.of_others()
+    query = np.arange(len(weight)) if rows.query is None else rows.query
+    of_query = np.bincount(query, weight * of_rows)
+    return max(least, float(of_query @ of_query / (score.information * weight.sum())))
+
+
+class _GammaScore(NamedTuple):
+    """The derivative with respect to gamma that the other parameters do not explain.
+
+    ``information`` is the mean of minus its own derivative; ``explained`` the direction of the
+    other parameters that moves with gamma.
+    """
+
+    rows: SelectedRows
+    model: TobitModel
+    at: Floats
+    explained: Floats
+    information: float
+
+    @classmethod
+    def of(cls, rows, model, fit):
+        at, units = fit.standard(rows), rows.standard
+        rows, model = units.rows, replace(model, penalty=model.penalty / units.spread**2)
+        curvature = tobit_likelihood(rows, model, at)[2]
+        if model.fixed_scale is not None:
+            curvature = curvature[:-1, :-1]
+        row, weight = TobitTerms.of(rows, model, at), rows.parts[1]
+        cross = cls._cross(rows, row)[: len(curvature)]
+        explained = lstsq(curvature, cross)[0]
+        again = row.choice / row.root**3 + 3 * row.gamma * row.by_gamma / row.root**2
+        own = weight @ (row.share * (row.kappa * row.by_gamma**2 - row.ratio * again))
+        information = own / rows.weight.sum() - cross @ explained
+        padded = np.zeros(len(at))
+        padded[: len(explained)] = explained
+        return cls(rows, model, at, padded, float(information))
+
+    @staticmethod
+    def _cross(rows, row):
+        """Minus the mean second derivatives with respect to gamma and the other parameters."""
+        chosen, weight = rows.parts[:2]
+        slope, weight = row.gamma / row.root, weight * np.sqrt(row.share)
+        of_beta = row.ratio / row.root**3 - slope * row.kappa * row.by_gamma
+        of_omega = row.kappa * row.by_gamma / row.root - row.ratio * row.gamma / row.root**3
+        rest = 1 - row.share
+        again = (row.gamma * rest * row.choice - row.error * row.share) / row.root**3
+        again += 3 * slope * row.gamma / row.root * rest * row.by_gamma
+        of_scale = row.kappa * row.by_scale * row.by_gamma
+        of_scale = of_scale - row.ratio * (again + row.by_gamma * rest)
+        parts = [
+            chosen.T @ (weight * of_beta / row.spread),
+            chosen.T @ (weight * of_omega),
+            [weight @ of_scale],
+        ]
+        return np.concatenate(parts) / rows.weight.sum()
+
+    def of_selected(self, label=None):
+        """Of each selected row, by default with its own label."""
+        row = TobitTerms.of(self.rows, self.model, self.at, label)
+        chosen = self.rows.parts[0]
+        half = chosen.shape[1]
+        by_beta, by_omega, by_scale = row.slopes()
+        return (
+            row.ratio * row.by_gamma * np.sqrt(row.share)
+            - by_beta * (chosen @ self.explained[:half])
+            - by_omega * (chosen @ self.explained[half:-1])
+            - by_scale * self.explained[-1]
+        )
+
+    def of_others(self):
+        """Of each other row."""
+        others = self.rows.parts[2]
+        half = others.shape[1]
+        ratio = mills_ratio(-(others @ self.at[half:-1]))
+        return ratio * (others @ self.explained[half:-1])

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 
 from .._log._roles import ROLES, feature_columns
 from ..metrics import RankingScorer, ndcg_score
@@ -58,6 +59,7 @@ def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> li
     - An aggregated log gives the model of the raw log; ``sample_weight`` multiplies impressions.
     - pandas, Polars and PyArrow frames and arrays with keywords give the same model (frames that
       are not installed are left out).
+    - A ranker whose tags allow NaN learns from logs with missing values.
     - The same seed gives the same model; ``clone`` and ``pickle`` keep it.
     - It works in a ``Pipeline``, a ``GridSearchCV``, and on a frame at serving time.
     - The first ``partial_fit``, where there is one, is ``fit``; one that fails changes nothing.
@@ -300,6 +302,20 @@ def _scores_of_arrays(
     return fitted.predict(documents[_FEATURES].to_numpy(), **ids)
 
 
+def _check_missing_values(estimator, log, clicks):
+    if not get_tags(estimator).input_tags.allow_nan:
+        return
+    log = log.assign(f1=log["f1"].where(log["f0"] > log["f0"].median()))
+    fitted = clone(estimator).fit(log, clicks)
+    scores = fitted.predict(log)
+    assert np.isfinite(scores).all(), "a log with missing values gave scores that are not finite"
+    order = np.random.default_rng(0).permutation(len(log))
+    again = fitted.predict(log.iloc[order])
+    np.testing.assert_allclose(
+        again, scores[order], rtol=1e-4, atol=1e-6, err_msg="the order of rows changed scores"
+    )
+
+
 def _check_same_seed(estimator, log, clicks):
     np.testing.assert_array_equal(
         _scores(estimator, log, clicks),
@@ -388,6 +404,7 @@ RANKER_CHECKS = (
     _check_roles_do_not_leak,
     _check_impressions,
     _check_frames_and_arrays,
+    _check_missing_values,
     _check_same_seed,
     _check_pickle,
     _check_partial_fit,

@@ -17,7 +17,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from skultr.__main__ import main as command
+from skultr.command._run import main as command
 from skultr.metrics import ndcg_score
 from skultr.serving import load_model
 

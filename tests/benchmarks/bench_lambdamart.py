@@ -28,7 +28,7 @@ from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
 from skultr.propensity import InterventionHarvesting, RegressionEMPropensity
 from skultr.rankers._lambdamart import LambdaMARTRanker
-from skultr.rankers._tree_objectives import LambdaObjective, SoftmaxObjective
+from skultr.rankers._learners import LambdaObjective, SoftmaxObjective
 from skultr.simulation import (
     DeterministicPolicy,
     PlackettLucePolicy,

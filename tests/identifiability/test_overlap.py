@@ -124,7 +124,7 @@ def test_rows_that_were_not_shown_are_left_out():
 def test_a_log_in_codes_has_the_same_overlap():
     log = pages(noise=1)
     features = log[["a", "b", "c", "leak"]].to_numpy(np.float32)
-    read = make_click_log(log, features, np.ones(len(log)))
+    read = make_click_log(log, features, np.full(len(log), 0.5))
     assert_allclose(overlap_of_log(read).overlap, feature_overlap(log).overlap, rtol=1e-6)
 
 

@@ -10,8 +10,8 @@ from skultr._log._cells import read_cells
 from skultr._log._roles import read_column
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
 from skultr.propensity import InterventionHarvesting
+from skultr.propensity._comparisons import shrink
 from skultr.propensity._curves import CurvePropensity, Estimate, resamples
-from skultr.propensity._shrinkage import shrink
 
 CURVE = np.array([1.0, 0.5, 0.25, 0.2])
 

@@ -18,8 +18,7 @@ from skultr.rankers._cld_losses import (
     pair_terms,
     tobit_terms,
 )
-from skultr.rankers._selected_rows import SelectedRows
-from skultr.rankers._tobit import TobitModel, tobit_likelihood
+from skultr.rankers._tobit import SelectedRows, TobitModel, tobit_likelihood
 
 
 def batch_of(lists):

@@ -12,9 +12,7 @@ from skultr._log._clicklog import sort_into_lists
 from skultr._log._reader import read
 from skultr.exceptions import ClickDataWarning, NotIdentifiableWarning
 from skultr.rankers._candidates import ClickChance, find_candidates
-from skultr.rankers._selected_rows import SelectedRows
-from skultr.rankers._tobit import TobitModel, fit_tobit
-from skultr.rankers._tobit_gamma import profile_gamma
+from skultr.rankers._tobit import SelectedRows, TobitModel, fit_tobit, profile_gamma
 from tests._worlds import top_k_log
 
 #: Of relevance in units of its error, and of selection.

@@ -12,8 +12,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skultr.rankers._learners import fit_learner
-from skultr.rankers._tree_objectives import LambdaObjective, PairObjective
+from skultr.rankers._learners import LambdaObjective, PairObjective, fit_learner
 
 QUICK = {"n_estimators": 30, "n_jobs": 1, "verbosity": -1}
 

@@ -9,11 +9,17 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from skultr.rankers import _newton
-from skultr.rankers._probit import fit_probit, mills_ratio
-from skultr.rankers._selected_rows import SelectedRows
-from skultr.rankers._tobit import TobitModel, fit_tobit, tobit_likelihood
-from skultr.rankers._tobit_gamma import GAMMA_BOUND, profile_gamma
+from skultr.rankers import _tobit
+from skultr.rankers._tobit import (
+    GAMMA_BOUND,
+    SelectedRows,
+    TobitModel,
+    fit_probit,
+    fit_tobit,
+    mills_ratio,
+    profile_gamma,
+    tobit_likelihood,
+)
 
 BETA, OMEGA = np.array([0.5, -0.3, 0.2]), np.array([0.3, 0.8, -0.5])
 INTERCEPT, SELECTION_INTERCEPT, SCALE = 0.4, -0.5, 0.7
@@ -292,7 +298,7 @@ def test_constant_feature(penalty):
 
 
 def test_steps_that_did_not_suffice_are_reported(monkeypatch):
-    monkeypatch.setattr(_newton, "_MAX_ITER", 1)
+    monkeypatch.setattr(_tobit, "_MAX_ITER", 1)
     assert not fit_probit(tobit_world(500, 0.4)).converged
     assert not fit_tobit(tobit_world(500, 0.4), TobitModel(0.4)).converged
 

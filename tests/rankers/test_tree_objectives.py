@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from skultr.rankers._tree_objectives import LambdaObjective, PairObjective, SoftmaxObjective
+from skultr.rankers._learners import LambdaObjective, PairObjective, SoftmaxObjective
 
 GROUP = np.array([1, 7, 3, 4, 2, 12])
 STARTS = np.cumsum(GROUP) - GROUP

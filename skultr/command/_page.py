@@ -1,4 +1,4 @@
-"""The report of ``python -m skultr ubi``: one HTML file that needs no other."""
+"""The reports of the command ``skultr``: HTML files that need no other."""
 
 from __future__ import annotations
 
@@ -149,36 +149,41 @@ class Findings:
 def page(found: Findings) -> str:
     """The report as the text of an HTML file."""
     parts = [
-        _section(
+        section(
             f'<p class="soft">{escape(found.source)}</p><h1>{escape(found.headline)}</h1>'
             f"<p>{escape(_VERDICTS[found.level][1])}</p>",
             kind="verdict",
         ),
-        _section(f"<h2>What to do next</h2>{_list('ol', found.steps)}"),
-        _section(f"<h2>What was read</h2>{_outline(found.read)}"),
-        _section(
+        section(f"<h2>What to do next</h2>{_list('ol', found.steps)}"),
+        section(f"<h2>What was read</h2>{_outline(found.read)}"),
+        section(
             "<h2>Does the log determine relevance?</h2>"
             "<p>What tells attention from relevance are documents that were shown at several "
             "positions.</p>"
             f"<pre>{escape(found.graph)}</pre>"
         ),
-        _section(f"<h2>How far users look</h2>{_examination(found)}"),
-        _section(f"<h2>Judgments</h2>{_grades(found.grades)}{_list('ul', found.remarks)}"),
-        _section(f"<h2>Model</h2>{_list('ul', found.model)}"),
-        _section(f"<h2>Files</h2>{_files(found.files)}"),
+        section(f"<h2>How far users look</h2>{_examination(found)}"),
+        section(f"<h2>Judgments</h2>{_grades(found.grades)}{_list('ul', found.remarks)}"),
+        section(f"<h2>Model</h2>{_list('ul', found.model)}"),
+        section(f"<h2>Files</h2>{_files(found.files)}"),
     ]
     if found.warnings:
-        parts.append(_section(f"<h2>Warnings</h2>{_list('ul', found.warnings)}"))
+        parts.append(section(f"<h2>Warnings</h2>{_list('ul', found.warnings)}"))
+    return document(found.source, "".join(parts), found.level)
+
+
+def document(source: str, body: str, level: str) -> str:
+    """The text of an HTML file."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>skultr: {escape(found.source)}</title><style>{_STYLE}"
-        f":root{{--level:{_COLOURS[found.level]}}}</style></head>\n"
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
+        f"<title>skultr: {escape(source)}</title><style>{_STYLE}"
+        f":root{{--level:{_COLOURS[level]}}}</style></head>\n"
+        f"<body><main>{body}</main></body></html>\n"
     )
 
 
-def _section(body: str, kind: str = "") -> str:
+def section(body: str, kind: str = "") -> str:
     return f'<section class="{kind}">{body}</section>\n'
 
 

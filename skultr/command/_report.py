@@ -1,0 +1,542 @@
+"""What a click log holds, under any names of columns: roles, faults, and the code that trains."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+
+from .._log._describe import Lines, faults_of
+from .._log._lookalikes import outcomes_of
+from .._log._reader import read
+from .._log._roles import FIT_ROLES, is_role
+from .._log._segments import encode
+from .._typing import AnyFrame, Frame
+from ..identifiability import IdentifiabilityGraph
+from ._page import document, section
+
+#: Rows that are looked at; of longer logs, whole queries are drawn.
+_ROWS = 1_000_000
+#: Names that columns of a role often have, those that say most first.
+_NAMES = {
+    "qid": "qid query_text query search_term search_query user_query keywords keyword search_text "
+    "term phrase query_string query_id queryid search_phrase q",
+    "session": "session session_id page_view_id pageview_id search_id serp_id request_id "
+    "impression_id list_id page_id query_id view_id pageview page_view search_session_id "
+    "event_group",
+    "doc": "doc doc_id docid document document_id sku product_id product item_id item asin url "
+    "object_id listing_id article_id result_id hit_id hotel_id video_id doc_url product_sku",
+    "position": "position pos rank slot item_position display_position ordinal serp_rank "
+    "display_rank result_rank position_shown ranking place index",
+    "click": "click clicked is_click is_clicked was_clicked clicks click_bool has_click ctr "
+    "click_rate clicked_flag click_flag",
+    "user": "user user_id userid customer customer_id visitor visitor_id client_id member_id "
+    "account_id uid user_hash shopper_id",
+    "impressions": "impressions n_impressions impression_count views n_views shows",
+    "production": "production production_score ltr_score model_score ranker_score ranking_score "
+    "served_score logged_score old_score",
+    "propensity": "propensity examination exam_probability",
+    "relevance": "relevance grade judgment relevance_label human_label annotation",
+}
+_OUTCOME = re.compile(
+    "cart|purchas|order|bought|conver|dwell|book|revenue|checkout|sale|basket|wishlist|favou?rite"
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogReport:
+    """What :func:`~skultr.describe_log` found; its text is the report.
+
+    Attributes
+    ----------
+    source : str
+        What was read.
+    rename : dict of str to str
+        The log's own names of columns, and the roles that these probably have.
+    n_rows, n_queries, n_pages, n_documents : int
+        What was read: rows, queries, result pages, and pairs of query and document.
+    columns : DataFrame
+        For each column ``role``, ``type``, ``missing`` (share of the rows), ``varies`` (share of
+        the documents in which it changes) and ``change`` (median relative change there).
+    clicks : DataFrame
+        Impressions, clicks and click rate by position.
+    outcomes : list of str
+        Columns that the click decides: they are no features.
+    faults, remarks : list of str
+        What a fit would refuse, and what it would warn of.
+    verdict : str
+        Whether the log determines relevance; see
+        :class:`~skultr.identifiability.IdentifiabilityGraph`.
+    code : str
+        The lines that train a ranker.
+    """
+
+    source: str
+    rename: dict[str, str] = field(default_factory=dict)
+    n_rows: int = 0
+    n_queries: int = 0
+    n_pages: int = 0
+    n_documents: int = 0
+    columns: pd.DataFrame = field(default_factory=pd.DataFrame)
+    clicks: pd.DataFrame = field(default_factory=pd.DataFrame)
+    outcomes: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    verdict: str = ""
+    code: str = ""
+
+    def _counts(self):
+        return (
+            f"{self.n_rows:,} rows, {self.n_queries:,} queries, {self.n_pages:,} result pages, "
+            f"{self.n_documents:,} pairs of query and document"
+        )
+
+    def _parts(self):
+        """Headings and texts of the report; tables are frames."""
+        parts = [(self.source, self._counts()), ("Columns", self.columns)]
+        parts += [("Clicks by position", self.clicks)] if len(self.clicks) else []
+        parts += [("Faults: fit would refuse the log", self.faults)] if self.faults else []
+        parts += [("Remarks", self.remarks)] if self.remarks else []
+        parts += [("Does the log determine relevance?", self.verdict)] if self.verdict else []
+        return [*parts, ("The code that trains", self.code)]
+
+    def __str__(self) -> str:
+        texts = []
+        for title, part in self._parts():
+            if isinstance(part, pd.DataFrame):
+                part = _shown(part).to_string()
+            elif isinstance(part, list):
+                part = "\n".join(f"- {line}" for line in part)
+            texts.append(f"{title}\n{part}")
+        return "\n\n".join(texts)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        texts = []
+        for title, part in self._parts():
+            if isinstance(part, pd.DataFrame):
+                body = f'<div class="wide">{_shown(part).to_html(border=0)}</div>'
+            elif isinstance(part, list):
+                body = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in part)}</ul>"
+            else:
+                body = f"<pre>{escape(part)}</pre>"
+            texts.append(section(f"<h2>{escape(title)}</h2>{body}"))
+        return "".join(texts)
+
+    def page(self) -> str:
+        """The report as the text of an HTML file that needs no other."""
+        return document(self.source, self._repr_html_(), "no" if self.faults else "yes")
+
+
+def _shown(table):
+    """A table as text: shares in percent, blanks for what is unknown."""
+    table = table.copy()
+    for name in {"missing", "varies", "change", "click rate"} & {*table.columns}:
+        table[name] = [
+            "" if pd.isna(value) or (value == 0 and name != "click rate") else f"{value:.2%}"
+            for value in table[name]
+        ]
+    return table
+
+
+def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -> LogReport:
+    """What a click log holds, which roles its columns have, its faults, and the code that trains.
+
+    No fault of the log is an error here: the report names it. Of more than a million rows, whole
+    queries are drawn, by the hash of their place.
+
+    Parameters
+    ----------
+    log : frame or path
+        One row per document of each result page, under any names of columns: pandas, Polars
+        (eager or lazy), PyArrow, an engine that Narwhals reads, or the path of a Parquet, CSV or
+        newline-delimited JSON file.
+    click : str, default=None
+        The column of clicks; by default it is found by its name and values.
+
+    Returns
+    -------
+    report : LogReport
+        Text when printed, HTML in a notebook; ``report.rename`` is the dict for ``rename``.
+
+    Raises
+    ------
+    ValueError
+        If a path has none of these formats.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr import describe_log
+    >>> log = pd.DataFrame({
+    ...     "query_text": ["shoes"] * 4,
+    ...     "search_id": ["a", "a", "b", "b"],
+    ...     "sku": [1, 2, 2, 1],
+    ...     "slot": [1, 2, 1, 2],
+    ...     "is_click": [1, 0, 0, 1],
+    ...     "price": [30.0, 80.0, 80.0, 30.0],
+    ... })
+    >>> report = describe_log(log)
+    >>> report.rename
+    {'query_text': 'qid', 'search_id': 'session', 'sku': 'doc', 'slot': 'position', \
+'is_click': 'click'}
+    >>> print(report.code.splitlines()[-1])
+    ranker.fit(log, "click")
+    """
+    source = log if isinstance(log, str | Path) else f"{type(log).__module__}.{type(log).__name__}"
+    frame = nw.from_native(_opened(log) if isinstance(log, str | Path) else log)
+    frame, n_all = _in_memory(frame)
+    if not len(frame):
+        return LogReport(str(source), faults=["The log has no rows."])
+    rename = _proposed(frame, click)
+    table = _Table(frame, rename)
+    report = table.report(str(source))
+    if n_all > len(frame):
+        report.remarks.append(f"The log has {n_all:,} rows; these are whole queries drawn of it.")
+    return report
+
+
+def _opened(path):
+    """A file as a frame; lazy, if Polars is there."""
+    suffix = Path(path).suffix.lower()
+    kinds = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
+    if suffix not in kinds:
+        raise ValueError(
+            f"{path} ends with {suffix!r}; expected .parquet, .csv, .ndjson or .jsonl. For UBI "
+            "records of a search engine, use skultr ubi."
+        )
+    try:
+        import polars as pl
+    except ImportError:
+        if suffix == ".parquet":
+            return pd.read_parquet(path)
+        return pd.read_csv(path) if suffix == ".csv" else pd.read_json(path, lines=True)
+    if not Path(path).exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    return getattr(pl, f"scan_{kinds[suffix]}")(path)
+
+
+def _in_memory(frame):
+    """At most a million rows of a frame, as whole queries, in memory; the number of all rows."""
+    lazy = isinstance(frame, nw.LazyFrame)
+    n_rows = frame.select(nw.len()).collect().item() if lazy else len(frame)
+    if n_rows > _ROWS:
+        names = [str(name) for name in frame.collect_schema().names()]
+        qid = _first(names, "qid", lambda name: True)
+        if qid is None:
+            frame = frame.head(_ROWS)
+        else:
+            counts = frame.group_by(qid).agg(nw.len().alias("_n"))
+            counts = counts.collect() if lazy else counts
+            counts = counts.to_pandas().sort_values(qid, kind="stable", ignore_index=True)
+            counts = counts.sample(frac=1, random_state=0)
+            few = counts[counts["_n"].cumsum() <= _ROWS]
+            frame = frame.filter(
+                nw.col(qid).is_in((few if len(few) else counts[:1])[qid].tolist())
+            )
+    return (frame.collect() if isinstance(frame, nw.LazyFrame) else frame), n_rows
+
+
+# Roles ------------------------------------------------------------------------------------
+def _plain(name):
+    """A name in lower case, with underscores between words."""
+    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name)).lower())
+
+
+def _first(names, role, fits):
+    """The column that probably has a role: by its name, and by its values."""
+    plain = {_plain(name): name for name in reversed(names)}
+    found = (plain[each] for each in _NAMES[role].split() if each in plain)
+    return next((name for name in found if fits(name)), None)
+
+
+def _proposed(frame, click):
+    """The roles of columns that do not have their names yet."""
+    names = frame.columns
+    roles = {name: name for name in names if is_role(name)}
+    checks = {
+        "click": lambda name: _within(frame[name], 0, 1),
+        "position": lambda name: _is_whole(frame[name]) and _within(frame[name], 0, 10_000),
+        "impressions": lambda name: _is_whole(frame[name]) and _within(frame[name], 0, np.inf),
+        "propensity": lambda name: _within(frame[name], 0, 1),
+        "production": lambda name: frame[name].dtype.is_numeric(),
+        "relevance": lambda name: _within(frame[name], 0, 100),
+    }
+    if click is not None:
+        roles[click] = "click"
+    for role in _NAMES:
+        if role not in roles.values():
+            free = [name for name in names if name not in roles]
+            fits = checks.get(role, lambda name: not frame[name].dtype.is_float())
+            name = _first(free, role, fits)
+            if name is not None:
+                roles[name] = role
+    return roles
+
+
+def _within(column, low, high):
+    if column.dtype == nw.Boolean:
+        return high >= 1
+    if not column.dtype.is_numeric():
+        return False
+    known = column.drop_nulls()
+    return bool(len(known) and known.min() >= low and known.max() <= high)
+
+
+def _is_whole(column):
+    known = column.drop_nulls()
+    return column.dtype.is_integer() or bool(
+        column.dtype.is_float() and (known.to_numpy() % 1 == 0).all()
+    )
+
+
+# The log under its roles ------------------------------------------------------------------
+class _Table:
+    """A log in memory under its proposed roles."""
+
+    def __init__(self, frame: nw.DataFrame[Any], roles: dict[str, str]) -> None:
+        self.frame, self.roles = frame, roles
+        named = {role: name for name, role in roles.items()}
+        self.clicks = self._numbers(named.get("click"))
+        self.query = self._codes([named.get("qid")])
+        self.doc = self._codes([named.get("qid"), named.get("doc")])
+        self.page = self._codes([named.get("qid"), named.get("session")])
+        self.position = self._numbers(named.get("position"))
+        self.starts_at_0 = self.position is not None and np.nanmin(self.position) == 0
+        if self.starts_at_0:
+            self.position = self.position + 1
+        if "production" in named and not self._orders_pages(named["production"]):
+            del roles[named["production"]]
+        self.outcomes = self._outcomes()
+        roles |= {name: f"outcome_{_plain(name)}" for name in self.outcomes if name not in roles}
+
+    def _numbers(self, name):
+        """A column as floats, None if it is absent or text."""
+        if name is None or self.frame[name].dtype not in (nw.Boolean, *_NUMBERS):
+            return None
+        return pd.to_numeric(pd.Series(self.frame[name].to_numpy())).to_numpy(
+            float, na_value=np.nan
+        )
+
+    def _codes(self, names):
+        """Codes of the distinct values of columns; None stands for one value."""
+        code = np.zeros(len(self.frame), dtype=np.int64)
+        for name in names:
+            if name is not None:
+                own, ids = pd.factorize(self.frame[name].to_numpy(), use_na_sentinel=False)
+                code = encode(code * max(len(ids), 1) + own)[0]
+        return code
+
+    def _orders_pages(self, name):
+        """Whether pages stand in the order of a score, as of the ranker that served them."""
+        scores = self._numbers(name)
+        if self.position is None or scores is None or np.isnan(scores).any():
+            return False
+        order = np.lexsort((self.position, self.page))
+        same = np.diff(self.page[order]) == 0
+        return bool(same.any() and np.mean(np.diff(scores[order])[same] <= 0) > 0.55)
+
+    def _outcomes(self):
+        """Names of columns that the click decides, or that are named so and nearly are."""
+        if self.clicks is None:
+            return []
+        clicked = self.clicks > 0
+        names = [name for name in self.frame.columns if name not in self.roles]
+        values = {name: self._numbers(name) for name in names}
+        values = {name: column for name, column in values.items() if column is not None}
+        group = self.doc if len(np.unique(self.doc)) > 1 else self.query
+        found = [
+            name
+            for name, column in values.items()
+            if outcomes_of(clicked, group, column[:, None])
+            or (_OUTCOME.search(_plain(name)) and not column[~clicked].any())
+        ]
+        return [name for name in found if np.nanmin(values[name]) >= 0]
+
+    def _features(self):
+        return [name for name in self.frame.columns if name not in self.roles]
+
+    def report(self, source: str) -> LogReport:
+        """The report of the log."""
+        constant = {name: self._is_of_page(name) for name in self._features()}
+        log, y = self._renamed(), self.clicks
+        faults, remarks = self._faults(log, y), self._remarks(log, y, constant)
+        return LogReport(
+            source,
+            {name: role for name, role in self.roles.items() if name != role},
+            len(self.frame),
+            int(self.query.max()) + 1,
+            int(self.page.max()) + 1,
+            int(self.doc.max()) + 1,
+            self._columns(constant),
+            self._by_position(),
+            list(self.outcomes),
+            faults,
+            remarks,
+            self._verdict(log),
+            self._code(constant),
+        )
+
+    def _renamed(self):
+        """The log with the names of roles, positions from 1 and clicks as numbers."""
+        frame = self.frame.rename({n: r for n, r in self.roles.items() if n != r})
+        if self.starts_at_0:
+            frame = frame.with_columns(nw.col("position") + 1)
+        if "click" in frame.columns:
+            frame = frame.with_columns(nw.col("click").cast(nw.Float64))
+        return frame.to_native()
+
+    def _faults(self, log, y):
+        faults = []
+        for role in ("qid", "doc", "position", "click"):
+            if role not in self.roles.values():
+                faults.append(
+                    f"No column looks like the role {role!r}: rename the one that holds it."
+                )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            faults += faults_of(log, y, reads=(*FIT_ROLES, "production"))
+        if self.starts_at_0:
+            faults.append("Positions count from 0: add 1, as the code below does.")
+        return faults
+
+    def _remarks(self, log, y, constant):
+        found = [
+            f"{name!r} is decided by the click: an outcome, never a feature (renamed)."
+            for name in self.outcomes
+        ]
+        of_pages = [name for name, is_so in constant.items() if is_so and not self._is_time(name)]
+        if of_pages:
+            found.append(
+                f"Columns with one value per page ({', '.join(map(repr, of_pages))}) are no "
+                "features, but perhaps bias factors: "
+                f"IdentifiabilityRepair(bias={['position', *of_pages]})."
+            )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with suppress(TypeError, ValueError):  # which are among the faults
+                read(log, y, reads=FIT_ROLES)
+        return found + list(dict.fromkeys(str(warning.message) for warning in caught))
+
+    def _verdict(self, log):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                click = "click" if self.clicks is not None else None
+                return IdentifiabilityGraph.from_log(log, click=click).summary()
+        except (TypeError, ValueError) as error:
+            return f"Unknown: {error}"
+
+    def _by_position(self):
+        if self.position is None or self.clicks is None:
+            return pd.DataFrame()
+        table = pd.DataFrame({"position": self.position, "clicks": self.clicks}).dropna()
+        table = table.groupby(table["position"].astype(int))["clicks"].agg(["size", "sum"])
+        table.columns = ["impressions", "clicks"]
+        table["clicks"] = table["clicks"].round().astype(int)
+        return table.assign(**{"click rate": table["clicks"] / table["impressions"]})[:20]
+
+    # Columns ----------------------------------------------------------------------------
+    def _is_time(self, name):
+        return self.frame[name].dtype.is_temporal()
+
+    def _is_of_page(self, name):
+        """Whether a column has one value per result page, on pages of several rows."""
+        if len(np.unique(self.page)) == len(self.frame):
+            return False
+        values = self._codes([name])
+        first = np.zeros(self.page.max() + 1, dtype=np.int64)
+        first[self.page] = values
+        return bool(len(np.unique(values)) > 1 and (first[self.page] == values).all())
+
+    def _columns(self, constant):
+        rows = {}
+        for name in self.frame.columns:
+            column = self.frame[name]
+            missing = pd.isna(pd.Series(column.to_numpy())).mean()
+            role = self.roles.get(name, "feature")
+            if role == "feature" and (constant[name] or self._is_time(name)):
+                role = "of the page" if constant[name] else "time"
+            varies, change = self._change(name) if role == "feature" else (np.nan, np.nan)
+            rows[name] = (role, str(column.dtype).split("(")[0], float(missing), varies, change)
+        return pd.DataFrame.from_dict(
+            rows, orient="index", columns=["role", "type", "missing", "varies", "change"]
+        )
+
+    def _change(self, name):
+        """Share of documents in which a column changes, and the median relative change there."""
+        values = self._numbers(name)
+        numeric = values is not None
+        values = values if numeric else self._codes([name]).astype(float)
+        groups = pd.Series(values).groupby(self.doc)
+        least, most = groups.min().to_numpy(), groups.max().to_numpy()
+        changes = most > least
+        several = groups.size().to_numpy() > 1
+        if not several.any() or not changes.any():
+            return 0.0, np.nan
+        size = np.maximum(np.abs(least), np.abs(most))[changes]
+        change = float(np.median((most - least)[changes] / size)) if numeric else np.nan
+        return float(changes[several].mean()), change
+
+    # Code ---------------------------------------------------------------------------------
+    def _code(self, constant):
+        """The lines that train: rename, what cannot be a feature, and the ranker."""
+        polars = self.frame.implementation.is_polars()
+        lines = Lines(polars)
+        rename = {name: role for name, role in self.roles.items() if name != role}
+        if rename:
+            lines.rename(rename)
+        if self.starts_at_0:
+            lines.add_one("position")
+        text = [n for n in self._features() if self._is_text(n) and not constant[n]]
+        few = [name for name in text if self.frame[name].n_unique() <= 1000]
+        drop = [n for n, c in constant.items() if c or self._is_time(n)]
+        drop += [name for name in text if name not in few and name not in drop]
+        if drop:
+            lines.drop(drop)
+        imports, ranker = ["from skultr.rankers import EnsembleRanker"], "EnsembleRanker()"
+        if few:
+            imports += [
+                "from sklearn.compose import make_column_transformer",
+                "from sklearn.pipeline import make_pipeline",
+                "from sklearn.preprocessing import OneHotEncoder",
+                "from skultr.preprocessing import OnFeatures",
+            ]
+            lines.append(
+                "encoder = OneHotEncoder(max_categories=30, sparse_output=False, "
+                'handle_unknown="infrequent_if_exist")'
+            )
+            lines.append(
+                f'features = make_column_transformer((encoder, {few!r}), remainder="passthrough")'
+            )
+            ranker = "make_pipeline(OnFeatures(features), EnsembleRanker())"
+        lines += [f"ranker = {ranker}", 'ranker.fit(log, "click")']
+        if polars and self.starts_at_0:
+            imports.insert(0, "import polars as pl")
+        return "\n".join([*sorted(imports), "", *lines])
+
+    def _is_text(self, name):
+        return isinstance(self.frame[name].dtype, nw.String | nw.Categorical | nw.Enum)
+
+
+_NUMBERS = (
+    nw.Int8,
+    nw.Int16,
+    nw.Int32,
+    nw.Int64,
+    nw.UInt8,
+    nw.UInt16,
+    nw.UInt32,
+    nw.UInt64,
+    nw.Float32,
+    nw.Float64,
+)

@@ -1,0 +1,480 @@
+"""The command ``skultr ubi``: from the log of a search engine to judgments and a model."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ..click_models import PBMModel, UBMModel
+from ..datasets import read_ubi
+from ..datasets._ubi_queries import normal_texts
+from ..exceptions import is_meant
+from ..identifiability import IdentifiabilityGraph
+from ..metrics import dcg_score
+from ..model_selection import train_test_queries
+from ..propensity import RegressionEMPropensity, relevance_labels
+from ..rankers import LambdaMARTRanker
+from ..serving import export_judgments, export_model, save_model
+from ._page import Findings, page
+
+#: Format of a model: its file, and how it gets into the engine.
+_PLUGIN = "`POST _ltr/_featureset/YOUR_SET/_createmodel`"
+_MODELS = {
+    "xgboost+json": ("model.xgboost.json", _PLUGIN),
+    "xgboost+json+raw": ("model.xgboost.json", _PLUGIN),
+    "ranklib": (
+        "model.ranklib.json",
+        f"{_PLUGIN}; the set must have the features in the order of your file",
+    ),
+    "solr": ("model.solr.json", "`PUT /solr/YOUR_COLLECTION/schema/model-store`"),
+    "lightgbm": (
+        "model.lightgbm.json",
+        "into `models/` of Vespa's application package; features are named as in Vespa, such as "
+        "`bm25(title)`",
+    ),
+    "elastic": (
+        "model.elastic.json",
+        "`PUT _ml/trained_models/YOUR_ID`, once you have put the query of each feature into "
+        "`feature_extractors`",
+    ),
+}
+_JUDGMENTS = {
+    "opensearch": (
+        "judgments.json",
+        "`PUT _plugins/_search_relevance/judgments`; ratings are not rounded to grades",
+    ),
+    "quepid": ("judgments.csv", "`query,docid,rating`, for Quepid and OpenSearch's dashboard"),
+    "trec": ("judgments.qrels", "for trec_eval; its topics are the numbers of topics.csv"),
+}
+_BY_INTERVAL = {
+    "lower": "A judgment is the grade of the lower end of the 95 % interval: what the clicks are "
+    "sure of. Grade 0 may be a document of which they tell too little.",
+    "within": "Only pairs whose 95 % interval lies within one grade are judged. More clicks or "
+    "fewer grades (`--grades 0 1`) judge more.",
+    "ignore": "A judgment is the grade of the label, however uncertain.",
+}
+#: Names that a log uses for itself.
+_TAKEN = {"session", "qid", "position", "user", "click", "relevance", "production", "bias"}
+#: What the names of files begin with where examination is assumed, since CSV and qrels can say
+#: it nowhere else.
+_ASSUMED = "assumed-"
+#: Fewer queries are too few to hold a quarter out.
+_LEAST_QUERIES = 20
+
+
+def add_arguments(ubi: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    ubi.add_argument("file", nargs="?", metavar="FILE", help="queries and events in one file")
+    ubi.add_argument("--queries", metavar="F", help="queries alone (with --events)")
+    ubi.add_argument("--events", metavar="F", help="events alone (with --queries)")
+    ubi.add_argument("--out", required=True, metavar="FOLDER", help="where the files are written")
+    ubi.add_argument(
+        "--features",
+        metavar="F",
+        help="Parquet or CSV, one row for each query and document: the columns query (as typed or "
+        "normalized), doc (the object_id of the log) and one of numbers per feature, named as in "
+        "the engine. Rows that were not shown are ignored. Makes a model",
+    )
+    ubi.add_argument(
+        "--format",
+        choices=_MODELS,
+        default="xgboost+json",
+        help="of the model; by default xgboost+json",
+    )
+    ubi.add_argument(
+        "--clicks", nargs="+", metavar="ACTION", help="values of action_name that are clicks"
+    )
+    ubi.add_argument("--application", metavar="NAME", help="reads this application alone")
+    ubi.add_argument("--ordinal-base", type=int, choices=(0, 1), help="ordinal of the first hit")
+    ubi.add_argument("--page-size", type=_positive, metavar="N", help="hits that a page shows")
+    ubi.add_argument(
+        "--interval",
+        choices=("lower", "within", "ignore"),
+        default="lower",
+        help="a judgment is the grade of the lower end of the 95 %% interval (default); or only "
+        "pairs whose interval lies within one grade are judged; or it is the grade of the label",
+    )
+    ubi.add_argument(
+        "--grades", nargs="+", type=float, metavar="G", help="of the judgments, such as 0 1 2 3"
+    )
+
+
+def _positive(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
+
+
+# The steps ----------------------------------------------------------------------------
+def run(options: argparse.Namespace) -> None:
+    """Read the log and write the files."""
+    started = time.perf_counter()
+
+    def say(text):
+        print(f"{time.perf_counter() - started:6.1f} s  {text}", flush=True)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # What may be wrong comes first: a log takes long to read.
+        out = _folder(options.out)
+        features = None if options.features is None else _features(options.features)
+        log, report = _read(options)
+        say(f"read {len(log):,} impressions, {log['click'].sum():,} clicks")
+        X = None if features is None else _with_features(features, log, report)
+        graph = IdentifiabilityGraph.from_log(log, click="click")
+        summary = graph.summary()
+        say(summary.splitlines()[0])
+        curve = _curve(log, graph.is_connected)
+        propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
+        source = UBMModel() if graph.is_connected else propensity
+        labels = relevance_labels(log, "click", propensity=source, interval=True)
+        mark = "" if graph.is_connected else _ASSUMED
+        trained = _train(X, features, len(log), propensity, options.format, mark)
+        say(trained.say)
+        _clear(out)  # only now: what cannot be used leaves an earlier run as it was
+        files = [_write_log(log, out)]
+        grades, remarks = _judge(labels, report, options, mark, out, files)
+        say(remarks[0])
+        _write_model(trained, options.format, mark, out, files)
+    found = Findings(
+        source=options.file or f"{options.queries} and {options.events}",
+        level=_level(summary, graph, grades),
+        read=_what_was_read(log, report, options.application),
+        graph=summary,
+        examination=curve,
+        grades=grades,
+        remarks=remarks,
+        model=trained.remarks,
+        better=trained.better,
+        files=files,
+        warnings=list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught)),
+    )
+    (out / "report.html").write_text(page(found), encoding="utf-8")
+    for name in ("report.html", *(name for name, _ in files)):
+        say(f"wrote {out / name}")
+    if found.level != "yes":
+        print(f"warning: {found.headline} See {out / 'report.html'}", file=sys.stderr)
+
+
+def _folder(name):
+    out = Path(name)
+    if any(path.is_file() for path in (out, *out.parents)):
+        raise ValueError(f"--out is {name}, where a file stands; expected a folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    if not os.access(out, os.W_OK):
+        raise ValueError(f"--out is {name}, which cannot be written to.")
+    return out
+
+
+def _clear(out):
+    """Remove what an earlier run wrote."""
+    models, judgments = ({name for name, _ in table.values()} for table in (_MODELS, _JUDGMENTS))
+    for name in {"log.csv", "log.parquet", "report.html"}:
+        (out / name).unlink(missing_ok=True)
+    for name in {"model.zip", "topics.csv", *models, *judgments}:
+        for mark in ("", _ASSUMED):
+            (out / f"{mark}{name}").unlink(missing_ok=True)
+
+
+def _read(options):
+    pair = options.queries, options.events
+    if pair.count(None) != (0 if options.file is None else 2):
+        raise ValueError("Give FILE, or both --queries and --events.")
+    grades = options.grades or (0, 1)
+    if len(grades) < 2 or not np.isfinite(grades).all() or (np.diff(grades) <= 0).any():
+        raise ValueError(f"--grades is {grades}; expected two or more numbers that rise.")
+    given = {
+        "clicks": options.clicks,
+        "ordinal_base": options.ordinal_base,
+        "page_size": options.page_size,
+    }
+    log, report = read_ubi(
+        options.file or options.queries,
+        options.events,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    if options.application is not None:
+        log = _of_application(log, report, options.application)
+    if not log["click"].any():
+        raise ValueError(
+            f"None of the {len(log):,} impressions read has a click. If your clicks have another "
+            "action_name, give it by --clicks."
+        )
+    return log, report
+
+
+def _of_application(log, report, name):
+    """The rows of one application."""
+    of = report.queries["application"].fillna("")
+    if name not in set(of):
+        raise ValueError(f"There is no application {name!r}; expected one of {sorted(set(of))}.")
+    return log[log["qid"].isin(report.queries.loc[of == name, "qid"])].reset_index(drop=True)
+
+
+def _level(summary, graph, grades):
+    if not graph.is_connected:
+        return "no"
+    if len(grades) < 2:
+        return "level"
+    return "barely" if "barely" in summary.splitlines()[0] else "yes"
+
+
+def _what_was_read(log, report, application):
+    lines = report.summary().split("\n")
+    if application is not None:
+        lines.append(
+            f"Of these, {application} alone: {len(log):,} shown documents, "
+            f"{log['click'].sum():,} of them clicked."
+        )
+    elif report.queries["application"].nunique() > 1:
+        lines.append(
+            "Users may look at the pages of each application in another way: `--application NAME` "
+            "reads one."
+        )
+    return lines
+
+
+def _curve(log, is_connected):
+    """Examination by position from 1, with 95 % intervals; assumed where clicks do not tell."""
+    position = np.arange(1, int(log["position"].max()) + 1)
+    if not is_connected:
+        return pd.DataFrame(
+            {"examination": position**-0.5, "lower": np.nan, "upper": np.nan}, position
+        )
+    # Where clicks are few it is steadier than the estimator that has intervals.
+    table = PBMModel().fit(log, "click").examination_["examination"]
+    values = np.exp(np.interp(position, table.index, np.log(table)))
+    estimator = RegressionEMPropensity(relevance="embedding").fit(log, "click")
+    intervals = estimator.examination_[["lower", "upper"]].reindex(position)
+    return intervals.assign(examination=values / values[0])
+
+
+def _write_log(log, out):
+    note = 'one row per document shown, for `fit(log, "click")`'
+    if find_spec("pyarrow") is None:
+        log.to_csv(out / "log.csv", index=False)
+        return "log.csv", note
+    log.to_parquet(out / "log.parquet", index=False)
+    return "log.parquet", note
+
+
+# Judgments ----------------------------------------------------------------------------
+def _judge(labels, report, options, mark, out, files):
+    """Write the judgments; number of pairs by grade, and what is missing and why."""
+    left_out, grades = {}, pd.Series(dtype=int)
+    how = {
+        "grades": options.grades,
+        "interval": options.interval,
+        "name": "skultr, examination assumed" if mark else "skultr",
+    }
+    topics = report.queries[report.queries["qid"].isin(labels["qid"])]
+    topics = topics.assign(topic=np.arange(1, len(topics) + 1))
+    numbers = dict(zip(topics["qid"], topics["topic"], strict=True))
+    for form, (name, note) in _JUDGMENTS.items():
+        name = f"{mark}{name}"
+        queries = numbers if form == "trec" else topics
+        try:
+            text = export_judgments(labels, form, queries=queries, **how)
+        except ValueError as error:
+            if not is_meant(error):
+                raise
+            left_out.setdefault(str(error), []).append(name)
+            continue
+        (out / name).write_text(text, encoding="utf-8")
+        files.append((name, note))
+        if form == "quepid":
+            grades = pd.read_csv(io.StringIO(text), usecols=["rating"])["rating"]
+            grades = grades.value_counts().sort_index()
+        if form == "trec":
+            topics[["topic", "user_query"]].to_csv(out / f"{mark}topics.csv", index=False)
+            files.append((f"{mark}topics.csv", "the query of each topic"))
+    n_judged = grades.sum()
+    n_above = grades[grades.index > min(options.grades or [0])].sum()
+    remarks = [
+        f"{n_judged:,} of {len(labels):,} pairs of query and document are judged, "
+        f"{n_above:,} above the lowest grade{', by an assumed curve' * bool(mark)}.",
+        _BY_INTERVAL[options.interval],
+    ]
+    if mark:
+        remarks.append("All of this holds only if the assumed curve does.")
+    remarks += [f"Left out: {', '.join(names)}. {why}" for why, names in left_out.items()]
+    return grades, remarks
+
+
+# Model --------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Trained:
+    """A model, what to say of it, and whether held-out clicks prefer it to the order served."""
+
+    say: str
+    remarks: list[str]
+    better: bool | None = None
+    ranker: LambdaMARTRanker | None = None
+    upload: str = ""
+
+
+def _features(name):
+    """The table of features: ``query`` as words, ``doc`` as text, numbers."""
+    path = Path(name)
+    table = _table(path).reset_index(drop=True)
+    features = [column for column in table if column not in ("query", "doc")]
+    if not {"query", "doc"} <= set(table) or not features:
+        raise ValueError(
+            f"{path} has the columns {list(table)}; expected query, doc and one per feature."
+        )
+    taken = [column for column in features if column in _TAKEN]
+    if taken:
+        raise ValueError(f"{path} has a column {taken[0]!r}, which is no name of a feature here.")
+    if table.empty or table[["query", "doc"]].isna().any(axis=None):
+        raise ValueError(f"{path} has no rows, or rows without query or doc; expected both.")
+    for column in features:
+        is_number = table[column].dtype.kind in "biuf"
+        values = table[column].astype(np.float64) if is_number else table[column]
+        if not is_number or values.isna().all():
+            raise ValueError(f"The feature {column!r} of {path} holds no numbers.")
+        if (values.abs() > np.finfo(np.float32).max).any():
+            raise ValueError(f"The feature {column!r} of {path} holds infinity, or above float32.")
+        table[column] = values
+    table["query"] = _as_read(table["query"])
+    table["doc"] = table["doc"].astype(str)
+    twice = table.duplicated(["query", "doc"])
+    if twice.any():
+        row = table.loc[twice.idxmax()]
+        raise ValueError(
+            f"{path} has two rows of query {row['query']!r} and doc {row['doc']!r}; expected one."
+        )
+    return table
+
+
+def _table(path):
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            return pd.read_parquet(path)
+        ids = {"query": str, "doc": str}
+        return pd.read_csv(path, dtype=ids, keep_default_na=False, na_values=[""])
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as Parquet or CSV: {error}") from error
+
+
+def _train(X, features, n_shown, propensity, form, mark):
+    """Train, and compare with the order served."""
+    if features is None:
+        return _Trained(
+            "no model: give --features",
+            [
+                "No model was trained: a click log has no features of documents, and engines rank "
+                "by features. Log them in your engine, and give them by `--features FILE`: "
+                "Parquet or CSV with the columns query, doc and one per feature."
+            ],
+        )
+    remarks = [_trained_on(X, features, n_shown, mark)]
+    ranker = LambdaMARTRanker(propensity=propensity, random_state=0)
+    compared, better = _compare(ranker, X, propensity)
+    ranker.fit(X, "click")
+    if mark:
+        compared += " This holds only if the assumed curve does."
+    upload = export_model(ranker, form, name=_title(mark))
+    return _Trained(compared, [*remarks, compared], better, ranker, upload)
+
+
+def _write_model(trained, form, mark, out, files):
+    if trained.ranker is None:
+        return
+    name, how = _MODELS[form]
+    name, saved = f"{mark}{name}", f"{mark}model.zip"
+    (out / name).write_text(trained.upload, encoding="utf-8")
+    files.append((name, f"the model `{_title(mark)}` for the engine: {how}"))
+    try:
+        save_model(trained.ranker, out / saved)
+    except ImportError as error:
+        trained.remarks.append(f"{saved} was left out: {error}")
+    else:
+        files.append((saved, "the same for `skultr.serving.load_model`"))
+
+
+def _title(mark):
+    return "skultr-assumed" if mark else "skultr"
+
+
+def _trained_on(X, features, n_shown, mark):
+    by = "an assumed curve" if mark else "position"
+    values = features.drop(columns=["query", "doc"])
+    text = f"Boosted trees on {values.shape[1]} features, from clicks corrected for {by}."
+    if len(X) < n_shown:
+        text += (
+            f" {n_shown - len(X):,} of {n_shown:,} impressions have no features, and were left "
+            "out of training."
+        )
+    missing = values.isna().sum()
+    if missing.any():
+        text += (
+            f" {missing.sum():,} missing values of {(missing > 0).sum()} features count as 0, as "
+            "they do in the engine."
+        )
+    return text
+
+
+def _as_read(queries):
+    """Queries as read_ubi normalizes them."""
+    names, codes = normal_texts([str(text) for text in queries])
+    return np.array([*names, ""], dtype=object)[codes[:-1]]  # blanks have the code -1
+
+
+def _with_features(features, log, report):
+    """The rows of the log whose document has features; missing ones are 0, as in engines."""
+    words = dict(zip(report.queries["qid"], _as_read(report.queries["user_query"]), strict=True))
+    queries = log["qid"].astype(object).map(words)
+    shown = pd.MultiIndex.from_arrays([queries, log["doc"].astype(str)])
+    values = features.set_index(["query", "doc"])
+    place = values.index.get_indexer(shown)
+    if (place < 0).all():
+        query, doc = shown[0]
+        raise ValueError(
+            "No query and doc of --features is in the log. The log has, for example, query "
+            f"{query!r} with doc {doc!r}."
+        )
+    rows = log[place >= 0]
+    values = values.iloc[place[place >= 0]].fillna(0).set_axis(rows.index)
+    if (values.nunique() < 2).all():
+        raise ValueError("Of --features, no feature differs between the documents shown.")
+    return pd.concat([rows, values], axis=1)
+
+
+def _compare(ranker, X, propensity):
+    """Held-out clicks on the model and on the order served, in words, and which is better."""
+    if X["qid"].nunique() < _LEAST_QUERIES:
+        return (
+            f"There are too few queries ({X['qid'].nunique()}) to hold some out: nothing says "
+            "whether the model is better than the order served."
+        ), None
+    train, test = train_test_queries(X, test_size=0.25, random_state=0)
+    ids = ["qid", "doc"]
+    labels = relevance_labels(test, "click", propensity=propensity)
+    once = test.drop_duplicates(ids)
+    labels = labels.merge(once[ids].assign(model=ranker.fit(train, "click").predict(once)))
+    # A document that was rarely shown stood low.
+    height = test[ids].assign(served=X["position"].max() + 1 - test["position"])
+    labels = labels.merge(height.groupby(ids, observed=True)["served"].sum().reset_index())
+    model, served = (
+        dcg_score(
+            labels["label"], labels[by], qid=labels["qid"], k=10, gain="linear", per_query=True
+        )
+        for by in ("model", "served")
+    )
+    gain = (model - served)["dcg@10"] / served["dcg@10"].mean()
+    error = 1.96 * gain.std() / np.sqrt(len(gain))
+    text = (
+        f"DCG@10 of the model on {len(gain)} held-out queries, by clicks corrected for position: "
+        f"{100 * gain.mean():+.1f} % (± {100 * error:.1f}) on the order served."
+    )
+    return text, bool(gain.mean() > error)
