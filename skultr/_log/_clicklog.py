@@ -306,19 +306,22 @@ class ClickLog:
         factor : ndarray of shape (n_rows,)
             The factor of each row; its mean over impressions is 1.
         """
-        factor = self.traffic_factor(exponent)
-        log = replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
-        return log, factor
+        factor = self.traffic_factors(exponent)
+        return self.times(factor), factor[self.query]
 
-    def traffic_factor(self, exponent: float) -> Floats:
-        """The factor of :meth:`tempered` for each row, shape (n_rows,)."""
+    def traffic_factors(self, exponent: float) -> Floats:
+        """The factors of :meth:`tempered` by query, shape (n_queries,)."""
         rows = self.shown_rows
         traffic = np.bincount(
             self.query[rows], weights=self.weight[rows], minlength=len(self.query_ids)
         )
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
-        factor *= traffic.sum() / (factor * traffic).sum()
-        return factor[self.query]
+        return factor * (traffic.sum() / (factor * traffic).sum())
+
+    def times(self, of_queries: Floats) -> ClickLog:
+        """The log with the clicks and weights of each query times a factor, (n_queries,)."""
+        factor = of_queries[self.query]
+        return replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
 
     def comparable(self) -> tuple[ClickLog, Floats | None]:
         r"""The log with the pages of one row joined, query by query, and the exposure of rows.
