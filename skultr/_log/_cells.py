@@ -16,10 +16,10 @@ from scipy.sparse.csgraph import connected_components
 from .._typing import Ints
 from ._components import comparable_components, factor_components
 from ._reader import first_rows, read
-from ._segments import TINY, encode
+from ._segments import TINY, encode, pair_codes
 
 #: Rows or cells that are held in memory at once, and rows of each part of more of them.
-MAX_CELLS, PART_ROWS = 30_000_000, 8_000_000
+MAX_CELLS, PART_ROWS = 4_000_000, 2_000_000
 #: Types of documents, factors, clicks and weight in files.
 _TYPES = (np.int32, np.int32, np.float64, np.float64)
 #: Roles that estimates of examination read.
@@ -307,7 +307,7 @@ class Cells:
 
 def _mapped(file, dtype):
     with file:
-        return np.memmap(file, dtype, mode="c").view(np.ndarray)
+        return np.memmap(file, dtype, mode="r").view(np.ndarray)
 
 
 def _rows_by_documents(doc, n_docs):
@@ -376,7 +376,7 @@ def count_cells(rows, *, user=None, arm=None):
         doc, first, doc_ids = rows.documents(rows=at)
     else:
         code, ids = encode(arm[at])
-        doc, key = encode(query * len(ids) + code)
+        doc, key = encode(pair_codes(query, code, len(ids)))
         first, doc_ids = first_rows(doc, len(key)), ids[key % len(ids)]
     cells = Cells.from_rows(
         doc,

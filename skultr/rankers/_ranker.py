@@ -427,16 +427,20 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         if table is None:
             rows.warn_about_features(features, names)
         if clicks is None:
-            return self._listed(rows, features, own, table)
-        clicked = self._listed(rows, features, False, table) if self._learns_examination else None
-        log = self._listed(rows.of_outcome(y), features, own, table)
+            log = sort_into_lists(rows, features, reuse=own, table=table)
+            del rows  # whose codes take more memory than the log
+            return self._merged(log)
+        clicked = None
+        if self._learns_examination:
+            clicked = self._merged(sort_into_lists(rows, features, table=table))
+        log = sort_into_lists(rows.of_outcome(y), features, reuse=own, table=table)
+        log = self._merged(log)
         if clicked is not None:
             self._click_log = replace(clicked, features=log.features)
         return log
 
-    def _listed(self, rows, features, reuse, table):
-        """The log of checked rows with equal lists merged."""
-        log = sort_into_lists(rows, features, reuse=reuse, table=table)
+    def _merged(self, log):
+        """The log with equal lists merged."""
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
