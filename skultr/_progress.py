@@ -28,7 +28,8 @@ class _Printed(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if {*_logger.handlers, *logging.getLogger().handlers} == {self}:
-            print(self.format(record), file=sys.stderr, flush=True)
+            # In one write: lines of worker processes must not run into each other.
+            print(f"{self.format(record)}\n", end="", file=sys.stderr, flush=True)
 
 
 _printed = _Printed()

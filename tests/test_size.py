@@ -10,33 +10,33 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 24_231
+TOTAL = 24_190
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_lazy.py": 15,
-    "_log": 4156,
+    "_log": 4154,
     "_models": 962,
     "_progress.py": 103,
     "_sklearn.py": 19,
     "_threads.py": 76,
-    "_torch": 1163,
+    "_torch": 1171,
     "_typing.py": 32,
     "click_models": 1319,
     "command": 708,
     "datasets": 1574,
-    "evaluation": 1184,
+    "evaluation": 1185,
     "exceptions.py": 46,
     "identifiability": 2034,
-    "metrics": 1202,
+    "metrics": 1203,
     "model_selection.py": 130,
-    "plotting": 1057,
+    "plotting": 1032,
     "preprocessing.py": 175,
-    "propensity": 1903,
-    "rankers": 3770,
+    "propensity": 1922,
+    "rankers": 3730,
     "serving": 879,
-    "simulation": 1085,
+    "simulation": 1082,
     "testing": 605,
 }
 

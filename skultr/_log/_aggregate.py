@@ -28,8 +28,10 @@ from ._counted import (
     with_versions,
 )
 from ._engine import check_counts, collect, value_bits, with_hashes
-from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION, count_of
+from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION
+from ._feature_table import FeatureTable
 from ._hashing import hash_columns
+from ._reader import pairs_of_codes
 from ._roles import ROLES, feature_names, is_role
 from ._segments import encode
 
@@ -60,6 +62,7 @@ def aggregate_clicks(
         impressions of the row) and ``doc_scope``, which is copied to the result. Columns without
         a role are the features of the row, if there are no ``documents``: lists are then equal
         only if their features are, so drop columns that differ in every session, such as times.
+        Outcomes (``outcome_...``) are left out, unless ``click`` names one.
     documents : eager frame, default=None
         Features of each ``doc``, and optionally ``production`` and ``relevance``, to join to the
         result. With a column ``qid`` the join is on both. Documents that are not in the log are
@@ -390,44 +393,30 @@ def _result(lists, row):
 
 
 def _with_features(X, documents, lists, row):
-    """The result with the relevance and features of each row, in its kind of frame."""
+    """The result with the values and features of each document, in its kind of frame."""
+    table = FeatureTable(documents)
     documents = nw.from_native(documents, eager_only=True)
-    columns = documents.columns
-    keys = [name for name in ("qid", "doc") if name in columns]
-    wrong = [name for name in columns if is_role(name) and name not in (*keys, *_OF_DOCUMENTS)]
-    if "doc" not in keys or wrong:
+    values = {name for name in documents.columns if not is_role(name)} | {*_OF_DOCUMENTS}
+    of_log = [name for name in documents.columns if name not in values | {"qid", "doc"}]
+    if of_log:
         raise ValueError(
-            "documents must have the column 'doc', and may have 'qid', 'production', 'relevance' "
-            f"and features; "
-            f"found {columns} (of the log: {wrong})."
+            f"documents has the columns {of_log}, which are roles of the log; expected 'doc', "
+            "'qid', 'production', 'relevance' and features. Rename or drop them."
         )
-    twice = documents.select(keys).is_duplicated()
-    if twice.any():
-        example = ", ".join(map(repr, documents.select(keys).filter(twice).row(0)))
-        raise ValueError(
-            f"documents has {int(twice.sum())} rows that share their {' and '.join(keys)} with "
-            f"another (such as {example}); expected one row each."
+    doc, ids = lists.coded["doc"]
+    ids = pd.Index(ids.to_numpy(), name="doc", tupleize_cols=False)
+    if table.ids.nlevels == 2:
+        query, queries = lists.coded["qid"]
+        doc, query, own = pairs_of_codes(query, doc, len(ids))
+        ids = pd.MultiIndex.from_arrays(
+            [queries.to_numpy()[query], ids[own]], names=["qid", "doc"]
         )
-    coded = {name: lists.coded[name] for name in keys}
-    codes = {
-        name: pd.Index(ids.to_numpy()).get_indexer(documents[name].to_numpy())
-        for name, (_, ids) in coded.items()
-    }
-    table = pd.DataFrame(codes).assign(row=np.arange(len(twice)))
-    wanted = pd.DataFrame({name: code[row] for name, (code, _) in coded.items()})
-    place = wanted.merge(table, how="left")["row"].to_numpy()
-    if np.isnan(place).any():
-        ids = coded["doc"][1]
-        lost = np.unique(wanted["doc"][np.isnan(place)])
-        raise ValueError(
-            f"documents is missing {len(lost)} of {count_of(len(ids), 'doc')} of the log (such as "
-            f"{python_value(ids.to_numpy()[lost[0]])!r}); expected one row for each. Types of "
-            f"'doc': {X.schema['doc']} in the log, {documents.schema['doc']} in documents."
-        )
-    names = [name for name in _OF_DOCUMENTS if name in columns]
-    names += feature_names(columns)
-    values = nw.maybe_reset_index(documents.select(names)[place.astype(np.intp)])
+    names = [name for name in _OF_DOCUMENTS if name in documents.columns]
+    names += [name for name in documents.columns if name in values and name not in names]
+    if not names:
+        return X
+    values = nw.maybe_reset_index(documents.select(names)[table.places(ids)[doc[row]]])
     if values.implementation is not X.implementation:
         arrays = {name: values[name].to_numpy() for name in names}
         values = nw.from_dict(arrays, backend=X.implementation)
-    return nw.concat([X, values], how="horizontal") if names else X
+    return nw.concat([X, values], how="horizontal")

@@ -16,10 +16,12 @@ from scipy.sparse.csgraph import connected_components
 from .._typing import Ints
 from ._components import comparable_components, factor_components
 from ._reader import first_rows, read
-from ._segments import TINY, encode
+from ._segments import TINY, encode, pair_codes
 
 #: Rows or cells that are held in memory at once, and rows of each part of more of them.
-MAX_CELLS, PART_ROWS = 30_000_000, 8_000_000
+MAX_CELLS, PART_ROWS = 4_000_000, 2_000_000
+#: Types of documents, factors, clicks and weight in files.
+_TYPES = (np.int32, np.int32, np.float64, np.float64)
 #: Roles that estimates of examination read.
 READS = ("qid", "session", "doc", "doc_scope", "position", "bias", "impressions")
 
@@ -119,13 +121,24 @@ class Cells:
     @classmethod
     def joined(cls, parts, n_factors, **names):
         """The cells of parts, each of further documents; in files if they are too many."""
-        docs, rows, columns = [0], [0], _Columns()
+        docs, rows, held, files = [0], [0], [], []
         for part in parts:
-            columns.append(part.doc + docs[-1], part.factor, part.clicks, part.weight)
+            held.append((part.doc + docs[-1], part.factor, part.clicks, part.weight))
             docs.append(docs[-1] + part.n_docs)
             rows.append(rows[-1] + len(part.doc))
-        bounds = (np.array(docs), np.array(rows)) if columns.are_files else None
-        return cls(*columns.arrays(), docs[-1], n_factors, **names, bounds=bounds)
+            if rows[-1] > MAX_CELLS:
+                files = files or [TemporaryFile(prefix="skultr-") for _ in _TYPES]  # noqa: SIM115
+                for file, dtype, values in zip(
+                    files, _TYPES, zip(*held, strict=True), strict=True
+                ):
+                    np.concatenate(values, dtype=dtype).tofile(file)
+                held = []
+        if not files:
+            return cls(*map(np.concatenate, zip(*held, strict=True)), docs[-1], n_factors, **names)
+        # The files are gone with the last array that maps them.
+        columns = map(_mapped, files, _TYPES)
+        bounds = np.array(docs), np.array(rows)
+        return cls(*columns, docs[-1], n_factors, **names, bounds=bounds)
 
     # In parts ---------------------------------------------------------------------------
     @property
@@ -292,41 +305,9 @@ class Cells:
         return self.changed(add)
 
 
-class _Columns:
-    """Columns of cells that grow: in memory, or in files as soon as they are too many."""
-
-    #: Types of doc, factor, clicks and weight in files.
-    _TYPES = (np.int32, np.int32, np.float64, np.float64)
-
-    def __init__(self):
-        self.files, self.held, self.n_held = None, [], 0
-
-    @property
-    def are_files(self):
-        return self.files is not None
-
-    def append(self, *columns):
-        self.held.append(columns)
-        self.n_held += len(columns[0])
-        if self.files is None and self.n_held > MAX_CELLS:
-            self.files = [TemporaryFile(prefix="skultr-") for _ in columns]  # noqa: SIM115
-        if self.files is not None:
-            for held in self.held:
-                for file, dtype, values in zip(self.files, self._TYPES, held, strict=True):
-                    values.astype(dtype, copy=False).tofile(file)
-            self.held = []
-
-    def arrays(self):
-        """The columns; files are gone with the last array that maps them."""
-        if self.files is None:
-            return [np.concatenate(of) for of in zip(*self.held, strict=True)]
-        return [_mapped(file, dtype) for file, dtype in zip(self.files, self._TYPES, strict=True)]
-
-
 def _mapped(file, dtype):
     with file:
-        file.flush()
-        return np.memmap(file, dtype, mode="c").view(np.ndarray)
+        return np.memmap(file, dtype, mode="r").view(np.ndarray)
 
 
 def _rows_by_documents(doc, n_docs):
@@ -395,7 +376,7 @@ def count_cells(rows, *, user=None, arm=None):
         doc, first, doc_ids = rows.documents(rows=at)
     else:
         code, ids = encode(arm[at])
-        doc, key = encode(query * len(ids) + code)
+        doc, key = encode(pair_codes(query, code, len(ids)))
         first, doc_ids = first_rows(doc, len(key)), ids[key % len(ids)]
     cells = Cells.from_rows(
         doc,

@@ -152,8 +152,8 @@ class ClickLog:
     @cached_property
     def click_rate(self) -> Floats:
         """Clicks over impressions, shape (n_rows,); 0 where nothing was shown."""
-        rate = self.clicks / np.maximum(self.weight, TINY)
-        return np.where(self.shown, rate, 0.0)
+        weight = np.where(self.shown, self.weight, np.inf)
+        return self.clicks / weight.astype(np.float64, copy=False)
 
     def shown_features(self) -> NDArray[Any]:
         """Features of the versions that were shown at least once."""
@@ -280,15 +280,15 @@ class ClickLog:
         lengths = np.diff(self.offsets)
         # Cell of a row: the row at its place in the first list of its group.
         new_offsets = np.concatenate(([0], np.cumsum(lengths[first])))
-        place = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], lengths)
-        cell = np.repeat(new_offsets[group], lengths) + place
+        cell = np.repeat(new_offsets[group] - self.offsets[:-1], lengths)
+        cell += np.arange(self.n_rows)
         n_cells = int(new_offsets[-1])
-        folded = self._take_lists(first)
-        return replace(
-            folded,
-            clicks=np.bincount(cell, weights=self.clicks, minlength=n_cells),
-            weight=np.bincount(cell, weights=self.weight, minlength=n_cells),
-        )
+        sums = {
+            name: np.bincount(cell, weights=getattr(self, name), minlength=n_cells)
+            for name in ("clicks", "weight")
+        }
+        del cell
+        return replace(replace(self, **sums)._take_lists(first, but=sums), **sums)
 
     def tempered(self, exponent: float) -> tuple[ClickLog, Floats]:
         """The log with the traffic of each query (its impressions) raised to a power.
@@ -306,15 +306,22 @@ class ClickLog:
         factor : ndarray of shape (n_rows,)
             The factor of each row; its mean over impressions is 1.
         """
+        factor = self.traffic_factors(exponent)
+        return self.times(factor), factor[self.query]
+
+    def traffic_factors(self, exponent: float) -> Floats:
+        """The factors of :meth:`tempered` by query, shape (n_queries,)."""
         rows = self.shown_rows
         traffic = np.bincount(
             self.query[rows], weights=self.weight[rows], minlength=len(self.query_ids)
         )
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
-        factor *= traffic.sum() / (factor * traffic).sum()
-        factor = factor[self.query]
-        log = replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
-        return log, factor
+        return factor * (traffic.sum() / (factor * traffic).sum())
+
+    def times(self, of_queries: Floats) -> ClickLog:
+        """The log with the clicks and weights of each query times a factor, (n_queries,)."""
+        factor = of_queries[self.query]
+        return replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
 
     def comparable(self) -> tuple[ClickLog, Floats | None]:
         r"""The log with the pages of one row joined, query by query, and the exposure of rows.
@@ -421,17 +428,18 @@ class ClickLog:
             return _joined_hashes(replace(self, user=column), ("user",))
         return _joined_hashes(self, ())
 
-    def _take_lists(self, lists):
+    def _take_lists(self, lists, but=()):
+        """The lists of these numbers; ``but`` names columns that are left as they are."""
         if len(lists) == self.n_lists and (lists == np.arange(self.n_lists)).all():
             return self
         lengths = np.diff(self.offsets)[lists]
         offsets = offsets_from_counts(lengths)
         rows = np.repeat(self.offsets[:-1][lists] - offsets[:-1], lengths)
         rows += np.arange(offsets[-1])
-        return self._columns(rows, offsets)
+        return self._columns(rows, offsets, but)
 
-    def _columns(self, rows, offsets):
-        columns = {name: _taken(getattr(self, name), rows) for name in BY_ROW}
+    def _columns(self, rows, offsets, but=()):
+        columns = {name: _taken(getattr(self, name), rows) for name in BY_ROW if name not in but}
         for name in _MAY_BE_NONE:
             if getattr(self, name) is not None:
                 columns[name] = _taken(getattr(self, name), rows)
@@ -554,13 +562,14 @@ def sort_into_lists(
         if production is None and table.production is not None:
             production = table.production[first][documents.code]
     shown, (bias, bias_values), (user, user_ids) = rows.shown, rows.bias, rows.user
+    all_shown = bool(shown.all())
     columns = {
         "version": versions.code,
         "query": rows.query,
         "user": user,
-        "position": np.where(shown, rows.position, -1),
+        "position": rows.position if all_shown else np.where(shown, rows.position, -1),
         "bias": bias,
-        "clicks": np.where(shown, rows.clicks, 0.0),
+        "clicks": rows.clicks if all_shown else np.where(shown, rows.clicks, 0.0),
         "weight": rows.weight,
         "shown": shown,
     }
@@ -568,7 +577,7 @@ def sort_into_lists(
         columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
     if production is not None:
         columns["production"] = production
-    order = _sorting_order(rows.place, versions.code, shown.all())
+    order = _sorting_order(rows.place, versions.code, all_shown)
     offsets = offsets_from_sorted(rows.list_[order])
     for name in columns:  # one by one, so that the log is never held twice in memory
         columns[name] = _narrow(columns[name][order])

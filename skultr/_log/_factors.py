@@ -61,7 +61,7 @@ def loss_scale(log: ClickLog, mass: NDArray[Any]) -> float:
     every log.
     """
     total = mass.sum()
-    n_lists = np.count_nonzero(np.bincount(log.list_, weights=mass))
+    n_lists = np.count_nonzero(np.add.reduceat(mass, log.offsets[:-1]))
     return float(n_lists / total) if total > 0 else 1.0
 
 

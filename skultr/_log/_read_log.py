@@ -134,7 +134,7 @@ def features_to_transform(X: Any, y: Any = None) -> tuple[Any, Callable[[Any], A
     frame = pd.DataFrame(features, columns=list(X.feature_names), copy=False)
 
     def back(transformed):
-        values, names = read_values(transformed)
-        return TransformedLog(X, values, names)
+        found = read_values(transformed)
+        return TransformedLog(X, found.values, found.names)
 
     return frame, back

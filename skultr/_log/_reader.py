@@ -37,7 +37,7 @@ from ._roles import (
     read_scope,
     without_column,
 )
-from ._segments import as_array, encode, rank_in_segment, whole_if_close
+from ._segments import as_array, encode, pair_codes, rank_in_segment, whole_if_close
 
 #: The examination of the best position is hardly ever smaller; action probabilities often are.
 _LEAST_EXAMINATION = 0.2
@@ -301,7 +301,7 @@ class Rows:
     def position(self) -> Ints:
         position, bias = self._values.get("position"), self._values.get("bias")
         if position is not None:
-            return np.where(np.isnan(position), 0, position).astype(np.int64)
+            return narrow_codes(np.where(np.isnan(position), 0, position))
         shown = np.ones(self.n_rows, dtype=bool) if bias is None else ~np.isnan(bias)
         # Rows that were not shown come last.
         place = rank_in_segment(self.list_, shown.astype(float))
@@ -315,7 +315,7 @@ class Rows:
     @cached_property
     def impressions(self) -> Floats:
         """Impressions of each row, 1 by default."""
-        return self._values.get("impressions", np.ones(self.n_rows))
+        return self._values.get("impressions", np.broadcast_to(1.0, self.n_rows))
 
     @cached_property
     def weight(self) -> Floats:
@@ -366,7 +366,7 @@ class Rows:
         if "session" not in self._values:
             return self.query
         code, ids = _encode("session", self._values["session"])
-        return encode(self.query * len(ids) + code)[0]
+        return narrow_codes(encode(pair_codes(self.query, code, len(ids)))[0])
 
     @cached_property
     def place(self) -> Ints:
@@ -375,14 +375,16 @@ class Rows:
         if position.max(initial=0) >= 2**20:  # or the number could overflow
             position = encode(position)[0]
         last = int(position.max(initial=0)) + 1
-        return self.list_ * (last + 1) + np.where(self.shown, position, last)
+        return pair_codes(self.list_, np.where(self.shown, position, last), last + 1)
 
     @cached_property
     def bias(self) -> tuple[Ints, NDArray[Any]]:
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
         values = self._values.get("bias", self.position)[self.shown]
         shown_codes, factors = encode(values.astype(np.int64, copy=False))
-        codes = np.full(self.n_rows, -1, dtype=np.intp)
+        if len(shown_codes) == self.n_rows:
+            return narrow_codes(shown_codes), factors
+        codes = np.full(self.n_rows, -1, dtype=np.int32)
         codes[self.shown] = shown_codes
         return codes, factors
 
@@ -390,7 +392,7 @@ class Rows:
     def user(self) -> tuple[Ints, NDArray[Any]]:
         """Code of the user of each row, and the ids of the users."""
         if "user" not in self._values:
-            return np.zeros(self.n_rows, dtype=np.intp), np.zeros(1, dtype=int)
+            return np.broadcast_to(np.int32(0), self.n_rows), np.zeros(1, dtype=int)
         return _encode("user", self._values["user"])
 
     def documents(
@@ -472,7 +474,8 @@ def _check_rows(X):
 
 def _encode(role, values):
     try:
-        return encode(values)
+        codes, ids = encode(values)
+        return narrow_codes(codes), ids
     except TypeError as error:
         raise ValueError(
             f"The role {role!r} holds values that cannot be ids, such as {values[0]!r} "
@@ -487,16 +490,21 @@ def _repeated(key):
     return pd.Series(key).duplicated().to_numpy()
 
 
+def narrow_codes(codes: NDArray[Any]) -> Ints:
+    """The same codes in 32 bits, if they fit."""
+    return codes.astype(np.int32 if codes.max(initial=0) < 2**31 else np.int64, copy=False)
+
+
 def pairs_of_codes(query: Ints, doc: Ints, n_ids: int) -> tuple[Ints, Ints, Ints]:
     """Code of the pair (query, id) of each row, in sorted order, and query and id of each code."""
     of_id = np.zeros(n_ids, dtype=query.dtype)
     of_id[doc] = query
     if (of_id[doc] == query).all():  # each id has one query: much faster than hashing pairs
         order = np.argsort(of_id, kind="stable")
-        number = np.empty(n_ids, dtype=np.intp)
+        number = np.empty(n_ids, dtype=doc.dtype)
         number[order] = np.arange(n_ids)
         return number[doc], of_id[order], order
-    code, pairs = encode(query * n_ids + doc)
+    code, pairs = encode(pair_codes(query, doc, n_ids))
     return code, *np.divmod(pairs, n_ids)
 
 

@@ -404,8 +404,7 @@ def _read_columns(frame, names, kinds, takes, known):
             part = list_values(column)
             expanded += [f"{name}[{place}]" for place in range(part.shape[1])]
         else:
-            is_number = kind == "number" and name not in (known or ())
-            if is_number:
+            if kind == "number" and name not in (known or ()):
                 part = _as_floats(column.to_numpy(), name)
             else:
                 part, categories[name] = encode_categories(column, (known or {}).get(name))
@@ -422,6 +421,9 @@ def _read_columns(frame, names, kinds, takes, known):
 
 
 def _as_floats(values, name):
+    if values.dtype.kind in "iuf":
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32)
     try:
         return pd.to_numeric(pd.Series(values)).to_numpy(dtype=np.float32, na_value=np.nan)
     except (TypeError, ValueError) as error:

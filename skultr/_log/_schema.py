@@ -88,7 +88,9 @@ def kind_of(column: nw.Series[Any]) -> str:
         return "list"
     if isinstance(dtype, nw.Categorical | nw.Enum):
         return "category"
-    if dtype not in (nw.Object, nw.Unknown, nw.String):
+    if dtype == nw.String:
+        return "number" if column.null_count() == len(column) else "text"
+    if dtype not in (nw.Object, nw.Unknown):
         return "other"
     present = column.drop_nulls()
     if not len(present):
@@ -102,30 +104,21 @@ def fault_of_column(
     column: nw.Series[Any], kind: str, takes: Takes, known: Categories | None
 ) -> str | None:
     """What a column holds that is not taken, in some words; None if there is nothing to say."""
-    name, described = column.name, f"{column.name!r} ({column.dtype})"
+    if known is not None and column.name in known and kind != "list":
+        return None
+    described = f"{column.name!r} ({column.dtype})"
     if kind == "list":
         inner = getattr(column.dtype, "inner", None)
         plain = inner is None or inner.is_numeric()
         return None if plain else f"{described}, lists of other things than numbers"
-    if known is not None and (name in known or kind != "number"):
-        return _fault_of_known(column, kind, known, described)
+    if known is not None and kind != "number":
+        return f"{described}, in training numbers"
     if kind == "number" or takes == "anything" or (takes == "categories" and kind == "category"):
         return None
     present = column.drop_nulls()
     return (
         f"{described[:-1]}, such as {python_value(present[0])!r})" if len(present) else described
     )
-
-
-def _fault_of_known(column, kind, known, described):
-    if column.name not in known:
-        return f"{described}, in training numbers"
-    present = column.drop_nulls()
-    is_text = kind == "text" or (len(present) > 0 and isinstance(present[0], str))
-    of_text = bool(known[column.name]) and isinstance(known[column.name][0], str)
-    if len(present) and is_text != of_text:
-        return f"{described}, in training categories such as {known[column.name][:2]}"
-    return None
 
 
 def encode_categories(
@@ -135,13 +128,20 @@ def encode_categories(
     if column.implementation.is_pyarrow() and kind_of(column) == "category":
         native = column.to_native()  # its to_numpy takes a missing category for the last one
         column = nw.from_native(native.cast(native.type.value_type), series_only=True)
-    values = column.to_numpy().astype(object)
-    values[pd.isna(values)] = None
+    values, given = column.to_numpy().astype(object), known
     if known is None:
-        present = {value for value in pd.unique(values) if value is not None}
+        present = pd.unique(values[~pd.isna(values)])
         known = sorted(map(python_value, present), key=lambda each: (str(type(each)), each))
-    code = pd.Index(known, dtype=object).get_indexer(values).astype(np.float32)
-    code[code < 0] = np.nan
+    place = {value: number for number, value in enumerate(known)}
+    code = np.array([place.get(value, np.nan) for value in values.tolist()], dtype=np.float32)
+    if given and np.isnan(code).all():
+        present = values[~pd.isna(values)]
+        if len(present) and isinstance(present[0], str) != isinstance(given[0], str):
+            raise ValueError(
+                f"The feature column {column.name!r} ({column.dtype}) holds values such as "
+                f"{python_value(present[0])!r}, in training categories such as {given[:2]}. "
+                "Convert it."
+            )
     return code, known
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,8 +53,10 @@ class ListTarget:
         exposure = None
         if self.loss == "softmax":
             log, exposure = log.comparable()
-        log, factor = log.tempered(traffic_exponent)
-        weight = log.weight if self.examination is None else log.weight * self.examination
+        factor = log.traffic_factors(traffic_exponent)[log.query]
+        weight = log.weight * factor
+        if self.examination is not None:
+            weight *= self.examination
         return replace(log, clicks=self.clicks * factor, weight=weight), exposure is not None
 
 
@@ -72,10 +74,9 @@ def fit_listwise(
     likelihood :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. The caller has seeded
     torch's random stream (``learner._seeded()``).
     """
-    weight = log.tempered(learner.traffic_exponent)[0].weight
     log, is_joined = target.on(log, learner.traffic_exponent)
     click_only = target.loss in CLICK_ONLY
-    scale = loss_scale(log, log.clicks if click_only else np.where(log.shown, weight, 0.0))
+    scale = loss_scale(log, log.clicks if click_only else np.where(log.shown, log.weight, 0.0))
     validation = None
     if target.validation is not None:
         validation, more = target.validation.on(learner._validation, learner.traffic_exponent)
@@ -101,7 +102,7 @@ def fit_best_of(
     log: ClickLog,
     task: FitTask | None,
     examination: Floats,
-    targets: Mapping[str, ListTarget],
+    targets: Mapping[str, Callable[[], ListTarget]],
     *,
     cautious: str | None = None,
 ) -> tuple[str, pd.DataFrame]:
@@ -118,11 +119,11 @@ def fit_best_of(
     with learner._seeded():
         first, target = next(iter(targets.items()))
         if len(targets) == 1:
-            fit_listwise(learner, log, task, target)
+            fit_listwise(learner, log, task, target())
             return first, _choice_table({})
         held_out, part = _compared_queries(learner, log, examination)
         if part is None:
-            fit_listwise(learner, log, task, target, held_out=held_out)
+            fit_listwise(learner, log, task, target(), held_out=held_out)
             return first, _choice_table({})
         comparison = _HeldOutClicks.of_log(part)
         generator = stream()
@@ -130,7 +131,7 @@ def fit_best_of(
         trained, scores = {}, {}
         for name, target in targets.items():
             generator.set_state(state)
-            fit_listwise(learner, log, task, target, held_out=held_out)
+            fit_listwise(learner, log, task, target(), held_out=held_out)
             scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.version]
             trained[name] = {key: getattr(learner, key) for key in _TRAINED}
     table = _choice_table(comparison.fits(scores))
@@ -155,9 +156,8 @@ def _compared_queries(learner, log, examination):
     held_out = learner._held_out_queries(log, log.clicks)
     if held_out.sum() < _LEAST_QUERIES:
         return held_out, None
-    tempered, _ = log.tempered(learner.traffic_exponent)
-    part = replace(tempered, propensity=examination)
-    return held_out, part.select_queries(held_out).sample()
+    part = replace(log, propensity=examination).select_queries(held_out).sample()
+    return held_out, part.times(log.traffic_factors(learner.traffic_exponent))
 
 
 def fit_affine(

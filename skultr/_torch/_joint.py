@@ -80,7 +80,7 @@ def fit_dual(
             param_groups=_factor_settings(learning_rate),
             validation=validation,
         )
-    part = log.tempered(learner.traffic_exponent)[0].sample()
+    part = log.sample().times(log.traffic_factors(learner.traffic_exponent))
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
     choice, log_exposure = ClickChoice.of_log(part)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -81,7 +83,6 @@ class ListDataset(Dataset):
         features: torch.Tensor | ScaledRows,
         click_only: bool = False,
         never_shown: bool = False,
-        queries: Bools | None = None,
     ) -> None:
         device = features.device
         # Keep or drop whole lists: without some of its rows, a list would have another softmax.
@@ -92,8 +93,6 @@ class ListDataset(Dataset):
         keep = lengths > 0
         if click_only:
             keep &= np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
-        if queries is not None:
-            keep &= queries[log.query_of_list]
         self.features = features
         self.version, self.bias, self.shown = (
             _tensor(column).to(device) for column in (log.version, log.bias, log.shown)
@@ -101,11 +100,22 @@ class ListDataset(Dataset):
         self.clicks, self.weight = (
             _tensor(column).to(device, torch.float32) for column in (log.clicks, log.weight)
         )
+        self._query = log.query_of_list[keep]
         self.lengths = torch.from_numpy(lengths[keep]).to(device)
         self.starts = torch.from_numpy(log.offsets[:-1][keep]).to(device)
-        first = int(lengths[keep][:1].sum())
-        #: The length that all lists have; 0 if lengths differ.
-        self.width = first if (lengths[keep] == first).all() else 0
+
+    @cached_property
+    def width(self) -> int:
+        """The length that all lists have; 0 if lengths differ."""
+        first = int(self.lengths[:1].sum())
+        return first if bool((self.lengths == first).all()) else 0
+
+    def of_queries(self, queries: Bools) -> ListDataset:
+        """The lists of the queries for which ``queries``, (n_queries,), is True."""
+        part, keep = copy(self), torch.from_numpy(queries[self._query]).to(self.lengths.device)
+        part.lengths, part.starts = self.lengths[keep], self.starts[keep]
+        part._query = self._query[queries[self._query]]
+        return part
 
     def __len__(self) -> int:
         return len(self.lengths)

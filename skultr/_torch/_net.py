@@ -257,10 +257,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         scale = module.network[0]
         inputs = self._inputs(scale, log.features)
         if validation is None:
-            lists = [
-                ListDataset(log, inputs, click_only, never_shown, queries)
-                for queries in self._split_queries(log, mass, held_out)
-            ]
+            whole = ListDataset(log, inputs, click_only, never_shown)
+            lists = [*map(whole.of_queries, self._split_queries(log, mass, held_out))]
         else:
             others = self._inputs(scale, validation.features)
             lists = [

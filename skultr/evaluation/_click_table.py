@@ -13,7 +13,7 @@ import numpy as np
 from .._log._hashing import mix
 from .._log._reader import Rows, first_rows, read, take_clicks
 from .._log._roles import read_role
-from .._log._segments import TINY, as_array, encode
+from .._log._segments import TINY, as_array, encode, pair_codes
 from .._sklearn import safe_indexing
 from .._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from ..exceptions import python_value
@@ -61,7 +61,7 @@ class LoggedPages:
     @cached_property
     def has_pages(self) -> bool:
         """True if rows of one list are one page, not counts of several."""
-        seen = self.rows.list_[self.row] * len(self.slot_query) + self.slot
+        seen = pair_codes(self.rows.list_[self.row], self.slot, len(self.slot_query))
         return len(np.unique(seen)) == len(seen)
 
     def key(self, pair: Ints, slot: Ints) -> Ints:
@@ -215,10 +215,10 @@ def read_pages(
     }
     rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
     document = rows.documents().code
-    pair, pairs = encode(rows.query * (int(document.max()) + 1) + document)
+    pair, pairs = encode(pair_codes(rows.query, document, int(document.max()) + 1))
     row = np.flatnonzero(rows.shown)
     position, positions = encode(rows.position[row])
-    slot, slots = encode(rows.query[row] * len(positions) + position)
+    slot, slots = encode(pair_codes(rows.query[row], position, len(positions)))
     slot_query, place = np.divmod(slots, len(positions))
     return LoggedPages(
         X=X,

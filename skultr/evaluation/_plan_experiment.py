@@ -14,7 +14,7 @@ from .._log._roles import read_role
 from .._log._segments import TINY
 from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import ArrayLike, Column, Estimator, Floats, Predictor, Table
-from ..propensity._source import PROPENSITY_CONSTRAINT, row_propensities
+from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ..propensity._swap_plans import SwapModel, cheapest_shares, layouts, moves_of, sessions_for
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
@@ -565,7 +565,7 @@ def read_model(log, k, propensity):
 
 def _given(log, source, n):
     """Examination relative to the first position: means of propensities over impressions."""
-    given, _ = row_propensities(source, log.X, log.y, log.sample_weight, log.roles, default=None)
+    given, _ = propensities(source, RowsOfLog(log.X, log.y, log.sample_weight, log.roles))
     place = log.slot_position[log.slot].astype(int) - 1
     given = np.asarray(given, dtype=float)[log.row] * log.weight
     known = (np.bincount(place, given) / np.bincount(place, log.weight))[:n]

@@ -16,7 +16,7 @@ from .._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._typing import ArrayLike, Bools, Column, Estimator, Floats, Predictor, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._scorers import Scorer
-from ..propensity._source import PROPENSITY_CONSTRAINT, row_propensities
+from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ._click_table import ROLES, ClickTable, Pages, read_pages
 
 if TYPE_CHECKING:
@@ -420,9 +420,8 @@ def _by_model(pages, model):
 
 def _examination(log, source):
     """Examination of each shown row."""
-    propensity, _ = row_propensities(
-        source, log.X, log.y, log.sample_weight, log.roles, default=_refuse_to_assume
-    )
+    rows = RowsOfLog(log.X, log.y, log.sample_weight, log.roles)
+    propensity, _ = propensities(source, rows, default=_refuse_to_assume)
     values = log.rows.replace("propensity", propensity)["propensity"]
     return _positive(values, log.row, "propensity")
 

@@ -20,7 +20,7 @@ from .._log._segments import encode, offsets_from_sorted, sort_in_segment
 from .._models._click_choice import ClickChoice
 from .._typing import AnyFrame, ArrayLike, Column, Estimator, Floats, Ints, Predictor, Scope, Table
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
-from ..propensity._source import row_propensities
+from ..propensity._source import RowsOfLog, propensities
 from ._scorers import Scorer, predict_within
 
 if TYPE_CHECKING:
@@ -622,14 +622,8 @@ class HeldOut(NamedTuple):
 
     def examination(self, source: ArrayLike | Estimator | None) -> Floats:
         """Examination probability of each row by the parameter ``propensity``; 1 if not shown."""
-        propensity, _ = row_propensities(
-            source,
-            self.X,
-            self.y,
-            self.sample_weight,
-            self.roles,
-            default=self._refuse_to_assume,
-        )
+        rows = RowsOfLog(self.X, self.y, self.sample_weight, self.roles)
+        propensity, _ = propensities(source, rows, default=self._refuse_to_assume)
         checked = self.rows.replace("propensity", propensity)["propensity"]
         examination = np.where(self.rows.shown, checked, 1.0)
         if not examination.all():

@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 
 from .._log._reader import read
 from .._log._roles import FIT_ROLES, is_frame, read_features, role_columns
-from .._log._segments import as_array, encode
+from .._log._segments import as_array, encode, pair_codes
 from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
     as_numbers,
@@ -294,7 +294,7 @@ def documents_within_queries(read_rows: Rows, X: Table, rows: Ints) -> Ints:
     """Code of the document of each of the rows; a document of two queries has two codes."""
     features = None if read_rows["doc"] is not None else _dense_features(X)
     code = read_rows.documents(features, rows).code
-    return encode(read_rows.query[rows] * (int(code.max()) + 1) + code)[0]
+    return encode(pair_codes(read_rows.query[rows], code, int(code.max()) + 1))[0]
 
 
 def _dense_features(X):

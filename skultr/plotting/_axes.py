@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
 
@@ -75,6 +78,36 @@ def method_colors(names: Iterable[str]) -> dict[str, str]:
     return {name: _OF_METHODS.get(_method(name)) or next(others) for name in names}
 
 
+class Display:
+    """Displays on one pair of axes."""
+
+    ax_: Axes
+    figure_: Figure
+
+    def _open(self, ax, figsize):
+        """The axes to draw on and their figure (to a type checker, it might be a SubFigure)."""
+        self.ax_ = make_axes(ax, type(self).__name__, figsize)
+        self.figure_ = cast("Figure", self.ax_.figure)
+
+
+class TwoPartDisplay:
+    """Displays of two parts, side by side."""
+
+    axes_: Any
+    figure_: Figure
+
+    def _open(self, axes, figsize, parts, **grid):
+        if axes is None:
+            # make_axes first, for its message if matplotlib is missing.
+            figure = make_axes(None, type(self).__name__, figsize).figure
+            figure.clear()
+            axes = figure.subplots(1, 2, **grid)
+        self.axes_ = np.asarray(axes, dtype=object).ravel()
+        if len(self.axes_) != 2:
+            raise ValueError(f"axes holds {len(self.axes_)} axes; expected two, for {parts}.")
+        self.figure_ = cast("Figure", self.axes_[0].figure)
+
+
 def make_axes(ax: Axes | None, caller: str, figsize: tuple[float, float] | None = None) -> Axes:
     """The axes to draw on: ``ax``, or those of a new figure."""
     try:
@@ -89,9 +122,16 @@ def make_axes(ax: Axes | None, caller: str, figsize: tuple[float, float] | None 
     return ax
 
 
-def figure_of(ax: Axes) -> Figure:
-    """The figure of the axes (for a type checker it might be a SubFigure)."""
-    return cast("Figure", ax.figure)
+def write_cells(ax: Axes, im: AxesImage, text_of: Callable[[Any], str], **style: Any) -> Any:
+    """Write a text into each cell of an image that has a value, in black or white."""
+    values = np.ma.filled(im.get_array(), np.nan)
+    texts = np.full(values.shape, None, dtype=object)
+    for (row, column), value in np.ndenumerate(values):
+        if not np.isnan(value):
+            dark = np.mean(im.cmap(im.norm(value))[:3]) < 0.6
+            style |= {"ha": "center", "va": "center", "color": "white" if dark else "black"}
+            texts[row, column] = ax.text(column, row, text_of(value), **style)
+    return texts
 
 
 def draw_legend(ax: Axes, lines: Sequence[Line2D]) -> Legend:

@@ -10,18 +10,17 @@ import pandas as pd
 from .._typing import Column, Frame, Predictor, RandomState
 from ..metrics._click_scorers import annotated_documents
 from ..metrics._dependence import CMIPEstimator, cmip_score
-from ._axes import draw_legend, figure_of, make_axes, palette
+from ._axes import Display, TwoPartDisplay, draw_legend, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
     from matplotlib.container import ErrorbarContainer
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 
-class ComparisonDisplay:
+class ComparisonDisplay(TwoPartDisplay):
     """Differences between rankers on annotated queries.
 
     Left: the mean difference of each comparison with its interval, filled where rankers differ
@@ -60,8 +59,6 @@ class ComparisonDisplay:
     ['new - old']
     """
 
-    axes_: Any
-    figure_: Figure
     intervals_: list[ErrorbarContainer]
     lines_: list[Line2D]
 
@@ -110,18 +107,8 @@ class ComparisonDisplay:
         """
         rows = list(self.table.itertuples())
         names = [f"{row.ranker} - {row.baseline}" for row in rows]
-        if axes is None:
-            height = 2.2 + 0.4 * len(rows)
-            figure = make_axes(None, "ComparisonDisplay", (10.0, height)).figure
-            figure.clear()
-            axes = figure.subplots(1, 2)
-        self.axes_ = np.asarray(axes, dtype=object).ravel()
-        if len(self.axes_) != 2:
-            raise ValueError(
-                f"axes holds {len(self.axes_)} axes; expected two, for the means and the queries."
-            )
+        self._open(axes, (10.0, 2.2 + 0.4 * len(rows)), "the means and the queries")
         left, right = self.axes_
-        self.figure_ = figure_of(left)
         colors = palette(len(rows))
         self.intervals_ = [
             _draw_interval(left, place, row, color)
@@ -163,7 +150,7 @@ def _draw_interval(ax: Axes, place: int, row: Any, color: Any) -> ErrorbarContai
 _N_POINTS, _FEWEST = 8, 10
 
 
-class DebiasednessDisplay:
+class DebiasednessDisplay(Display):
     """Scores of a model against the logged positions of the documents, by grade.
 
     If a model is debiased, the cloud of each grade is flat: among documents of equal relevance,
@@ -214,8 +201,6 @@ class DebiasednessDisplay:
     True
     """
 
-    ax_: Axes
-    figure_: Figure
     points_: dict[Any, PathCollection]
     lines_: dict[Any, Line2D]
 
@@ -353,8 +338,7 @@ class DebiasednessDisplay:
         -------
         display : DebiasednessDisplay
         """
-        self.ax_ = make_axes(ax, "DebiasednessDisplay", (5.2, 4.2))
-        self.figure_ = figure_of(self.ax_)
+        self._open(ax, (5.2, 4.2))
         grades = np.unique(self.documents["grade"])
         self.points_, self.lines_ = {}, {}
         # The best grade is drawn last, on top.

@@ -14,12 +14,11 @@ from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
 from .._typing import ArrayLike, Floats
-from ._axes import TRUTH, figure_of, make_axes, method_colors, steps_of
+from ._axes import TRUTH, Display, method_colors, steps_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 #: Up to this number of bias factors, examination is drawn as curves with one tick per factor.
@@ -27,7 +26,7 @@ _MAX_CURVE = 60
 _MARKERS = "osD^vP"
 
 
-class ExaminationDisplay:
+class ExaminationDisplay(Display):
     """Curves of the examination that models estimated, with intervals and the truth.
 
     Create it with :meth:`from_estimator` or :meth:`from_estimators`.
@@ -66,8 +65,6 @@ class ExaminationDisplay:
     array([1.  , 0.52, 0.35])
     """
 
-    ax_: Axes
-    figure_: Figure
     lines_: dict[Any, Line2D]
     truth_line_: Line2D | LineCollection | None
 
@@ -240,8 +237,7 @@ class ExaminationDisplay:
                 f"confidence_level must be a number between 0 and 1, got {confidence_level!r}."
             )
         quantile = float(ndtri((1 + confidence_level) / 2))
-        self.ax_ = make_axes(ax, "ExaminationDisplay", (6.4, 4.4))
-        self.figure_ = figure_of(self.ax_)
+        self._open(ax, (6.4, 4.4))
         self.ax_.spines[["top", "right"]].set_visible(False)
         first, *_ = self.tables.values()
         if is_of_users(first):

@@ -14,12 +14,11 @@ from scipy.sparse import csr_array
 from .._typing import ArrayLike, Column, Frame
 from ..identifiability._factor_rank import factor_rank
 from ..identifiability._graph import IdentifiabilityGraph
-from ._axes import figure_of, make_axes, palette
+from ._axes import Display, TwoPartDisplay, palette, write_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
@@ -39,7 +38,7 @@ _WEAK = 2.0
 _RADIUS, _LETTER = 0.31, 0.22
 
 
-class IdentifiabilityDisplay:
+class IdentifiabilityDisplay(Display):
     """Components of the bias factors of a click log; relevance needs a single one.
 
     Create it with :meth:`from_log` or :meth:`from_graph`. Up to 60 bias factors are drawn one by
@@ -82,9 +81,6 @@ class IdentifiabilityDisplay:
     >>> print(display.ax_.get_title(loc="left"))
     NOT identifiable: 10 bias factors in 2 components
     """
-
-    ax_: Axes
-    figure_: Figure
 
     def __init__(
         self,
@@ -184,13 +180,12 @@ class IdentifiabilityDisplay:
         many = len(self.labels) > _MAX_NODES
         if many:
             rows = _bar_rows(self.components)
-            self.ax_ = make_axes(ax, "IdentifiabilityDisplay", (7.2, 1.6 + 0.55 * len(rows)))
+            self._open(ax, (7.2, 1.6 + 0.55 * len(rows)))
             self._plot_bars(rows)
         else:
             layout = _Layout(np.asarray(self.labels), self.names)
-            self.ax_ = make_axes(ax, "IdentifiabilityDisplay", layout.figure_size)
+            self._open(ax, layout.figure_size)
             self._plot_rings(layout)
-        self.figure_ = figure_of(self.ax_)
         verdict = self._verdict()
         inches = self.ax_.get_position().width * self.figure_.get_figwidth()
         if inches < 0.085 * len(verdict):  # break the title before it reaches the next axes
@@ -493,7 +488,7 @@ _MAX_NAMED = 20
 _LOWEST = 1e-4
 
 
-class RankDisplay:
+class RankDisplay(TwoPartDisplay):
     """Number of products of relevance and examination that explain the clicks of a log.
 
     Left: the singular values of the matrix of click rates, on a log scale, with the floor that
@@ -546,7 +541,6 @@ class RankDisplay:
     """
 
     axes_: Pair
-    figure_: Figure
     line_: Line2D
     floor_: Line2D
     im_: AxesImage
@@ -635,8 +629,8 @@ class RankDisplay:
         -------
         display : RankDisplay
         """
-        self.axes_ = _two_axes(axes)
-        self.figure_ = figure_of(self.axes_[0])
+        parts = "the singular values and for the matrix"
+        self._open(axes, (10.5, 4.0), parts, width_ratios=[1, 1.5])
         self.line_, self.floor_ = self._draw_values(self.axes_[0])
         self.im_ = self._draw_matrix(self.axes_[1], cmap)
         self.text_ = self._write_rates(self.axes_[1])
@@ -709,34 +703,9 @@ class RankDisplay:
         return im
 
     def _write_rates(self, ax):
-        rates = self.result.matrix.to_numpy()
-        if rates.size > _MAX_WRITTEN:
+        if self.result.matrix.size > _MAX_WRITTEN:
             return []
-        texts = []
-        for (row, column), rate in np.ndenumerate(rates):
-            if np.isnan(rate):
-                continue
-            dark = np.mean(self.im_.cmap(self.im_.norm(rate))[:3]) < 0.6
-            text = _short_rate(rate)
-            color = "white" if dark else "black"
-            style = {"ha": "center", "va": "center", "fontsize": 7, "color": color}
-            texts.append(ax.text(column, row, text, **style))
-        return texts
-
-
-def _two_axes(axes):
-    if axes is not None:
-        axes = np.asarray(axes, dtype=object).ravel()
-        if len(axes) != 2:
-            raise ValueError(
-                f"axes holds {len(axes)} axes; expected two, for the singular values and for the "
-                "matrix."
-            )
-        return axes
-    # make_axes first, for its message if matplotlib is missing.
-    figure = make_axes(None, "RankDisplay", (10.5, 4.0)).figure
-    figure.clear()
-    return figure.subplots(1, 2, width_ratios=[1, 1.5])
+        return [text for text in write_cells(ax, self.im_, _short_rate, fontsize=7).flat if text]
 
 
 def _title(result):

@@ -14,13 +14,12 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from .._log._pickles import if_fitted
 from .._log._roles import read_role
 from .._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
-from ._axes import TRUTH, figure_of, make_axes, steps_of
+from ._axes import TRUTH, Display, steps_of, write_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
     from matplotlib.text import Annotation
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _MAX_LEVELS = 20
 
 
-class RelevanceDisplay:
+class RelevanceDisplay(Display):
     """Confusion matrix of relevance estimated from clicks, against true relevance.
 
     True relevance has few levels, those of the grades. Each estimate is rounded to the nearest
@@ -75,8 +74,6 @@ class RelevanceDisplay:
            [0, 0, 1]])
     """
 
-    ax_: Axes
-    figure_: Figure
     im_: AxesImage
     text_: NDArray[np.object_] | None
 
@@ -206,12 +203,14 @@ class RelevanceDisplay:
         -------
         display : RelevanceDisplay
         """
-        self.ax_ = make_axes(ax, "RelevanceDisplay", (4.8, 4.4))
-        self.figure_ = figure_of(self.ax_)
+        self._open(ax, (4.8, 4.4))
         total = self.confusion_matrix.sum(axis=1, keepdims=True)
         share = self.confusion_matrix / np.maximum(total, 1)
         self.im_ = self.ax_.imshow(share, cmap=cmap, vmin=0, vmax=1)
-        self.text_ = self._write_shares(share) if include_values else None
+        size = 9 if len(share) <= 8 else 6
+        self.text_ = (
+            write_cells(self.ax_, self.im_, _percent, fontsize=size) if include_values else None
+        )
         names = display_labels
         if names is None:
             names = [f"{level:.3g}" for level in self.levels]
@@ -221,20 +220,9 @@ class RelevanceDisplay:
         self.ax_.set(xlabel="estimated relevance", ylabel="true relevance")
         return self
 
-    def _write_shares(self, share):
-        texts = np.empty(share.shape, dtype=object)
-        for (row, column), value in np.ndenumerate(share):
-            dark = np.mean(self.im_.cmap(self.im_.norm(value))[:3]) < 0.6
-            texts[row, column] = self.ax_.text(
-                column,
-                row,
-                "0" if value == 0 else f"{100 * value:.0f} %" if value >= 0.005 else "< 1 %",
-                ha="center",
-                va="center",
-                color="white" if dark else "black",
-                fontsize=9 if len(share) <= 8 else 6,
-            )
-        return texts
+
+def _percent(share):
+    return "0" if share == 0 else f"{100 * share:.0f} %" if share >= 0.005 else "< 1 %"
 
 
 def _labels_of(estimator):
@@ -299,7 +287,7 @@ _REACH = 0.9
 _ARROWS = "#b23a48"
 
 
-class EmbeddingDisplay:
+class EmbeddingDisplay(Display):
     """Embeddings of a vectorization model: documents, bias factors and base vectors in one space.
 
     Documents are points, coloured by relevance, with a large dot at the mean of each grade. Bias
@@ -375,8 +363,6 @@ class EmbeddingDisplay:
     ['1', '2']
     """
 
-    ax_: Axes
-    figure_: Figure
     points_: PathCollection
     means_: PathCollection | None
     base_points_: PathCollection
@@ -482,8 +468,7 @@ class EmbeddingDisplay:
         documents, tails, tips, bases = place(
             documents, self.arrow_scale_ * factors, self.arrow_scale_ * bases, relevance
         )
-        self.ax_ = make_axes(ax, "EmbeddingDisplay", (6.8, 5.2))
-        self.figure_ = figure_of(self.ax_)
+        self._open(ax, (6.8, 5.2))
         self._draw_documents(documents, relevance, cmap)
         self._draw_arrows(tails, tips)
         self.base_points_ = self.ax_.scatter(

@@ -235,7 +235,8 @@ def _sums(rows, user_aware, clip):
     table = rows.group_by("qid", "doc").agg(*(nw.col(name).sum() for name in _SUMS))
     if isinstance(table, nw.LazyFrame):
         number = (nw.col("qid").rank("dense") - 1).cast(nw.Int64)
-        queries = rows.select("qid").unique().select("qid", number.alias("group"))
+        queries = rows.group_by("qid").agg(nw.len().alias("_n"))
+        queries = queries.select("qid", number.alias("group"))
         table = table.join(queries, on="qid", how="left")
         # Sorting would shuffle a Spark frame, which keeps no order in the next step anyway.
         return table if table.implementation.is_spark_like() else table.sort("qid", "doc")

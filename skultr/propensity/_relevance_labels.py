@@ -23,9 +23,10 @@ from .._sklearn import Interval, validate_params
 from .._typing import AnyFrame, ArrayLike, Column, Estimator
 from ._source import (
     PROPENSITY_CONSTRAINT,
+    RowsOfLog,
     columns_of_cells,
     no_propensities,
-    row_propensities,
+    propensities,
     takes_column,
 )
 from ._weights import (
@@ -173,9 +174,8 @@ def relevance_labels(
     if interval and hasattr(propensity, "predict_click") and not isinstance(propensity, type):
         return _of_click_model(propensity, dataset, X, y, sample_weight, clip)
     of_clicks = y if clicks is None else clicks
-    of_rows, _ = row_propensities(
-        propensity, X, of_clicks, sample_weight, {}, default=no_propensities
-    )
+    source = RowsOfLog(X, of_clicks, sample_weight, {})
+    of_rows, _ = propensities(propensity, source, default=no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
     rows = read(X, of_clicks, sample_weight, {"propensity": of_rows}, reads=reads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,13 @@ import pandas as pd
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from .._log._cells import Cells, read_cells
 from .._log._dataset_frames import places_of, rows_of
 from .._log._feature_table import FeatureTable
 from .._log._reader import read as read_rows
 from .._log._roles import as_pandas, feature_columns, is_frame, read_role, role_columns
 from .._sklearn import HasMethods, StrOptions, seeded_clone
-from .._typing import Floats, Table
+from .._typing import Floats, RandomState
 
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
 PROPENSITY_CONSTRAINT = [
@@ -28,117 +30,137 @@ PROPENSITY_CONSTRAINT = [
 _PREDICT_ROLES = ("position", "bias", "user")
 
 
-def row_propensities(source, X, y, sample_weight, roles, *, default, random_state=None):
-    """Examination probability of each row, from the parameter ``propensity`` of an estimator.
+class RowsOfLog:
+    """Rows that need propensities, as ``fit`` was given them.
 
-    Parameters
-    ----------
-    source : "column", array-like of shape (n_positions,), estimator or None
-        None takes the role if the log has it, else the ``default``.
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    y : ndarray of shape (n_rows,)
-    sample_weight : ndarray of shape (n_rows,) or None
-    roles : dict of str to array-like
-        Keyword metadata, which wins over columns.
-    default : callable
-        Returns the estimator (or raises) if there is no other source.
-    random_state : int, RandomState instance or None, default=None
-        Seeds an estimator whose ``random_state`` is None.
-
-    Returns
-    -------
-    propensity : ndarray of shape (n_rows,)
-        Not checked here; undefined where a row was not shown.
-    estimator : estimator or None
-        The fitted clone of the source, if it is an estimator.
-
-    Raises
-    ------
-    ValueError
-        If the role is requested but absent, or present although another source is given, or if
-        the curve does not cover the positions.
+    A keyword in ``roles`` wins over a column of X.
     """
-    column = read_role(X, "propensity", roles.get("propensity"))
-    if takes_column(source, column is not None):
-        return column, None
-    source = default() if source is None else source
-    if not hasattr(source, "fit"):
-        return _from_curve(source, X, roles), None
-    estimator = _clone(source, random_state)
-    given = {role: value for role, value in roles.items() if value is not None}
-    if hasattr(estimator, "columns_read"):  # estimators of skultr.propensity, frozen or not
-        estimator.fit(X, y, sample_weight, **given)
-    else:
+
+    def __init__(self, X: Any, y: Any, sample_weight: Any, roles: dict[str, Any]) -> None:
+        self.X, self.y, self.sample_weight, self.roles = X, y, sample_weight, roles
+
+    def place(self) -> None:
+        """Take the order of the rows of a query as their positions, if these are missing."""
+        X, roles = self.X, self.roles
+        if read_role(X, "position", roles["position"]) is None:
+            rows = read_rows(X, roles=roles, reads=("qid", "session", "position", "bias"))
+            # The reader has warned about this order; with positions it does not warn again.
+            own = {"qid": rows.query_ids[rows.query], "position": rows.position.astype(float)}
+            self.roles = {**roles, **own}
+
+    @property
+    def cells(self) -> Cells:
+        """Clicks and impressions by document and bias factor."""
+        return read_cells(self.X, self.y, self.sample_weight, self.roles)[0]
+
+    @property
+    def column(self) -> Floats | None:
+        """The role ``propensity``."""
+        return read_role(self.X, "propensity", self.roles.get("propensity"))
+
+    def by_position(self, curve: Any) -> Floats:
+        """The values of a curve by position."""
+        position = read_role(self.X, "position", self.roles.get("position"))
+        if position is None:
+            raise ValueError(
+                "propensity is a curve by position, but X has no column 'position' and no "
+                "position was passed. Add the role."
+            )
+        return _at_positions(curve, np.where(position > 0, position, 0))
+
+    def fit(self, estimator: Any) -> None:
+        """Fit an estimator of examination to the rows."""
+        given = {role: value for role, value in self.roles.items() if value is not None}
+        if hasattr(estimator, "columns_read"):  # estimators of skultr.propensity, frozen or not
+            estimator.fit(self.X, self.y, self.sample_weight, **given)
+            return
         # Any other estimator reads its roles as columns. A Pipeline has no argument
         # sample_weight, so that None must not be passed.
-        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        weight = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
         documents = given.pop("documents", None)
-        X = X if documents is None else FeatureTable(documents).joined(X)
-        estimator.fit(_one_frame(X, given), y, **weight)
-    return predicted_propensities(estimator, X, roles), estimator
+        X = self.X if documents is None else FeatureTable(documents).joined(self.X)
+        estimator.fit(_one_frame(X, given), self.y, **weight)
+
+    def predict(self, estimator: Any) -> Floats:
+        """Propensity of each row by a fitted estimator."""
+        given = {role: value for role, value in self.roles.items() if value is not None}
+        if hasattr(estimator, "columns_read"):
+            of_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
+            return np.asarray(estimator.predict(self.X, **of_rows), dtype=float)
+        return np.asarray(estimator.predict(_one_frame(self.X, given)), dtype=float)
 
 
-def predicted_propensities(estimator: Any, X: Table, roles: dict[str, Any]) -> Floats:
-    """Propensity of each row by a fitted estimator, shape (n_rows,)."""
-    given = {role: value for role, value in roles.items() if value is not None}
-    if hasattr(estimator, "columns_read"):
-        of_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
-        return np.asarray(estimator.predict(X, **of_rows), dtype=float)
-    return np.asarray(estimator.predict(_one_frame(X, given)), dtype=float)
+class RowsOfDataset:
+    """The same of a log on disk, with propensity 1 where a row was not shown."""
+
+    def __init__(self, dataset: Any, log: Any) -> None:
+        self.dataset, self.log = dataset, log
+
+    def place(self) -> None:
+        """A dataset has positions."""
+
+    @property
+    def cells(self) -> Cells:
+        """Clicks and impressions by document and bias factor."""
+        return self.log.cells
+
+    @property
+    def column(self) -> Floats | None:
+        """The role ``propensity``."""
+        return self.log.propensity
+
+    def by_position(self, curve: Any) -> Floats:
+        """The values of a curve by position."""
+        return _at_positions(curve, np.maximum(self.log.position, 0))
+
+    def fit(self, estimator: Any) -> None:
+        """Fit an estimator of examination to the rows."""
+        read = sorted({*columns_of_source(estimator)} & {*self.dataset.feature_names})
+        if read:
+            raise ValueError(
+                f"The propensity estimator reads the columns {read}, which are features of the "
+                "ranker in a ClickDataset. Fit the estimator first, and make the dataset from a "
+                "log with its predictions as the column 'propensity' and without these columns."
+            )
+        if hasattr(estimator, "columns_read"):
+            estimator.fit(self.dataset)
+        else:
+            estimator.fit(*self.dataset.to_frame())
+
+    def predict(self, estimator: Any) -> Floats:
+        """Propensity of each row by a fitted estimator."""
+        log, dataset = self.log, self.dataset
+        is_own = hasattr(estimator, "columns_read")
+        if is_own and not estimator._predicts_from_features:
+            places, number = places_of(log, dataset.roles)
+            found = np.asarray(estimator.predict(places), dtype=float)[number]
+        else:
+            X, _ = rows_of(log, dataset.roles, dataset.feature_names)
+            found = np.asarray(estimator.predict(X), dtype=float)
+            if not is_own:
+                found = read_rows(X, roles={"propensity": found})["propensity"]
+        return np.where(log.shown, found, 1.0)
 
 
-def dataset_propensities(source, dataset, log, *, default, random_state=None):
-    """As :func:`row_propensities`, for the rows of a log on disk.
-
-    Parameters
-    ----------
-    source, default, random_state
-        See :func:`row_propensities`.
-    dataset : ClickDataset
-    log : ClickLog
-        Its log.
-
-    Returns
-    -------
-    propensity : ndarray of shape (n_rows,)
-        1 where a row was not shown.
-    estimator : estimator or None
-    """
-    if takes_column(source, log.propensity is not None):
-        return log.propensity, None
-    source = default() if source is None else source
+def propensities(
+    source: Any,
+    rows: RowsOfLog | RowsOfDataset,
+    *,
+    default: Callable[[], Any] | None = None,
+    random_state: RandomState = None,
+) -> tuple[Floats, Any]:
+    """Examination probability of each row, from the parameter ``propensity`` of an estimator."""
+    column = rows.column
+    if takes_column(source, column is not None):
+        return column, None
+    if source is None and default is not None:
+        source = default()
     if not hasattr(source, "fit"):
-        curve = check_curve(source, int(log.position.max(initial=0)))
-        # Rows that were not shown have the position -1.
-        return np.concatenate([[1.0], curve, [1.0]])[log.position], None
-    read = sorted({*columns_of_source(source)} & {*dataset.feature_names})
-    if read:
-        raise ValueError(
-            f"The propensity estimator reads the columns {read}, which are features of the "
-            "ranker in a ClickDataset. Fit the estimator first, and make the dataset from a log "
-            "with its predictions as the column 'propensity' and without these columns."
-        )
-    estimator = _clone(source, random_state)
-    if hasattr(estimator, "columns_read"):
-        estimator.fit(dataset)
-    else:
-        estimator.fit(*dataset.to_frame())
-    return predicted_in_dataset(estimator, dataset, log), estimator
-
-
-def predicted_in_dataset(estimator: Any, dataset: Any, log: Any) -> Any:
-    """As :func:`predicted_propensities`, for the rows of a log on disk."""
-    if not hasattr(estimator, "columns_read"):
-        X, _ = rows_of(log, dataset.roles, dataset.feature_names)
-        propensity = np.asarray(estimator.predict(X), dtype=float)
-        checked = read_rows(X, roles={"propensity": propensity})["propensity"]
-        return np.where(np.asarray(log.shown), checked, 1.0)
-    if estimator._predicts_from_features:
-        propensity = estimator.predict(rows_of(log, dataset.roles, dataset.feature_names)[0])
-    else:
-        places, number = places_of(log, dataset.roles)
-        propensity = np.asarray(estimator.predict(places), dtype=float)[number]
-    return np.where(log.shown, propensity, 1.0)
+        return rows.by_position(source), None
+    refuse_wrong_source(source)
+    estimator = seeded_clone(source, check_random_state(random_state).randint(2**31 - 1))
+    rows.fit(estimator)
+    return rows.predict(estimator), estimator
 
 
 def has_users(propensity: Any) -> bool:
@@ -155,13 +177,7 @@ def columns_of_source(source):
 
 
 def columns_of_cells(source, names):
-    """Columns that the source reads of a log in an engine with these columns.
-
-    Raises
-    ------
-    TypeError
-        If the source reads more than clicks and impressions by values of columns.
-    """
+    """Columns that the source reads of a log in an engine with these columns."""
     if source is None or not hasattr(source, "fit"):
         return []
     reads = getattr(source, "columns_of_cells", lambda names: None)(names)
@@ -213,24 +229,10 @@ def refuse_wrong_source(source):
         )
 
 
-def _clone(source, random_state):
-    """A clone of an estimator of examination."""
-    refuse_wrong_source(source)
-    return seeded_clone(source, check_random_state(random_state).randint(2**31 - 1))
-
-
-def _from_curve(curve, X, roles):
-    position = read_role(X, "position", roles.get("position"))
-    if position is None:
-        raise ValueError(
-            "propensity is a curve by position, but X has no column 'position' and no position "
-            "was passed. Add the role."
-        )
-    shown = position > 0
-    curve = check_curve(curve, int(position[shown].max(initial=0)))
-    propensity = np.ones(len(position))
-    propensity[shown] = curve[position[shown].astype(np.intp) - 1]
-    return propensity
+def _at_positions(curve, position):
+    """Values of a curve at positions, 1 at position 0: not shown."""
+    curve = check_curve(curve, int(position.max(initial=0)))
+    return np.append(1.0, curve)[position.astype(np.intp)]
 
 
 def check_curve(curve, deepest):

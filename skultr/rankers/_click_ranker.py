@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -204,7 +205,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         if self._validation is not None:
             of_rows = np.exp(curve.log_examination)[self._validation.bias]
             self._validation = replace(self._validation, propensity=of_rows)
-        targets = {name: each.target(known, self._validation) for name, each in found.items()}
+        targets = {
+            name: partial(each.target, known, self._validation) for name, each in found.items()
+        }
         name, _ = fit_best_of(self, log, task, examination, targets, cautious=NAIVE)
         self._correction, self._log_examination = found[name], curve.log_examination
         self._calibrate(log, curve.log_examination)

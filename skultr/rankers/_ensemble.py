@@ -32,10 +32,11 @@ from ..exceptions import (
 )
 from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
+    RowsOfDataset,
+    RowsOfLog,
     columns_of_source,
-    dataset_propensities,
     has_users,
-    row_propensities,
+    propensities,
 )
 from ._distinct import DistinctCandidates
 from ._dual_learning import DLARanker
@@ -57,12 +58,10 @@ from ._members import (
     fitted_elsewhere,
     scores_of,
 )
-from ._propensity_ranker import with_positions
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-    from .._log._dataset import ClickDataset
     from .._log._estimator import FitTask
 
 
@@ -344,36 +343,18 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
                     "another name."
                 )
 
-    def _fit_propensity(self, X, y, sample_weight, roles):
+    def _propensities(self, rows: RowsOfLog | RowsOfDataset, *, fit: bool) -> Floats | None:
         if self.propensity is None:
-            return roles
-        roles = with_positions(X, roles)
-        known, estimator = row_propensities(
-            self.propensity,
-            X,
-            y,
-            sample_weight,
-            roles,
-            default=None,
-            random_state=self.random_state,
-        )
+            return None
+        rows.place()
+        found, estimator = propensities(self.propensity, rows, random_state=self.random_state)
         if estimator is not None:
             self.propensity_ = estimator
-        return {**roles, "propensity": known}
+        return found
 
     @property
     def _tells_users_apart(self) -> bool:
         return self._reads_users or self.propensity is not None
-
-    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
-        if self.propensity is None:
-            return log
-        known, estimator = dataset_propensities(
-            self.propensity, dataset, log, default=None, random_state=self.random_state
-        )
-        if estimator is not None:
-            self.propensity_ = estimator
-        return replace(log, propensity=known)
 
     def _read_features(self, X, *, reset):
         read = columns_of_source(self.propensity)

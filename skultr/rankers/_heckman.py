@@ -28,7 +28,6 @@ from ._tobit import SelectedRows, fit_probit, mills_ratio
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-    from .._log._dataset import ClickDataset
     from .._torch._lists import ListBatch
 
 
@@ -197,11 +196,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         features = self._scaled(self._read_features(X, reset=False))
         return ndtr(features @ self.selection_coef_ + self.selection_intercept_)
 
-    def _fit_propensity(self, X, y, sample_weight, roles):
-        return super()._fit_propensity(X, y, sample_weight, roles) if self.debias else roles
-
-    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
-        return super()._with_propensity(dataset, log) if self.debias else log
+    def _propensities(self, rows, *, fit):
+        return super()._propensities(rows, fit=fit) if self.debias else None
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self.debias:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -337,7 +338,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
             super()._fit_network(log, task)
             return
         found = {each.name: each for each in that_differ(self._corrections(), log)}
-        targets = {name: each.target(log, self._validation) for name, each in found.items()}
+        targets = {
+            name: partial(each.target, log, self._validation) for name, each in found.items()
+        }
         cautious = NAIVE
         if "divide" in targets and _clicks_per_query(log) >= _MANY_CLICKS:
             cautious = "divide"

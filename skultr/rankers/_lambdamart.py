@@ -26,7 +26,6 @@ from ._propensity_ranker import PropensityRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-    from .._log._dataset import ClickDataset
     from .._log._estimator import FitTask
 
 
@@ -261,13 +260,8 @@ class LambdaMARTRanker(PropensityRanker):
         own = "learns the bias of positions from its labels (debiasing='lightgbm')"
         return own if self.debiasing == "lightgbm" else None
 
-    def _fit_propensity(self, X, y, sample_weight, roles):
-        if not self._uses_propensities:
-            return roles
-        return super()._fit_propensity(X, y, sample_weight, roles)
-
-    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
-        return super()._with_propensity(dataset, log) if self._uses_propensities else log
+    def _propensities(self, rows, *, fit):
+        return super()._propensities(rows, fit=fit) if self._uses_propensities else None
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:

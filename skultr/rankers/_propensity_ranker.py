@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from sklearn.frozen import FrozenEstimator
 
-from .._log._cells import read_cells
 from .._log._factors import examination_table
 from .._log._pickles import NotPickled, if_fitted
-from .._log._reader import read
-from .._log._roles import is_frame, read_role, without_columns
+from .._log._roles import is_frame, without_columns
 from .._models._table_curve import table_of_cells
 from .._sklearn import Interval
-from .._typing import ArrayLike, Estimator, Floats, Table
+from .._typing import ArrayLike, Estimator, Floats
 from ..exceptions import AssumptionWarning, python_value, warn_user
 from ..propensity._known import PowerLawPropensity
 from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
+    RowsOfDataset,
+    RowsOfLog,
     columns_of_source,
-    dataset_propensities,
     has_users,
-    predicted_in_dataset,
-    predicted_propensities,
-    row_propensities,
+    propensities,
 )
 from ..propensity._weights import debias_clicks, require_positive, warn_about_weights
 from ._contradiction import implied_examination, told_curve
@@ -36,7 +33,6 @@ from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-    from .._log._dataset import ClickDataset
 
 
 #: A curve is taken from the log if it has so many clicks per bias factor, and if this is the
@@ -67,53 +63,24 @@ class PropensityRanker(BaseRanker):
             X = without_columns(nw.from_native(X, eager_only=True), read).to_native()
         return super()._read_features(X, reset=reset)
 
-    def _fit_propensity(self, X, y, sample_weight, roles):
-        roles = with_positions(X, roles)
-        propensity, estimator = row_propensities(
+    def _propensities(self, rows: RowsOfLog | RowsOfDataset, *, fit: bool) -> Floats | None:
+        rows.place()
+        fitted = None if fit else if_fitted(self, "propensity_")
+        if fitted is not None:
+            return rows.predict(fitted)
+        found, estimator = propensities(
             self.propensity,
-            X,
-            y,
-            sample_weight,
-            roles,
-            default=lambda: _curve_of_log(X, y, sample_weight, roles),
+            rows,
+            default=(lambda: _curve_of(rows.cells)) if fit else _no_propensity,
             random_state=self.random_state,
         )
         if estimator is not None:
             self.propensity_ = estimator
-        return {**roles, "propensity": propensity}
+        return found
 
     @property
     def _tells_users_apart(self) -> bool:
         return True  # propensities may be of users
-
-    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
-        propensity, estimator = dataset_propensities(
-            self.propensity,
-            dataset,
-            log,
-            default=lambda: _curve_of_log(*dataset.to_cells(["bias"])),
-            random_state=self.random_state,
-        )
-        if estimator is not None:
-            self.propensity_ = estimator
-        return replace(log, propensity=propensity)
-
-    def _with_known_propensity(self, dataset, log):
-        fitted = if_fitted(self, "propensity_")
-        if fitted is not None:
-            return replace(log, propensity=predicted_in_dataset(fitted, dataset, log))
-        found, _ = dataset_propensities(self.propensity, dataset, log, default=_no_propensity)
-        return replace(log, propensity=found)
-
-    def _known_propensity(self, X, roles):
-        roles = with_positions(X, roles)
-        fitted = if_fitted(self, "propensity_")
-        if fitted is not None:
-            return {**roles, "propensity": predicted_propensities(fitted, X, roles)}
-        propensity, _ = row_propensities(
-            self.propensity, X, None, None, roles, default=_no_propensity
-        )
-        return {**roles, "propensity": propensity}
 
     def _read_validation(self, validation, log):
         told = self._told
@@ -173,15 +140,6 @@ class PropensityRanker(BaseRanker):
         return debiased.clicks
 
 
-def with_positions(X: Table, roles: dict[str, Any]) -> dict[str, Any]:
-    """The roles; without a position, the order of the rows of a query is their position."""
-    if read_role(X, "position", roles["position"]) is not None:
-        return roles
-    rows = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
-    # The reader has warned about this order; with explicit positions it does not warn again.
-    return {**roles, "qid": rows.query_ids[rows.query], "position": rows.position.astype(float)}
-
-
 def _warn_about_contradiction(curves, log_ratio):
     steep = curves.index[[int(np.nanargmin(log_ratio)), int(np.nanargmax(log_ratio))]]
     told, implied = (curves[name][steep[0]] / curves[name][steep[1]] for name in curves)
@@ -204,9 +162,8 @@ def _no_propensity():
     )
 
 
-def _curve_of_log(X, y, sample_weight=None, roles=None):
+def _curve_of(cells):
     """Estimator of the curve where documents that moved determine it; else an assumed one."""
-    cells, _ = read_cells(X, y, sample_weight, roles)
     if _is_determined(cells):
         from ..propensity._learned import RegressionEMPropensity  # imports torch
 
@@ -222,7 +179,7 @@ def _curve_of_log(X, y, sample_weight=None, roles=None):
 
 def _is_determined(cells):
     """True if comparisons within documents fix the curve more firmly than an assumption does."""
-    clicks = cells.by_factor(cells.clicks)
+    clicks = cells.clicks_of_factors
     if np.count_nonzero(clicks) < 2 or clicks.sum() < _LEAST_CLICKS * np.count_nonzero(clicks):
         return False
     table = table_of_cells(cells)

@@ -48,6 +48,7 @@ from .._sklearn import check_sample_weight
 from .._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
+from ..propensity._source import RowsOfDataset, RowsOfLog
 from ._learns_more import LearnsMore
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
-    estimate them in ``_fit_propensity``.
+    estimate them in ``_propensities``.
     """
 
     #: True if lists served to different users must not be merged.
@@ -321,13 +322,11 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
         return 0
 
-    def _fit_propensity(self, X, y, sample_weight, roles):
-        """The roles; a hook for subclasses that add an estimated role ``propensity``."""
-        return roles
+    def _propensities(self, rows: RowsOfLog | RowsOfDataset, *, fit: bool) -> Floats | None:
+        """Propensity of each row of the first log (``fit``) or of a further one; None without.
 
-    def _known_propensity(self, X, roles):
-        """The roles of a further log, to which no propensities are fitted; a hook likewise."""
-        return roles
+        A hook for subclasses that need the role ``propensity``.
+        """
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         """The log before equal lists are merged; a hook for subclasses that change it."""
@@ -421,24 +420,27 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         if table is None:
             warn_about_names(X, names, roles)
         of_clicks = y if clicks is None else clicks
-        if reset:
-            roles = self._fit_propensity(X, of_clicks, sample_weight, roles)
-        else:
-            roles = self._known_propensity(X, roles)
+        given = RowsOfLog(X, of_clicks, sample_weight, roles)
+        propensity = self._propensities(given, fit=reset)
+        roles = given.roles if propensity is None else {**given.roles, "propensity": propensity}
         rows = read(X, of_clicks, sample_weight, roles, reads=self._roles_read)
         if table is None:
             rows.warn_about_features(features, names)
         if clicks is None:
-            return self._listed(rows, features, own, table)
-        clicked = self._listed(rows, features, False, table) if self._learns_examination else None
-        log = self._listed(rows.of_outcome(y), features, own, table)
+            log = sort_into_lists(rows, features, reuse=own, table=table)
+            del rows  # whose codes take more memory than the log
+            return self._merged(log)
+        clicked = None
+        if self._learns_examination:
+            clicked = self._merged(sort_into_lists(rows, features, table=table))
+        log = sort_into_lists(rows.of_outcome(y), features, reuse=own, table=table)
+        log = self._merged(log)
         if clicked is not None:
             self._click_log = replace(clicked, features=log.features)
         return log
 
-    def _listed(self, rows, features, reuse, table):
-        """The log of checked rows with equal lists merged."""
-        log = sort_into_lists(rows, features, reuse=reuse, table=table)
+    def _merged(self, log):
+        """The log with equal lists merged."""
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
@@ -482,14 +484,15 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 "whose values are much larger than their range; a ClickDataset has none. Pass "
                 "the log as a frame, or subtract the smallest value of these features first."
             )
-        add = self._with_propensity if reset else self._with_known_propensity
         users = self._tells_users_apart and "user" in dataset.roles
         log = dataset.log(detailed=users or self._reads_clicks)
         if self._refuses_missing:
             for start in range(0, len(log.features), CHUNK):
                 part = log.features[start : start + CHUNK]
                 refuse_missing(part, dataset.feature_names, self._refuses_missing)
-        log = add(dataset, log)
+        propensity = self._propensities(RowsOfDataset(dataset, log), fit=reset)
+        if propensity is not None:
+            log = replace(log, propensity=propensity)
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
         return self._fold(self._before_folding(log))
@@ -498,14 +501,6 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     def _tells_users_apart(self) -> bool:
         """True if lists of different users must not be merged before the fit begins."""
         return self._reads_users
-
-    def _with_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
-        """The log of a dataset; a hook for subclasses that add estimated propensities."""
-        return log
-
-    def _with_known_propensity(self, dataset: ClickDataset, log: ClickLog) -> ClickLog:
-        """The log of a further dataset, to which no propensities are fitted."""
-        return log
 
     def _read_features(self, X, *, reset):
         click = self._click_column

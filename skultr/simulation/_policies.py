@@ -457,8 +457,23 @@ SHUFFLE: Layout = []
 _PAGES_AT_ONCE = 65_536
 
 
+class _Experiment(Policy):
+    """Policies whose pages are those of ``rank_with_arms``."""
+
+    def rank(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> Ints:
+        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
+        return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
+
+
 @dataclass(frozen=True)
-class SwapPolicy(Policy):
+class SwapPolicy(_Experiment):
     """Documents by falling score, but in some sessions two of them may be exchanged.
 
     This experiment measures examination at little cost to the users: the same documents are
@@ -515,17 +530,6 @@ class SwapPolicy(Policy):
             raise ValueError(f"swaps must be 'pivot' or 'adjacent', got {self.swaps!r}.")
         _check_share(self.share)
 
-    def rank(
-        self,
-        scores: Floats,
-        offsets: Ints,
-        query: Ints,
-        n_positions: int,
-        rng: np.random.Generator,
-    ) -> Ints:
-        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
-        return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
-
     def rank_with_arms(
         self,
         scores: Floats,
@@ -551,7 +555,7 @@ class SwapPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class ShufflePolicy(Policy):
+class ShufflePolicy(_Experiment):
     """Documents by falling score, but some sessions show them in random order.
 
     Among shuffled lists of one length, examination is proportional to the click rate by position.
@@ -593,17 +597,6 @@ class ShufflePolicy(Policy):
 
     def __post_init__(self) -> None:
         _check_share(self.share)
-
-    def rank(
-        self,
-        scores: Floats,
-        offsets: Ints,
-        query: Ints,
-        n_positions: int,
-        rng: np.random.Generator,
-    ) -> Ints:
-        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
-        return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
 
     def rank_with_arms(
         self,
@@ -718,7 +711,7 @@ class MixturePolicy(Policy):
 
 
 @dataclass(frozen=True, eq=False)
-class LayoutPolicy(Policy):
+class LayoutPolicy(_Experiment):
     """Swaps and shuffles in shares of the pages of each query; others are as of production.
 
     The column ``arm`` numbers the pairs of positions of swaps; it is 0 on shuffled rows.
@@ -728,17 +721,6 @@ class LayoutPolicy(Policy):
     layouts: list[Layout]  # disjoint pairs of positions, from 0; or SHUFFLE
     depth: int  # positions that a shuffle reorders
     production: Policy
-
-    def rank(
-        self,
-        scores: Floats,
-        offsets: Ints,
-        query: Ints,
-        n_positions: int,
-        rng: np.random.Generator,
-    ) -> Ints:
-        """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
-        return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
 
     def rank_with_arms(
         self,

@@ -3,8 +3,8 @@
 By hand: ``python tests/benchmarks/bench_outcomes.py [--seeds 4] [--sessions 5000 40000]``.
 
 A shop with 200 queries of 12 documents, 8 of them shown, by a ranker that knows noisy appeal.
-Users click what appeals to them, among what they examine, and buy 8 % of what they click, more of
-what other features tell. Printed are means over seeds, with standard errors: purchases per examined
+Users click what appeals to them, among what they examine, and buy 8 % of what they click, more of what
+other features tell. Printed are means over seeds, with standard errors: purchases per examined
 document among the first three of 100 new queries, relative to the best order, and the root mean
 square error of log examination over clicks. 8 minutes of one core with 5 seeds.
 """

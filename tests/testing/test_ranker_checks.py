@@ -42,12 +42,13 @@ class RanksAtRandom(NaiveRanker):
 
 
 class CountsNeverShown(NaiveRanker):
-    def _fit_propensity(self, X, y, sample_weight, roles):
+    def _propensities(self, rows, *, fit):
+        X, roles = rows.X, rows.roles
         if hasattr(X, "columns") and "position" in X.columns and roles["position"] is None:
             position = np.array(X["position"], dtype=float)
-            roles = {**roles, "position": np.where(np.isnan(position), 99, position)}
-            roles["session"] = np.arange(len(position))
-        return roles
+            position = np.where(np.isnan(position), 99, position)
+            session = np.arange(len(position))
+            rows.roles = {**roles, "position": position, "session": session}
 
 
 class LosesItsModel(NaiveRanker):
