@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 #: What a fit, with the fits inside it, has warned of.
-_said: ContextVar[set[str] | None] = ContextVar("said", default=None)
+_said: ContextVar[dict[int, tuple[Any, set[str]]] | None] = ContextVar("said", default=None)
 #: Stack frames of files in these folders are not the user's code.
 _INSIDE = (
     str(Path(__file__).parent),
@@ -72,7 +72,7 @@ def saying_once() -> Iterator[bool]:
     if _said.get() is not None:
         yield False
         return
-    token = _said.set(set())
+    token = _said.set({})
     try:
         yield True
     finally:
@@ -83,9 +83,11 @@ def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the innermost line of code outside skultr and scikit-learn that led here."""
     said = _said.get()
     if said is not None:
-        if message in said:
+        # What was caught or ignored within another context was not said.
+        _, messages = said.setdefault(id(warnings.filters), (warnings.filters, set()))
+        if message in messages:
             return
-        said.add(message)
+        messages.add(message)
     frame, depth = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, depth = frame.f_back, depth + 1

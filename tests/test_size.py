@@ -10,13 +10,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 24_190
+TOTAL = 24_200
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_lazy.py": 15,
-    "_log": 4154,
+    "_log": 4161,
     "_models": 962,
     "_progress.py": 103,
     "_sklearn.py": 19,
@@ -27,7 +27,7 @@ STATEMENTS = {
     "command": 708,
     "datasets": 1574,
     "evaluation": 1185,
-    "exceptions.py": 46,
+    "exceptions.py": 47,
     "identifiability": 2034,
     "metrics": 1203,
     "model_selection.py": 130,

@@ -20,6 +20,8 @@ from ._segments import TINY, encode, pair_codes
 
 #: Rows or cells that are held in memory at once, and rows of each part of more of them.
 MAX_CELLS, PART_ROWS = 4_000_000, 2_000_000
+#: What cells say of factors and documents.
+_NAMES = ("factors", "doc_query", "doc_row", "doc_ids", "doc_weight")
 #: Types of documents, factors, clicks and weight in files.
 _TYPES = (np.int32, np.int32, np.float64, np.float64)
 #: Roles that estimates of examination read.
@@ -177,8 +179,7 @@ class Cells:
         """The cells of which each part is what a function makes of it."""
         if self.bounds is None:
             return replace(change(self), **names)
-        kept = ("factors", "doc_query", "doc_row", "doc_ids", "doc_weight")
-        names = {name: getattr(self, name) for name in kept} | names
+        names = {name: getattr(self, name) for name in _NAMES} | names
         return Cells.joined(
             (change(part) for _, part in self.parts()), n_factors or self.n_factors, **names
         )
@@ -235,22 +236,19 @@ class Cells:
             return comparable_components(self.doc, self.factor, clicked(self), *shape)[1]
 
         def links(part):
-            return part._links().T @ part.take(clicked(part))._links()
+            return part.matrix().T @ part.take(clicked(part)).matrix()
 
         return connected_components(self.total(links), connection="strong")[1]
 
-    def _links(self):
-        return self.matrix(np.ones(len(self.doc)))
-
-    def matrix(self, values):
-        """One value per cell as a sparse matrix (n_docs, n_factors)."""
+    def matrix(self, values=None):
+        """One value per cell, by default 1, as a sparse matrix (n_docs, n_factors)."""
+        values = np.ones(len(self.doc)) if values is None else values
         return csr_array((values, (self.doc, self.factor)), (self.n_docs, self.n_factors))
 
     def of_all_users(self):
         """The same clicks with all users as one."""
         bias, code = np.unique(self.factors.bias, return_inverse=True)
-        names = ("factors", "doc_query", "doc_row", "doc_ids", "doc_weight")
-        names = {name: getattr(self, name) for name in names} | {"factors": Factors(bias, None)}
+        names = {name: getattr(self, name) for name in _NAMES} | {"factors": Factors(bias, None)}
         return replace(self.pooled(code), **names)
 
     def pooled(self, group):

@@ -35,7 +35,7 @@ class ReadsLogs:
         self.roles_ = roles_of(names, y, given, self._roles_read)
         ignored = [name for name, role in self.roles_.items() if role == "ignored role"]
         if ignored and _is_in_memory(X):
-            _warn_of_unread(X, ignored, given)
+            _warn_of_unread(X, y, ignored, given)
 
     def _tell_faults(self, error: ValueError, X: Any, y: Any = None, **given: Any) -> None:
         """Raise all faults of a log in memory if it has more than the one of the error."""
@@ -106,16 +106,20 @@ def roles_of(
     return found | {name: name for name in keywords}
 
 
-def _warn_of_unread(X, ignored, given):
+def _warn_of_unread(X, y, ignored, given):
     """Warn of role columns that are not read and whose values look like those of a feature."""
     rows = None
     for name in ignored:
         if given.get(name) is not None or name not in ("production", "relevance", "click"):
             continue
+        if name == "click" and (y is None or isinstance(y, Mapping)):
+            continue
         with warnings.catch_warnings():  # said before
             warnings.simplefilter("ignore")
             values = read_role(X, name)
             rows = rows or read(X, roles=given_roles(given), reads=_PLACES)
+            if name == "click":
+                rows.click = _clicks(X, y)
         if unread(name, values, rows):
             warn_user(
                 f"The column {name!r} is a role, which is not read here, and no feature, although "

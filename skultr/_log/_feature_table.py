@@ -15,13 +15,7 @@ from ._roles import as_pandas, column_names, feature_columns, is_frame, read_rol
 
 
 class FeatureTable:
-    """One row of features per document, by ``doc`` or by the pair (``qid``, ``doc``).
-
-    Parameters
-    ----------
-    frame : frame of shape (n_documents, n_columns)
-        Documents that no log shows may be among them.
-    """
+    """One row of features per document, by ``doc`` or by the pair (``qid``, ``doc``)."""
 
     #: Rows of ``frame`` as the estimator reads them, once it has.
     features: NDArray[np.float32]

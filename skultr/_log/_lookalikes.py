@@ -38,7 +38,7 @@ _MANY = 100
 #: Rows that are looked at of those with, and of those without a click.
 _SAMPLE = 20_000
 #: Largest probability, by chance, of the clicks on the rows where a column differs.
-_CHANCE = 1e-8
+_CHANCE = 1e-5
 #: Impressions of one row of which clicks at all or none are suspicious.
 _SEVERAL = 5
 #: Share of the variance of positions below which a column has nothing to do with them.
@@ -110,10 +110,20 @@ def unread(name: str, values: NDArray[Any], rows: Any) -> bool:
     if name == "relevance":
         return bool((known % 1 != 0).any() or known.min() < 0 or known.max() > 100)
     if name == "click":
-        return bool(((known < 0) | (known > 1)).any())
+        return _is_no_click(values, rows.click)
     if name == "production":
         return not orders_lists(values, rows)
     return False
+
+
+def _is_no_click(values, y):
+    """True if values are no clicks, or rows without one were clicked, or bought, nevertheless."""
+    if not ((values >= 0) & (values <= 1)).all():
+        return True
+    follows = y > 0
+    denied = (values == 0) & follows
+    single = np.isin(y, (0, 1)).all() and not np.isin(values, (0, 1)).all()
+    return bool(denied.sum() > 0.05 * max(follows.sum(), 1) or single)
 
 
 def orders_lists(scores: Floats, rows: Any) -> bool:
@@ -122,7 +132,8 @@ def orders_lists(scores: Floats, rows: Any) -> bool:
     order = order[rows.shown[order]]
     same = np.flatnonzero(np.diff(rows.list_[order]) == 0)
     steps = np.diff(scores[order])[same]
-    return bool(len(steps) and np.mean(steps <= 0) > 0.55)
+    moves = steps[steps != 0]
+    return bool(2 * len(moves) > len(steps) and np.mean(moves < 0) > 0.55)
 
 
 def misnamed(rows: Any, columns: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -134,10 +145,10 @@ def misnamed(rows: Any, columns: Collection[str]) -> Iterator[tuple[str, str]]:
         yield from _no_counts(rows["impressions"], rows.click, rows.list_)
     list_, place = rows.list_[shown], rows.position[shown]
     if "user" in columns and _varies_in_lists(rows.user[0][shown], list_):
-        yield "user", "varies within most result pages"
+        yield "user", "varies within result pages"
     if rows["position"] is None:
         return
-    nothing = "has nothing to do with the position, and varies within most result pages"
+    nothing = "has nothing to do with the position, and varies within result pages"
     if "bias" in columns:
         bias, _ = encode(rows["bias"][shown])
         if _explained(place, bias) < _EXPLAINED and _varies_in_lists(bias, list_):
@@ -173,12 +184,12 @@ def _no_counts(impressions, rate, list_):
 
 
 def _varies_in_lists(values, list_):
-    """True if most lists of several rows have several values."""
+    """True if more lists of several rows than an error would explain have several values."""
     first = np.zeros(list_.max() + 1, dtype=values.dtype)
     first[list_] = values
     several = np.bincount(list_) > 1
     varies = np.bincount(list_, values != first[list_]) > 0
-    return several.sum() >= _MANY and varies.sum() > 0.5 * several.sum()
+    return several.sum() >= _MANY and varies.sum() > max(10, 0.01 * several.sum())
 
 
 def _explained(values, codes):

@@ -180,18 +180,7 @@ class BasePropensity(ReadsLogs, BaseEstimator):
         return set()
 
     def columns_of_cells(self, names: list[str]) -> list[str] | None:
-        """Columns of a log in an engine whose values tell cells apart, beside the document.
-
-        Parameters
-        ----------
-        names : list of str
-            All columns of the log.
-
-        Returns
-        -------
-        columns : list of str or None
-            None if the estimator reads more of a log than clicks and impressions of cells.
-        """
+        """Columns of a log in an engine whose values tell cells apart, beside the document."""
         return ["bias" if "bias" in names else "position"]
 
     # What comes in ------------------------------------------------------------------------

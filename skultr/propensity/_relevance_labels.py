@@ -188,10 +188,9 @@ def relevance_labels(
         require_positive(log)
     warn_about_weights(log, clip=clip, queries=False)
     table = label_table(log, debias_clicks(log, clip=clip).clicks)
-    if clicks is None:
-        return table
+    name = "clicks" if clicks is None else "outcome"
     table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
-    return table.rename(columns={"clicks": "outcome"})
+    return table.rename(columns={"clicks": name})
 
 
 def _counted(X, y, sample_weight, propensity, interval):

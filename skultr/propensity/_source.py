@@ -149,31 +149,7 @@ def propensities(
     default: Callable[[], Any] | None = None,
     random_state: RandomState = None,
 ) -> tuple[Floats, Any]:
-    """Examination probability of each row, from the parameter ``propensity`` of an estimator.
-
-    Parameters
-    ----------
-    source : "column", array-like of shape (n_positions,), estimator or None
-        None takes the role if the log has it, else the ``default``.
-    rows : RowsOfLog or RowsOfDataset
-    default : callable
-        Returns the estimator (or raises) if there is no other source.
-    random_state : int, RandomState instance or None, default=None
-        Seeds an estimator whose ``random_state`` is None.
-
-    Returns
-    -------
-    propensity : ndarray of shape (n_rows,)
-        Not checked here; undefined where a row was not shown.
-    estimator : estimator or None
-        The fitted clone of the source, if it is an estimator.
-
-    Raises
-    ------
-    ValueError
-        If the role is requested but absent, or present although another source is given, or if
-        the curve does not cover the positions.
-    """
+    """Examination probability of each row, from the parameter ``propensity`` of an estimator."""
     column = rows.column
     if takes_column(source, column is not None):
         return column, None
@@ -201,13 +177,7 @@ def columns_of_source(source):
 
 
 def columns_of_cells(source, names):
-    """Columns that the source reads of a log in an engine with these columns.
-
-    Raises
-    ------
-    TypeError
-        If the source reads more than clicks and impressions by values of columns.
-    """
+    """Columns that the source reads of a log in an engine with these columns."""
     if source is None or not hasattr(source, "fit"):
         return []
     reads = getattr(source, "columns_of_cells", lambda names: None)(names)

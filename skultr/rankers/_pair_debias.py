@@ -245,15 +245,6 @@ class PairDebiasModule(ListScores):
 
     with :math:`m_{ij}` the number of sessions in which i was clicked and j was not. Sums and
     impressions have separate running means, so that batches without the reference do no harm.
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, scoring network)
-    n_factors : int
-    reference : int
-        Code of the factor whose ratios are 1.
-    p : float
-        Regularisation.
     """
 
     def __init__(self, network: nn.Sequential, n_factors: int, reference: int, p: float) -> None:
@@ -310,11 +301,6 @@ class PairDebiasLoss(nn.Module):
 
     On validation lists it is the weighted mean loss per pair, because the sum would change with
     the ratios.
-
-    Parameters
-    ----------
-    scale : float
-        Constant factor of the loss, the same for the whole log.
     """
 
     def __init__(self, scale: float) -> None:
