@@ -108,7 +108,9 @@ def unread(name: str, values: NDArray[Any], rows: Any) -> bool:
     if not len(known):
         return False
     if name == "relevance":
-        return bool((known % 1 != 0).any() or known.min() < 0 or known.max() > 100)
+        # Fractions within [0, 1] may be probabilities of relevance.
+        fractions = known.max() > 1 and (known % 1 != 0).any()
+        return bool(fractions or known.min() < 0 or known.max() > 100)
     if name == "click":
         return _is_no_click(values, rows.click)
     if name == "production":
