@@ -360,7 +360,7 @@ def test_bad_bias_features(devices, bias_features, message):
 @pytest.mark.parametrize(
     ("bias", "message"),
     [
-        (["position", "tablet"], r"lacks the bias columns \['tablet'\]"),
+        (["position", "tablet"], r"lacks the columns \['tablet'\]"),
         ([], "expected the name of a column"),
         (["position", "position"], "different names"),
         ("doc", "cannot be its own bias factor"),
