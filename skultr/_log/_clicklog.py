@@ -311,10 +311,10 @@ class ClickLog:
 
     def traffic_factors(self, exponent: float) -> Floats:
         """The factors of :meth:`tempered` by query, shape (n_queries,)."""
-        rows = self.shown_rows
-        traffic = np.bincount(
-            self.query[rows], weights=self.weight[rows], minlength=len(self.query_ids)
-        )
+        traffic = np.zeros(len(self.query_ids))
+        for part in self.chunks():
+            rows = part.shown_rows
+            traffic += np.bincount(part.query[rows], part.weight[rows], len(traffic))
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         return factor * (traffic.sum() / (factor * traffic).sum())
 
@@ -338,8 +338,11 @@ class ClickLog:
         exposure : ndarray of shape (n_rows,) or None
             Impressions of the rows of joined lists, 1 for others; None if nothing was joined.
         """
-        n_shown = np.bincount(self.list_, self.shown, minlength=self.n_lists)
-        clicks = np.bincount(self.list_, self.clicks, minlength=self.n_lists)
+        sums = [
+            [np.bincount(part.list_, each, part.n_lists) for each in (part.shown, part.clicks)]
+            for part in self.chunks()
+        ]
+        n_shown, clicks = np.concatenate(sums or np.zeros((1, 2, 0)), axis=1)
         query, n_queries = self.query_of_list, len(self.query_ids)
         alone = np.bincount(query, np.where(n_shown <= 1, clicks, 0.0), n_queries)
         joined = 2 * alone > np.bincount(query, clicks, n_queries)
@@ -376,7 +379,18 @@ class ClickLog:
         """The log of some queries (codes, sorted) as it would be read without the others."""
         keep = np.zeros(len(self.query_ids), dtype=bool)
         keep[queries] = True
-        log = self.select_queries(keep)
+        lists = np.flatnonzero(keep[self.query_of_list])
+        log = self._part_of_lists(lists)
+        if not log.all_lists_differ:
+            return log
+        # The order of the lists of a query is that of their hashes, which depend on the codes.
+        order = np.lexsort([*log._list_hashes()[::-1], log.query_of_list])
+        del log
+        return self._part_of_lists(lists[order])
+
+    def _part_of_lists(self, lists):
+        """The log of some lists, with codes without gaps."""
+        log = self._take_lists(lists)
         versions, version = _codes_that_occur(log.version, self.n_versions)
         docs, doc_of_version = np.unique(self.doc_of_version[versions], return_inverse=True)
         found, query = _codes_that_occur(log.query, len(self.query_ids))
@@ -384,7 +398,7 @@ class ClickLog:
         users, user = _codes_that_occur(log.user, len(self.user_ids))
         features = self.features[versions]
         features.flags.writeable = False  # no fit may scale in place what the next one reads
-        log = replace(
+        return replace(
             log,
             features=features,
             version=version,
@@ -397,10 +411,6 @@ class ClickLog:
             user_ids=self.user_ids[users],
             doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
         )
-        if not log.all_lists_differ:
-            return log
-        # The order of the lists of a query is that of their hashes, which depend on the codes.
-        return log._take_lists(np.lexsort([*log._list_hashes()[::-1], log.query_of_list]))
 
     def _identical_lists(self, users, patterns):
         """First list and group number of each set of identical lists."""
@@ -563,25 +573,28 @@ def sort_into_lists(
             production = table.production[first][documents.code]
     shown, (bias, bias_values), (user, user_ids) = rows.shown, rows.bias, rows.user
     all_shown = bool(shown.all())
+    order = _sorting_order(rows.place, versions.code, all_shown)
+    del rows.place  # twice as large as a column
+
+    def in_order(column, where_not_shown):
+        column = column[order]
+        return _narrow(column if all_shown else np.where(shown[order], column, where_not_shown))
+
+    # One by one, so that the log is never held twice in memory.
     columns = {
-        "version": versions.code,
-        "query": rows.query,
-        "user": user,
-        "position": rows.position if all_shown else np.where(shown, rows.position, -1),
-        "bias": bias,
-        "clicks": rows.clicks if all_shown else np.where(shown, rows.clicks, 0.0),
-        "weight": rows.weight,
-        "shown": shown,
+        "position": in_order(rows.position, -1),
+        "clicks": in_order(rows.clicks, 0.0),
+        "propensity": None,
     }
     if rows["propensity"] is not None:
-        columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
+        columns["propensity"] = in_order(rows["propensity"], 1.0)
+    given = {"version": versions.code, "query": rows.query, "user": user, "bias": bias}
+    given |= {"weight": rows.weight, "shown": shown}
     if production is not None:
-        columns["production"] = production
-    order = _sorting_order(rows.place, versions.code, all_shown)
+        given["production"] = production
+    for name, column in given.items():
+        columns[name] = _narrow(_taken(column, order))
     offsets = offsets_from_sorted(rows.list_[order])
-    for name in columns:  # one by one, so that the log is never held twice in memory
-        columns[name] = _narrow(columns[name][order])
-    columns.setdefault("propensity", None)
     return ClickLog(
         **columns,
         features=_select_rows(features, first, reuse),
@@ -599,7 +612,7 @@ def _sorting_order(place, doc, all_shown):
     if not all_shown:
         return np.lexsort((doc, place))
     if (place[1:] >= place[:-1]).all():
-        return np.arange(len(place))
+        return slice(None)
     return np.argsort(place, kind="stable")
 
 

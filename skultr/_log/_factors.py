@@ -60,7 +60,7 @@ def loss_scale(log: ClickLog, mass: NDArray[Any]) -> float:
     however often pages were served or clicked, so that a learning rate has the same effect on
     every log.
     """
-    total = mass.sum()
+    total = mass.sum(dtype=float)
     n_lists = np.count_nonzero(np.add.reduceat(mass, log.offsets[:-1]))
     return float(n_lists / total) if total > 0 else 1.0
 
@@ -69,7 +69,7 @@ def examination_table(
     log: ClickLog, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
 ) -> pd.DataFrame:
     """Examination by bias factor, relative to the first known one, with impressions and clicks."""
-    rows = log.shown
+    rows = log.shown_rows
     count = {
         name: np.bincount(log.bias[rows], values[rows], minlength=len(log.bias_values))
         for name, values in (

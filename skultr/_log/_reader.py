@@ -104,6 +104,8 @@ def read(
     if sample_weight is not None:
         rows.sample_weight = check_sample_weight(sample_weight, np.empty((n_rows, 0)))
     rows.check(reads)
+    if "position" in values and rows.position.all():
+        values["position"] = rows.position  # of half the size
     return rows
 
 
@@ -233,8 +235,8 @@ class Rows:
         if "propensity" in self._values:
             self._check_propensity()
         if self.click is not None:
-            rate = self.rate[self.shown]  # warns where it has to be scaled
-            _faults.check_clicked(np.ones(len(rate)), rate)
+            rate = self.rate[self._shown_rows]  # warns where it has to be scaled
+            _faults.check_clicked(np.broadcast_to(1.0, len(rate)), rate)
         if "position" in self._values and "session" in reads:
             self._warn_about_torn_pages()
         self._check_names()
@@ -246,10 +248,9 @@ class Rows:
         return columns
 
     def _check_one_row_per_position(self):
-        rows = np.flatnonzero(self.shown)
-        same = _repeated(self.place[rows])
+        same = _repeated(self.place[self._shown_rows])
         if same.any():
-            row = rows[np.argmax(same)]
+            row = np.flatnonzero(self.shown)[np.argmax(same)]
             query = python_value(self.query_ids[self.query[row]])
             _faults.ONE_ROW_PER_POSITION.report(
                 int(same.sum()), int(self.position[row]), f"query {query!r}, row {row}"
@@ -257,8 +258,9 @@ class Rows:
 
     def _warn_about_torn_pages(self):
         """Warn if most lists lack positions that other lists have, as after a split of rows."""
-        rows = np.flatnonzero(self.position > 0)
-        place, _ = encode(self.position[rows])
+        rows = self.position > 0
+        rows = slice(None) if rows.all() else np.flatnonzero(rows)
+        place = narrow_codes(encode(self.position[rows])[0])
         n_rows = np.bincount(self.list_[rows])
         whole = np.bincount(self.list_[rows], place) == n_rows * (n_rows - 1) // 2
         several = n_rows > 1  # a row alone may be all that was shown
@@ -326,6 +328,10 @@ class Rows:
     def shown(self) -> Bools:
         return (self.position > 0) & (self.weight > 0)
 
+    @property
+    def _shown_rows(self):
+        return slice(None) if self.shown.all() else np.flatnonzero(self.shown)
+
     @cached_property
     def served(self) -> Bools:
         return (self.position > 0) & (self.impressions > 0)
@@ -375,13 +381,16 @@ class Rows:
         if position.max(initial=0) >= 2**20:  # or the number could overflow
             position = encode(position)[0]
         last = int(position.max(initial=0)) + 1
-        return pair_codes(self.list_, np.where(self.shown, position, last), last + 1)
+        place = np.where(self.shown, position, last)
+        return narrow_codes(pair_codes(self.list_, place, last + 1))
 
     @cached_property
     def bias(self) -> tuple[Ints, NDArray[Any]]:
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
-        values = self._values.get("bias", self.position)[self.shown]
-        shown_codes, factors = encode(values.astype(np.int64, copy=False))
+        values = self._values.get("bias", self.position)[self._shown_rows]
+        if values.dtype.kind == "f":
+            values = values.astype(np.int64)
+        shown_codes, factors = encode(values)
         if len(shown_codes) == self.n_rows:
             return narrow_codes(shown_codes), factors
         codes = np.full(self.n_rows, -1, dtype=np.int32)

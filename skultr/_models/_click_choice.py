@@ -6,7 +6,7 @@ of any scale, also of rankers that predict no clicks, can be compared by this li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +45,7 @@ class ClickChoice:
         The same of each list.
     """
 
-    rows: Ints
+    rows: Ints | slice
     list_: Ints
     starts: Ints
     clicks: Floats
@@ -57,12 +57,16 @@ class ClickChoice:
         counted = np.bincount(list_, weights=clicks) > 0
         used = counted[list_] if shown is None else counted[list_] & shown
         rows = np.flatnonzero(used)
-        rows = rows[np.argsort(list_[rows], kind="stable")]
-        starts = np.flatnonzero(np.diff(list_[rows], prepend=-1))
+        lists = list_[rows]
+        if (lists[1:] < lists[:-1]).any():
+            order = np.argsort(lists, kind="stable")
+            rows, lists = rows[order], lists[order]
+        starts = np.flatnonzero(np.diff(lists, prepend=-1))
         sizes = np.diff(np.append(starts, len(rows)))
         clicks = np.asarray(clicks, dtype=float)[rows]
         total = np.add.reduceat(clicks, starts) if len(starts) else np.zeros(0)
-        return cls(rows, np.repeat(np.arange(len(starts)), sizes), starts, clicks, total)
+        list_ = np.repeat(np.arange(len(starts), dtype=np.int32), sizes)
+        return cls(rows, list_, starts, clicks, total)
 
     @classmethod
     def of_log(cls, log: ClickLog) -> tuple[ClickChoice, Floats]:
@@ -73,13 +77,17 @@ class ClickChoice:
         log, exposure = log.comparable()
         choice = cls.from_rows(log.list_, log.clicks, log.shown)
         if exposure is None:
-            return choice, np.zeros(log.n_rows)
+            return choice, np.broadcast_to(0.0, log.n_rows)
         return choice, np.log(np.maximum(exposure, TINY))
 
     @property
     def n_clicks(self) -> float:
         """(Weighted) number of clicks."""
         return float(self.total.sum())
+
+    def of_used(self) -> ClickChoice:
+        """The same, of arguments that have one value for each used row."""
+        return replace(self, rows=slice(None))
 
     def list_losses(self, logits: Floats) -> Floats:
         """Negative log-likelihood of the clicks of each list, shape (n_lists,), in nats."""
@@ -101,6 +109,7 @@ class ClickChoice:
         *,
         center: Floats | float = 0.0,
         strength: float = 0.0,
+        place: Ints | None = None,
     ) -> Floats:
         r"""Non-negative weights of several scores that make the clicks most likely.
 
@@ -109,27 +118,36 @@ class ClickChoice:
 
         Parameters
         ----------
-        scores : ndarray of shape (n_rows, n_scores)
+        scores : ndarray of shape (n_rows, n_scores) or (n_different, n_scores)
         log_examination : ndarray of shape (n_rows,)
         center : ndarray of shape (n_scores,) or float, default=0.0
             :math:`w_0`.
         strength : float, default=0.0
             :math:`\lambda`, in units of the log-likelihood of all clicks.
+        place : ndarray of shape (n_used,), int, default=None
+            Index of ``scores`` for each used row; by default ``rows``.
 
         Returns
         -------
         weights : ndarray of shape (n_scores,)
         """
-        used, offset = scores[self.rows], log_examination[self.rows]
+        offset = log_examination[self.rows]
+        if place is None:
+            scores, place = scores[self.rows], slice(None)
         center = np.broadcast_to(np.asarray(center, dtype=float), (scores.shape[1],))
         scale = max(self.n_clicks, TINY)
 
         def objective(weights):
-            log_shares = self._log_shares(used @ weights + offset)
-            surplus = self.total[self.list_] * np.exp(log_shares) - self.clicks
+            log_shares = self._log_shares((scores @ weights)[place] + offset)
+            loss = -(self.clicks @ log_shares)
+            surplus = np.exp(log_shares, out=log_shares)
+            surplus *= self._by_row(self.total)
+            surplus -= self.clicks
+            if not isinstance(place, slice):
+                surplus = np.bincount(place, surplus, len(scores))
             away = weights - center
-            loss = -(self.clicks @ log_shares) + 0.5 * strength * (away @ away)
-            return loss / scale, (used.T @ surplus + strength * away) / scale
+            loss += 0.5 * strength * (away @ away)
+            return loss / scale, (scores.T @ surplus + strength * away) / scale
 
         start = np.maximum(center, 0.5 / scores.shape[1])
         bounds = [(0.0, None)] * scores.shape[1]
@@ -166,7 +184,7 @@ class ClickChoice:
             Determined up to a constant, between -12 and 12; NaN for a factor that occurs in no
             list with a click.
         """
-        if not len(self.rows):
+        if not len(self.clicks):
             return np.full(len(start), np.nan)
         g, factor, n = relevance[self.rows], factor[self.rows], len(start)
         # The scale of the scores does not matter, only that they do not overflow.
@@ -189,6 +207,10 @@ class ClickChoice:
 
     def _log_shares(self, logits):
         """Log probability that a click of the list falls on each used row."""
-        highest = np.maximum.reduceat(logits, self.starts)[self.list_]
-        logits = logits - highest
-        return logits - np.log(np.add.reduceat(np.exp(logits), self.starts))[self.list_]
+        logits = logits - self._by_row(np.maximum.reduceat(logits, self.starts))
+        logits -= self._by_row(np.log(np.add.reduceat(np.exp(logits), self.starts)))
+        return logits
+
+    def _by_row(self, of_lists):
+        """Values of lists by used row."""
+        return np.repeat(of_lists, np.diff(self.starts, append=len(self.clicks)))

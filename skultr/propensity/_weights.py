@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._faults import count_of
-from .._log._segments import encode, pair_codes
+from .._log._segments import encode_pairs
 from ..exceptions import UnstableWeightsWarning, python_value, warn_user
 
 #: A warning is due if so few clicks, as a number or a share of all, carry half of the weight.
@@ -44,7 +44,7 @@ def average_propensities(log):
     of all users and at all positions. Single propensities may be 0, as for a user who never looks
     that far.
     """
-    rows = np.flatnonzero(log.shown)
+    rows = log.shown_rows
     place, n_places = _documents_of(log, rows)[1:]
     weight = log.weight[rows]
     mean = np.bincount(place, log.propensity[rows] * weight, minlength=n_places)
@@ -96,7 +96,7 @@ def debias_clicks(log, *, clip=None, normalize=False):
 
 def document_labels(log, clicks, propensity=None):
     """Labels of the documents that were shown: (debiased) clicks per impression."""
-    rows = np.flatnonzero(log.shown)
+    rows = log.shown_rows
     (query, doc), place, n_places = _documents_of(log, rows)
 
     def total(values):
@@ -144,9 +144,8 @@ def _ids_of_documents(log):
 
 def _documents_of(log, rows):
     """Distinct (query, doc) pairs of some rows, the place of each row among them, their number."""
-    n_docs = log.n_docs
-    place, key = encode(pair_codes(log.query[rows], log.doc[rows], n_docs))
-    return np.divmod(key, n_docs), place, len(key)
+    place, key = encode_pairs(log.query[rows], log.doc[rows], log.n_docs)
+    return np.divmod(key, log.n_docs), place, len(key)
 
 
 def warn_about_weights(log, *, clip=None, queries=True):

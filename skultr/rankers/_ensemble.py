@@ -21,7 +21,6 @@ from .._log._hashing import equal_rows, hash_columns
 from .._log._pickles import NotPickled
 from .._log._roles import is_frame, read_role, without_columns
 from .._log._segments import TINY, encode, pair_codes
-from .._models._click_choice import ClickChoice
 from .._models._table_curve import table_curve
 from .._sklearn import Interval, seeded_clone
 from .._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
@@ -42,6 +41,7 @@ from ._distinct import DistinctCandidates
 from ._dual_learning import DLARanker
 from ._ensemble_weights import (
     HeldOut,
+    candidates_of,
     given_weights,
     reranked,
     shown_depth,
@@ -435,34 +435,30 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
         part = _parts_of_queries(log, self.cv, random)
         if part is None:
             return None
-        place, key = encode(pair_codes(log.query, log.version, log.n_versions))
-        query, version = np.divmod(key, log.n_versions)
+        candidates = candidates_of(log)
+        query, version = np.divmod(candidates, log.n_versions)
         work = [(m, k) for m in range(len(members)) for k in range(self.cv)]
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(fitted_elsewhere)(
                 members[m][1],
-                log.part_of(np.flatnonzero(part != k)),
+                log,
+                np.flatnonzero(part != k),
                 log.features[version[here]],
                 query[here],
             )
             for m, k in work
             for here in [part[query] == k]
         )
-        scores = np.zeros((len(key), len(members)))
+        scores = np.zeros((len(query), len(members)))
         for (m, k), values in zip(work, found, strict=True):
             scores[part[query] == k, m] = values
         columns = [standardized(column, query) for column in scores.T]
         if log.production is not None:
+            key = pair_codes(log.query, log.version, log.n_versions)
+            place = np.searchsorted(candidates, key)
             served = np.bincount(place, log.production) / np.bincount(place)
             columns.append(standardized(served, query, 1e-12))
-        choice, log_exposure = ClickChoice.of_log(log)
-        return HeldOut(
-            log,
-            np.column_stack(columns)[place],
-            np.log(log.propensity) + log_exposure,
-            choice,
-            log_exposure,
-        )
+        return HeldOut.of_log(log, candidates, np.column_stack(columns))
 
     def _warn_about_curve(self, log, naive):
         n = len(log.bias_values)
@@ -496,7 +492,8 @@ def _is_precise(table, log):
     """Whether comparisons within documents determine examination where the clicks are."""
     if not table.is_connected:
         return False
-    clicks = np.bincount(log.bias[log.shown], log.clicks[log.shown], len(log.bias_values))
+    rows = log.shown_rows
+    clicks = np.bincount(log.bias[rows], log.clicks[rows], len(log.bias_values))
     if not clicks.any():
         return False
     error = table.standard_error(int(np.argmax(clicks)))
@@ -505,7 +502,8 @@ def _is_precise(table, log):
 
 def _parts_of_queries(log, n_parts, random):
     """Part of each query, with as many queries with clicks in each; None if these are few."""
-    clicked = np.bincount(log.query[log.shown], log.clicks[log.shown], len(log.query_ids)) > 0
+    rows = log.shown_rows
+    clicked = np.bincount(log.query[rows], log.clicks[rows], len(log.query_ids)) > 0
     order = np.argsort(_content_of_queries(log), kind="stable")[random.permutation(len(clicked))]
     if clicked.sum() < max(_LEAST_QUERIES, n_parts):
         warn_user(
@@ -523,8 +521,10 @@ def _parts_of_queries(log, n_parts, random):
 
 def _content_of_queries(log):
     """A hash of what each query showed where, so that parts do not depend on ids."""
-    shown = log.shown
-    vector = equal_rows(log.features)[0][log.version[shown]]
+    vector = equal_rows(log.features)[0]
     content = np.zeros(len(log.query_ids), dtype=np.uint64)
-    np.add.at(content, log.query[shown], hash_columns([vector, log.position[shown]]))
+    for part in log.chunks():
+        rows = part.shown_rows
+        hashes = hash_columns([vector[part.version[rows]], part.position[rows]])
+        np.add.at(content, part.query[rows], hashes)
     return content

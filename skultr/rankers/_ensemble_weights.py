@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import cg
 
 from .._log._clicklog import ClickLog
-from .._log._segments import TINY, encode, pair_codes, rank_in_segment
+from .._log._segments import TINY, encode_pairs, pair_codes, rank_in_segment
 from .._models._click_choice import ClickChoice
 from .._typing import Bools, Floats, Ints
 
@@ -32,18 +32,38 @@ class Weights(NamedTuple):
 class HeldOut:
     """Clicks of a log, and scores of members for it, that are standardised within queries."""
 
-    log: ClickLog
-    scores: NDArray[np.float64]  # (n_rows, n_members)
-    offset: Floats  # (n_rows,)
-    choice: ClickChoice
-    log_exposure: Floats | float  # (n_rows,)
+    scores: NDArray[np.float64]  # (n_candidates, n_members), of pairs of query and version
+    candidate: Ints  # (n_used,), of each row of a list with a click
+    bias: Ints  # (n_used,)
+    n_factors: int
+    offset: Floats  # (n_used,)
+    log_exposure: Floats  # (n_used,)
+    query: Ints  # (n_lists,)
+    choice: ClickChoice  # of used rows
+
+    @classmethod
+    def of_log(cls, log: ClickLog, candidates: Ints, scores: NDArray[np.float64]) -> HeldOut:
+        """The clicks of a log, and members' scores of the pairs :func:`candidates_of` it."""
+        choice, log_exposure = ClickChoice.of_log(log)
+        rows = choice.rows
+        key = pair_codes(log.query[rows], log.version[rows], log.n_versions)
+        return cls(
+            scores,
+            np.searchsorted(candidates, key).astype(np.int32),
+            log.bias[rows],
+            len(log.bias_values),
+            np.log(log.propensity[rows]) + log_exposure[rows],
+            log_exposure[rows],
+            log.query[rows[choice.starts]],
+            choice.of_used(),
+        )
 
     def losses(self) -> Floats:
         """Loss of each member alone, with its best weight: nats per click, shape (n_members,)."""
         return np.array(
             [
-                self.choice.loss(column @ self._best(column) + self.offset)
-                for column in (self.scores[:, [m]] for m in range(self.scores.shape[1]))
+                self.choice.loss(self._logits(column @ self._best(column)))
+                for column in np.hsplit(self.scores, self.scores.shape[1])
             ]
         )
 
@@ -77,15 +97,13 @@ class HeldOut:
         free effect :math:`h` for each bias factor. Whatever examination may be, it is in
         :math:`h`, so that a wrong curve can neither feign nor hide evidence.
         """
-        choice, log = self.choice, self.log
-        rows, n = choice.rows, len(log.bias_values)
-        factor = log.bias[rows]
+        choice, factor, n = self.choice, self.bias, self.n_factors
         free = choice.likeliest_examination(
-            np.zeros(log.n_rows), log.bias, np.zeros(n), log_exposure=self.log_exposure
+            np.zeros(len(factor)), factor, np.zeros(n), log_exposure=self.log_exposure
         )
-        share = choice.shares(np.nan_to_num(free)[log.bias] + self.log_exposure)
+        share = choice.shares(np.nan_to_num(free)[factor] + self.log_exposure)
         expected = choice.total[choice.list_] * share
-        score = self.scores[rows][:, members].mean(axis=1)
+        score = self.scores[:, members].mean(axis=1)[self.candidate]
         score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
         # Information of the effects, and between them and the score; then the score's residual.
         shape = (len(choice.total), n)
@@ -100,7 +118,10 @@ class HeldOut:
         return float(by_query.sum() / max(np.sqrt(by_query @ by_query), TINY))
 
     def _best(self, scores):
-        return self.choice.best_weights(scores, self.offset)
+        return self.choice.best_weights(scores, self.offset, place=self.candidate)
+
+    def _logits(self, scores):
+        return scores[self.candidate] + self.offset
 
     def _bounded(self, scale, strength, bounded):
         """The likeliest weights as map and point, with the bound on some members."""
@@ -117,25 +138,31 @@ class HeldOut:
 
     def _likeliest(self, map_, scale, strength):
         return self.choice.best_weights(
-            self.scores @ map_, self.offset, center=scale, strength=strength
+            self.scores @ map_,
+            self.offset,
+            center=scale,
+            strength=strength,
+            place=self.candidate,
         )
 
     def _query_losses(self, weights):
         """Loss of each query with a click."""
-        losses = self.choice.list_losses(self.scores @ weights + self.offset)
-        return _sums(self._query_of_list(), losses)
+        losses = self.choice.list_losses(self._logits(self.scores @ weights))
+        return _sums(self.query, losses)
 
     def _with_errors(self, map_, point, strength):
         weights = map_ @ point
         choice = self.choice
         used = map_[:, point > 0]
-        scores = self.scores[choice.rows] @ used
-        share = choice.shares(self.scores @ weights + self.offset)
+        scores = self.scores @ used
+        share = choice.shares(self._logits(self.scores @ weights))
         expected = choice.total[choice.list_] * share
-        mean = np.add.reduceat(share[:, None] * scores, choice.starts)
-        hessian = (scores * expected[:, None]).T @ scores - (mean * choice.total[:, None]).T @ mean
-        surplus = scores * (choice.clicks - expected)[:, None]
-        gradient = np.column_stack([self._by_query(column) for column in surplus.T])
+        surplus = choice.clicks - expected
+        columns = [column[self.candidate] for column in scores.T]
+        mean = np.column_stack([np.add.reduceat(share * each, choice.starts) for each in columns])
+        of_candidates = np.bincount(self.candidate, expected, len(scores))
+        hessian = (scores.T * of_candidates) @ scores - (mean.T * choice.total) @ mean
+        gradient = np.column_stack([self._by_query(surplus * each) for each in columns])
         inverse = np.linalg.pinv(hessian + strength * np.eye(len(hessian)))
         # Of weights that sum to 1, by the delta method.
         total = weights.sum()
@@ -144,12 +171,14 @@ class HeldOut:
         error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         return Weights(weights / total, np.where(weights > 0, error, np.nan))
 
-    def _query_of_list(self):
-        return self.log.query[self.choice.rows[self.choice.starts]]
-
     def _by_query(self, values):
         """Sums over the used rows of each query."""
-        return _sums(self.log.query[self.choice.rows], values)
+        return _sums(self.query, np.add.reduceat(values, self.choice.starts))
+
+
+def candidates_of(log: ClickLog) -> Ints:
+    """Codes of the pairs of query and version in a log, sorted."""
+    return encode_pairs(log.query, log.version, log.n_versions)[1]
 
 
 def given_weights(share: NDArray[np.float64]) -> Weights:
@@ -177,11 +206,10 @@ def shown_depth(log: ClickLog) -> int:
 
     It is at least the number of rows of the longest page.
     """
-    rows = log.shown
-    place, key = encode(pair_codes(log.query[rows], log.doc[rows], log.n_docs))
-    query = key // log.n_docs
-    n_shown = np.bincount(query)
-    impressions = np.bincount(query, np.bincount(place, log.weight[rows]))
+    rows = log.shown_rows
+    key = encode_pairs(log.query[rows], log.doc[rows], log.n_docs)[1]
+    n_shown = np.bincount(key // log.n_docs)
+    impressions = np.bincount(log.query[rows], log.weight[rows])
     order = np.argsort(n_shown, kind="stable")
     share = np.cumsum(impressions[order]) / impressions.sum()
     median = n_shown[order][np.searchsorted(share, 0.5)]

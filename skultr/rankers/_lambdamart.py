@@ -361,16 +361,17 @@ class LambdaMARTRanker(PropensityRanker):
             clicks, propensity = self._debiased_clicks(log), self._divisors(log)
         else:
             clicks, propensity = log.clicks, None
-        log, factor = log.tempered(self.traffic_exponent)
-        labels = document_labels(log, clicks * factor, propensity)
+        labels = document_labels(log, clicks, propensity)
+        del clicks, propensity
         version, labels = examples_of(log, labels)
+        weight = labels.weight * log.traffic_factors(self.traffic_exponent)[labels.query]
         order = order_by_query(log.features[version], labels.query)[0]
         return _Documents(
             log.features,
             version[order],
             labels.query[order],
             labels.label[order],
-            labels.weight[order],
+            weight[order],
             booster_columns(self),
         )
 

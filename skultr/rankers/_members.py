@@ -146,8 +146,10 @@ def _fit_member(ranker, log):
         return fit_to_log(ranker, log if takes else replace(log, propensity=None))
 
 
-def fitted_elsewhere(ranker: Any, log: ClickLog, features: NDArray[Any], query: Ints) -> Floats:
-    """Scores by a clone that is fitted to a log of other queries."""
+def fitted_elsewhere(
+    ranker: Any, log: ClickLog, others: Ints, features: NDArray[Any], query: Ints
+) -> Floats:
+    """Scores by a clone that is fitted to a part of a log, that of ``others`` of its queries."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to the whole log warns
-        return scores_of(_fit_member(clone(ranker), log), features, query)
+        return scores_of(_fit_member(clone(ranker), log.part_of(others)), features, query)

@@ -1,5 +1,7 @@
 """EnsembleRanker: its weights, what it refuses, and where it leaves debiased members out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -134,17 +136,17 @@ def test_fixed_order_of_weak_production():
 def test_evidence_is_standard_normal_for_unrelated_scores():
     """Whatever the curve: position effects are free. 40 logs, so the mean is within .5."""
     from skultr._log._clicklog import make_click_log
-    from skultr._models._click_choice import ClickChoice
-    from skultr.rankers._ensemble_weights import HeldOut
+    from skultr.rankers._ensemble_weights import HeldOut, candidates_of
 
     _, frame, clicks, _ = served_log(n_sessions=1_000, policy=DeterministicPolicy())
     features = frame.filter(like="feature").to_numpy(dtype=np.float32)
     log = make_click_log(frame[["qid", "session", "doc", "position"]], features, clicks).fold()
-    choice = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
+    log = replace(log, propensity=np.ones(log.n_rows))
+    candidates = candidates_of(log)
     found = []
     for seed in range(40):
         of_doc = np.random.default_rng(seed).normal(size=(len(log.features), 1))
-        held_out = HeldOut(log, of_doc[log.doc], np.zeros(log.n_rows), choice, 0.0)
+        held_out = HeldOut.of_log(log, candidates, of_doc[candidates % log.n_versions])
         found.append(held_out.evidence(np.array([0])))
     assert abs(np.mean(found)) < 0.5
     assert 0.7 < np.std(found) < 1.4
