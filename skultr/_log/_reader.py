@@ -31,6 +31,7 @@ from ._roles import (
     OUTCOME,
     check_container,
     count_rows,
+    is_frame,
     read_column,
     read_features,
     read_role,
@@ -104,9 +105,38 @@ def read(
     if sample_weight is not None:
         rows.sample_weight = check_sample_weight(sample_weight, np.empty((n_rows, 0)))
     rows.check(reads)
-    if "position" in values and rows.position.all():
-        values["position"] = rows.position  # of half the size
     return rows
+
+
+def in_memory(X: Any, y: Any = None, by: Sequence[str] | None = None) -> tuple[Any, Any]:
+    """The log as a frame in memory, and clicks; of a dataset its rows, or its cells ``by``."""
+    if isinstance(X, LogOnDisk):
+        refuse_arguments({"y": y})
+        return X.to_frame() if by is None else X.to_cells(by)
+    if not is_frame(X):
+        raise TypeError(
+            f"X is a {type(X).__name__}; expected the log as a frame in memory (pandas, Polars or "
+            "PyArrow) with the columns 'qid' and 'position', and 'doc' or features."
+        )
+    return X, y
+
+
+def queries_of(X: Any, groups: Any, qid: Any) -> tuple[Ints, Ints]:
+    """Code of the query of each item, and the rows of each query; items of a dataset are queries.
+
+    ``groups`` and ``qid`` are query ids in place of the column.
+    """
+    if isinstance(X, LogOnDisk):
+        refuse_arguments({"groups": groups, "qid": qid})
+        return np.arange(len(X)), X.query_impressions
+    rows = read(X, roles={"qid": groups if qid is None else qid}, reads=("qid",))
+    if rows["qid"] is None:
+        raise ValueError(
+            "X has no column 'qid' and neither groups= nor qid= was passed: there are no queries "
+            "to keep whole. Rename the query column of X to 'qid', or pass one of them (in a "
+            "search: sklearn.set_config(enable_metadata_routing=True))."
+        )
+    return rows.query, np.bincount(rows.query)
 
 
 def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Floats, str | None]:
@@ -235,8 +265,8 @@ class Rows:
         if "propensity" in self._values:
             self._check_propensity()
         if self.click is not None:
-            rate = self.rate[self._shown_rows]  # warns where it has to be scaled
-            _faults.check_clicked(np.broadcast_to(1.0, len(rate)), rate)
+            rate = self.rate[self.shown]  # warns where it has to be scaled
+            _faults.check_clicked(np.ones(len(rate)), rate)
         if "position" in self._values and "session" in reads:
             self._warn_about_torn_pages()
         self._check_names()
@@ -248,9 +278,10 @@ class Rows:
         return columns
 
     def _check_one_row_per_position(self):
-        same = _repeated(self.place[self._shown_rows])
+        rows = np.flatnonzero(self.shown)
+        same = _repeated(self.place[rows])
         if same.any():
-            row = np.flatnonzero(self.shown)[np.argmax(same)]
+            row = rows[np.argmax(same)]
             query = python_value(self.query_ids[self.query[row]])
             _faults.ONE_ROW_PER_POSITION.report(
                 int(same.sum()), int(self.position[row]), f"query {query!r}, row {row}"
@@ -258,9 +289,8 @@ class Rows:
 
     def _warn_about_torn_pages(self):
         """Warn if most lists lack positions that other lists have, as after a split of rows."""
-        rows = self.position > 0
-        rows = slice(None) if rows.all() else np.flatnonzero(rows)
-        place = narrow_codes(encode(self.position[rows])[0])
+        rows = np.flatnonzero(self.position > 0)
+        place, _ = encode(self.position[rows])
         n_rows = np.bincount(self.list_[rows])
         whole = np.bincount(self.list_[rows], place) == n_rows * (n_rows - 1) // 2
         several = n_rows > 1  # a row alone may be all that was shown
@@ -328,10 +358,6 @@ class Rows:
     def shown(self) -> Bools:
         return (self.position > 0) & (self.weight > 0)
 
-    @property
-    def _shown_rows(self):
-        return slice(None) if self.shown.all() else np.flatnonzero(self.shown)
-
     @cached_property
     def served(self) -> Bools:
         return (self.position > 0) & (self.impressions > 0)
@@ -381,16 +407,13 @@ class Rows:
         if position.max(initial=0) >= 2**20:  # or the number could overflow
             position = encode(position)[0]
         last = int(position.max(initial=0)) + 1
-        place = np.where(self.shown, position, last)
-        return narrow_codes(pair_codes(self.list_, place, last + 1))
+        return pair_codes(self.list_, np.where(self.shown, position, last), last + 1)
 
     @cached_property
     def bias(self) -> tuple[Ints, NDArray[Any]]:
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
-        values = self._values.get("bias", self.position)[self._shown_rows]
-        if values.dtype.kind == "f":
-            values = values.astype(np.int64)
-        shown_codes, factors = encode(values)
+        values = self._values.get("bias", self.position)[self.shown]
+        shown_codes, factors = encode(values.astype(np.int64, copy=False))
         if len(shown_codes) == self.n_rows:
             return narrow_codes(shown_codes), factors
         codes = np.full(self.n_rows, -1, dtype=np.int32)

@@ -6,7 +6,7 @@ of any scale, also of rankers that predict no clicks, can be compared by this li
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,16 +57,12 @@ class ClickChoice:
         counted = np.bincount(list_, weights=clicks) > 0
         used = counted[list_] if shown is None else counted[list_] & shown
         rows = np.flatnonzero(used)
-        lists = list_[rows]
-        if (lists[1:] < lists[:-1]).any():
-            order = np.argsort(lists, kind="stable")
-            rows, lists = rows[order], lists[order]
-        starts = np.flatnonzero(np.diff(lists, prepend=-1))
+        rows = rows[np.argsort(list_[rows], kind="stable")]
+        starts = np.flatnonzero(np.diff(list_[rows], prepend=-1))
         sizes = np.diff(np.append(starts, len(rows)))
         clicks = np.asarray(clicks, dtype=float)[rows]
         total = np.add.reduceat(clicks, starts) if len(starts) else np.zeros(0)
-        list_ = np.repeat(np.arange(len(starts), dtype=np.int32), sizes)
-        return cls(rows, list_, starts, clicks, total)
+        return cls(rows, np.repeat(np.arange(len(starts)), sizes), starts, clicks, total)
 
     @classmethod
     def of_log(cls, log: ClickLog) -> tuple[ClickChoice, Floats]:
@@ -84,10 +80,6 @@ class ClickChoice:
     def n_clicks(self) -> float:
         """(Weighted) number of clicks."""
         return float(self.total.sum())
-
-    def of_used(self) -> ClickChoice:
-        """The same, of arguments that have one value for each used row."""
-        return replace(self, rows=slice(None))
 
     def list_losses(self, logits: Floats) -> Floats:
         """Negative log-likelihood of the clicks of each list, shape (n_lists,), in nats."""
@@ -139,14 +131,11 @@ class ClickChoice:
 
         def objective(weights):
             log_shares = self._log_shares((scores @ weights)[place] + offset)
-            loss = -(self.clicks @ log_shares)
-            surplus = np.exp(log_shares, out=log_shares)
-            surplus *= self._by_row(self.total)
-            surplus -= self.clicks
+            surplus = self.total[self.list_] * np.exp(log_shares) - self.clicks
             if not isinstance(place, slice):
                 surplus = np.bincount(place, surplus, len(scores))
             away = weights - center
-            loss += 0.5 * strength * (away @ away)
+            loss = -(self.clicks @ log_shares) + 0.5 * strength * (away @ away)
             return loss / scale, (scores.T @ surplus + strength * away) / scale
 
         start = np.maximum(center, 0.5 / scores.shape[1])
@@ -207,10 +196,6 @@ class ClickChoice:
 
     def _log_shares(self, logits):
         """Log probability that a click of the list falls on each used row."""
-        logits = logits - self._by_row(np.maximum.reduceat(logits, self.starts))
-        logits -= self._by_row(np.log(np.add.reduceat(np.exp(logits), self.starts)))
-        return logits
-
-    def _by_row(self, of_lists):
-        """Values of lists by used row."""
-        return np.repeat(of_lists, np.diff(self.starts, append=len(self.clicks)))
+        highest = np.maximum.reduceat(logits, self.starts)[self.list_]
+        logits = logits - highest
+        return logits - np.log(np.add.reduceat(np.exp(logits), self.starts))[self.list_]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -55,7 +55,7 @@ class HeldOut:
             np.log(log.propensity[rows]) + log_exposure[rows],
             log_exposure[rows],
             log.query[rows[choice.starts]],
-            choice.of_used(),
+            replace(choice, rows=slice(None)),
         )
 
     def losses(self) -> Floats:
