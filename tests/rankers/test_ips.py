@@ -175,11 +175,11 @@ def test_empty_input():
         NaiveRanker(**FAST).fit(log[["qid", "session", "doc", "position"]], clicks)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+@pytest.mark.parametrize("value", [np.inf, 1e300])
 def test_bad_features(value):
     log, clicks = random_lists()
     log.loc[3, "f1"] = value
-    with pytest.raises(ValueError, match=r"NaN|infinity"):
+    with pytest.raises(ValueError, match="infinity"):
         NaiveRanker(**FAST).fit(log, clicks)
 
 

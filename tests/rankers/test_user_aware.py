@@ -109,6 +109,7 @@ def test_variance_is_that_of_the_formulas_and_no_larger_than_straightforward():
     assert variance[UserAwareIPSRanker] < 0.6 * variance[IPSRanker]
 
 
+@pytest.mark.filterwarnings("ignore:.* lists of several rows have gaps")
 def test_one_user_is_ips_pbm():
     log, clicks = random_lists()
     curve = [1.0, 0.5, 0.25]
