@@ -19,13 +19,7 @@ from ._segments import offsets_from_counts
 
 
 class FramesOfLog(LogOnDisk):
-    """A log that is no frame, with the frames that readers of rows, cells and places take."""
-
-    feature_names: Any
-
-    def log(self, *, detailed: bool = True) -> ClickLog:
-        """The log; unless ``detailed``, equal lists with other clicks or users are one."""
-        raise NotImplementedError
+    """A log with a method ``log`` as the frames that readers of rows, cells and places take."""
 
     def to_frame(self) -> tuple[pd.DataFrame, Floats]:
         """All rows of the log in memory, equal lists merged, for code that reads frames.

@@ -1,36 +1,13 @@
-"""What the readers of rows know of a log on disk: it can give its rows."""
+"""What the readers of rows know of a log that is no frame: that it is one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from .._typing import Floats
-
-if TYPE_CHECKING:
-    import pandas as pd
+from collections.abc import Mapping
+from typing import Any
 
 
 class LogOnDisk:
     """Base of :class:`~skultr.ClickDataset`, below the readers that take rows from it."""
-
-    def to_frame(self) -> tuple[Any, Floats]:
-        """The log as a frame in memory, and its click rates."""
-        raise NotImplementedError
-
-    def to_cells(self, by: Sequence[str]) -> tuple[Any, Floats]:
-        """Clicks and impressions of each document, as a log of one row per cell."""
-        raise NotImplementedError
-
-    @property
-    def roles(self) -> list[str]:
-        """Roles that the log has."""
-        raise NotImplementedError
-
-    @property
-    def doc_ids(self) -> pd.Index | None:
-        """What the codes of documents stand for; None without ids."""
-        raise NotImplementedError
 
 
 def refuse_dataset(X: Any, why: str) -> None:
