@@ -31,6 +31,7 @@ from ._roles import (
     OUTCOME,
     check_container,
     count_rows,
+    is_frame,
     read_column,
     read_features,
     read_role,
@@ -105,6 +106,37 @@ def read(
         rows.sample_weight = check_sample_weight(sample_weight, np.empty((n_rows, 0)))
     rows.check(reads)
     return rows
+
+
+def in_memory(X: Any, y: Any = None, by: Sequence[str] | None = None) -> tuple[Any, Any]:
+    """The log as a frame in memory, and clicks; of a dataset its rows, or its cells ``by``."""
+    if isinstance(X, LogOnDisk):
+        refuse_arguments({"y": y})
+        return X.to_frame() if by is None else X.to_cells(by)
+    if not is_frame(X):
+        raise TypeError(
+            f"X is a {type(X).__name__}; expected the log as a frame in memory (pandas, Polars or "
+            "PyArrow) with the columns 'qid' and 'position', and 'doc' or features."
+        )
+    return X, y
+
+
+def queries_of(X: Any, groups: Any, qid: Any) -> tuple[Ints, Ints]:
+    """Code of the query of each item, and the rows of each query; items of a dataset are queries.
+
+    ``groups`` and ``qid`` are query ids in place of the column.
+    """
+    if isinstance(X, LogOnDisk):
+        refuse_arguments({"groups": groups, "qid": qid})
+        return np.arange(len(X)), X.query_impressions
+    rows = read(X, roles={"qid": groups if qid is None else qid}, reads=("qid",))
+    if rows["qid"] is None:
+        raise ValueError(
+            "X has no column 'qid' and neither groups= nor qid= was passed: there are no queries "
+            "to keep whole. Rename the query column of X to 'qid', or pass one of them (in a "
+            "search: sklearn.set_config(enable_metadata_routing=True))."
+        )
+    return rows.query, np.bincount(rows.query)
 
 
 def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Floats, str | None]:
