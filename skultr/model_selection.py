@@ -16,8 +16,8 @@ import pandas as pd
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
 from ._log._dataset import ClickDataset
-from ._log._on_disk import refuse_arguments
-from ._log._reader import read
+from ._log._on_disk import refuse_dataset
+from ._log._reader import queries_of
 from ._log._roles import count_rows, is_frame, read_role
 from ._sklearn import safe_indexing
 from ._typing import Column, Ints, RandomState, Table
@@ -83,17 +83,19 @@ class QueryKFold(GroupKFold):
         ValueError
             If there are no query ids, or fewer queries than folds.
         """
-        codes = _query_codes(X, groups, qid)
-        n_queries = int(codes.max()) + 1
+        codes, sizes = queries_of(X, groups, qid)
+        n_queries = len(sizes)
         if n_queries < self.n_splits:
             raise ValueError(
                 f"Cannot split {n_queries} queries into n_splits={self.n_splits} folds: queries "
                 "are never split. Use fewer folds or more queries."
             )
-        if isinstance(X, ClickDataset) and not self.shuffle:
-            yield from _balanced_folds(X.query_impressions, self.n_splits)
-        else:
+        if self.shuffle:
             yield from super().split(codes, None, codes)
+            return
+        fold_of = _balanced_folds(sizes, self.n_splits)[codes]
+        for fold in range(self.n_splits):
+            yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
 
     def get_n_splits(
         self,
@@ -175,7 +177,7 @@ class QueryShuffleSplit(GroupShuffleSplit):
         ValueError
             If there are no query ids, or if a set would have no query.
         """
-        codes = _query_codes(X, groups, qid)
+        codes, _ = queries_of(X, groups, qid)
         n_queries = int(codes.max()) + 1
         if n_queries < 2:
             raise ValueError(
@@ -241,25 +243,25 @@ def train_test_queries(
     """
     if not arrays:
         raise ValueError("train_test_queries got nothing to split; expected at least one array.")
-    on_disk = [isinstance(array, ClickDataset) for array in arrays]
-    if any(on_disk) and len(arrays) > 1:
-        raise TypeError(
-            "train_test_queries got a ClickDataset and other arrays; a dataset holds its clicks "
-            "and roles. Pass it alone."
-        )
-    lengths = [len(array) if any(on_disk) else count_rows(array) for array in arrays]
-    if len(set(lengths)) > 1:
-        raise ValueError(
-            f"The arrays have {lengths} rows; expected the same number of rows in each of them."
-        )
+    if len(arrays) > 1:
+        for array in arrays:
+            refuse_dataset(
+                array,
+                "train_test_queries got a ClickDataset and other arrays; a dataset holds its "
+                "clicks and roles. Pass it alone.",
+            )
+        lengths = [count_rows(array) for array in arrays]
+        if len(set(lengths)) > 1:
+            raise ValueError(
+                f"The arrays have {lengths} rows; expected the same number of rows in each of "
+                "them."
+            )
     if test_size is None and train_size is None:
         test_size = 0.25
     splitter = QueryShuffleSplit(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
-    train, test = next(
-        splitter.split(arrays[0] if any(on_disk) else _carrier(arrays, qid), qid=qid)
-    )
+    train, test = next(splitter.split(_carrier(arrays, qid), qid=qid))
     return [safe_indexing(array, rows) for array in arrays for rows in (train, test)]
 
 
@@ -455,34 +457,18 @@ def _best(score, number):
 
 
 def _balanced_folds(sizes, n_splits):
-    """Folds of queries as :class:`GroupKFold` makes them of rows, given the rows per query."""
+    """Fold of each query, given the rows per query."""
     fold_of, rows_of = np.empty(len(sizes), dtype=int), np.zeros(n_splits)
     for query in np.argsort(sizes, kind="stable")[::-1]:
         fold_of[query] = np.argmin(rows_of)
         rows_of[fold_of[query]] += sizes[query]
-    for fold in range(n_splits):
-        yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+    return fold_of
 
 
 def _carrier(arrays, qid):
     """The first frame with a column ``qid``, else the first array."""
-    if qid is None:
+    if qid is None and len(arrays) > 1:
         for array in arrays:
             if is_frame(array) and read_role(array, "qid") is not None:
                 return array
     return arrays[0]
-
-
-def _query_codes(X, groups, qid):
-    """Code of the query of each row; the items of a dataset are its queries."""
-    if isinstance(X, ClickDataset):
-        refuse_arguments({"groups": groups, "qid": qid})
-        return np.arange(len(X))
-    rows = read(X, roles={"qid": groups if qid is None else qid}, reads=("qid",))
-    if rows["qid"] is None:
-        raise ValueError(
-            "X has no column 'qid' and neither groups= nor qid= was passed: there are no queries "
-            "to keep whole. Rename the query column of X to 'qid', or pass one of them (in a "
-            "search: sklearn.set_config(enable_metadata_routing=True))."
-        )
-    return rows.query

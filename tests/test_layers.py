@@ -110,3 +110,18 @@ def test_type_checkers_see_what_is_imported_lazily(folder):
             assert public is (getattr(home, alias.name) if node.module else home)
             seen.add(alias.name)
     assert seen == {*importlib.import_module(package).__all__} - {"__version__"}
+
+
+def test_only_log_tells_kinds_of_logs_apart():
+    kinds = {"ClickDataset", "LogOnDisk", "FramesOfLog", "ReadLog", "TransformedLog"}
+    kinds |= {"EngineLog", "Cells"}
+    guilty = []
+    for path, name in zip(FILES, NAMES, strict=True):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if _folder(name) == "_log" or not isinstance(node, ast.Call):
+                continue
+            called, *of = (ast.unparse(each) for each in [node.func, *node.args])
+            asks = called == "isinstance" and kinds & {*re.findall(r"\w+", of[1])}
+            if asks or called.endswith("is_in_engine"):
+                guilty.append(f"{name}:{node.lineno}")
+    assert not guilty

@@ -24,6 +24,7 @@ from ._engine import (
     collect,
     encode_ids,
     fault_columns,
+    is_in_engine,
     scope_of,
     with_hashes,
 )
@@ -58,6 +59,16 @@ def check_given(X: Any, y: Any, sample_weight: Any, roles: Mapping[str, Any], ca
             f"{', '.join(given)}; expected columns of X. Add them as columns (a sample weight "
             "multiplies 'impressions'), or reduce X first with skultr.aggregate_clicks(X)."
         )
+
+
+def counted(
+    X: Any, y: Any, sample_weight: Any, roles: Mapping[str, Any], caller: str, count: Any
+) -> tuple[Any, Any]:
+    """X and y; of a frame of an engine what ``count(X, y)`` collects of it: cells or lists."""
+    if not is_in_engine(X):
+        return X, y
+    check_given(X, y, sample_weight, roles, caller)
+    return count(X, y)
 
 
 # The log, checked ---------------------------------------------------------------------

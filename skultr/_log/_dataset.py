@@ -17,13 +17,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._progress import working
-from .._typing import AnyFrame, Floats, Ints
+from .._typing import AnyFrame, Ints
 from ._batches import open_table
 from ._clicklog import ClickLog
 from ._dataset_files import Manifest
-from ._dataset_frames import cells_of, load_doc_ids, open_log, places_of, rows_of
+from ._dataset_frames import FramesOfLog, load_doc_ids, open_log
 from ._dataset_writer import write_log
-from ._on_disk import LogOnDisk
 
 try:
     import fcntl
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 
-class ClickDataset(LogOnDisk):
+class ClickDataset(FramesOfLog):
     """A click log on disk, which is read once and then trained from by every estimator.
 
     The log is checked and merged like a log in memory, and written as Arrow files (which Polars
@@ -290,27 +289,6 @@ class ClickDataset(LogOnDisk):
             log = log.with_values(role, known, values)
         return log if self._queries is None else log.part_of(self._queries)
 
-    def to_frame(self) -> tuple[pd.DataFrame, Floats]:
-        """All rows of the log in memory, equal lists merged, for code that reads frames.
-
-        ``estimator.fit(*dataset.to_frame())`` gives what ``estimator.fit(dataset)`` gives, up to
-        rounding errors. Estimators that need more than clicks and impressions of documents and
-        bias factors, and scorers, read a dataset through it.
-
-        Returns
-        -------
-        X : DataFrame of shape (n_rows, n_columns)
-            Roles and features, one row per document of each distinct list. ``session`` is the
-            number of the list, ``impressions`` how often it was served.
-        click_rate : ndarray of shape (n_rows,)
-            Clicks per impression.
-        """
-        return rows_of(self.log(), self.roles, self.feature_names)
-
-    def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
-        """Clicks and impressions of each document, as a log of one row per cell."""
-        return cells_of(self.log(detailed="user" in by), by)
-
     def with_values(
         self, role: Literal["bias", "user"], known: NDArray[Any], values: NDArray[Any]
     ) -> Self:
@@ -320,10 +298,6 @@ class ClickDataset(LogOnDisk):
         place = pd.Index(known).get_indexer(pd.Index(after))
         found._replaced = {**self._replaced, role: (before, values[place])}
         return found
-
-    def to_places(self) -> pd.DataFrame:
-        """The distinct positions, bias factors and users, one row each."""
-        return places_of(self.log(detailed="user" in self.roles), self.roles)[0]
 
     @property
     def _facts(self):

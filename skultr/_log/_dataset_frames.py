@@ -14,7 +14,38 @@ from ._cells import Cells, distinct
 from ._clicklog import ClickLog
 from ._dataset_files import Manifest
 from ._hashing import row_hashes
+from ._on_disk import LogOnDisk
 from ._segments import offsets_from_counts
+
+
+class FramesOfLog(LogOnDisk):
+    """A log with a method ``log`` as the frames that readers of rows, cells and places take."""
+
+    def to_frame(self) -> tuple[pd.DataFrame, Floats]:
+        """All rows of the log in memory, equal lists merged, for code that reads frames.
+
+        ``estimator.fit(*dataset.to_frame())`` gives what ``estimator.fit(dataset)`` gives, up to
+        rounding errors. Estimators that need more than clicks and impressions of documents and
+        bias factors, and scorers, read a dataset through it.
+
+        Returns
+        -------
+        X : DataFrame of shape (n_rows, n_columns)
+            Roles and features, one row per document of each distinct list. ``session`` is the
+            number of the list, ``impressions`` how often it was served.
+        click_rate : ndarray of shape (n_rows,)
+            Clicks per impression.
+        """
+        return rows_of(self.log(), self.roles, self.feature_names)
+
+    def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
+        """Clicks and impressions of each document, as a log of one row per cell."""
+        by = [name for name in by if name in self.roles]
+        return cells_of(self.log(detailed="user" in by), by)
+
+    def to_places(self) -> pd.DataFrame:
+        """The distinct positions, bias factors and users, one row each."""
+        return places_of(self.log(detailed="user" in self.roles), self.roles)[0]
 
 
 def open_log(manifest: Manifest, detailed: bool) -> ClickLog:

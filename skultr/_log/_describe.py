@@ -14,7 +14,7 @@ from ..exceptions import ClickDataWarning, warn_user
 from ._engine import is_in_engine
 from ._faults import all_at_once, faults_in
 from ._lookalikes import LOOKS_LIKE, unread
-from ._on_disk import LogOnDisk
+from ._on_disk import LogOnDisk, refuse_arguments
 from ._reader import as_clicks, read
 from ._roles import FIT_ROLES, column_names, is_frame, is_role, read_column, read_role, read_scope
 
@@ -29,9 +29,21 @@ class ReadsLogs:
         users = getattr(self, "_tells_users_apart", getattr(self, "_reads_users", True))
         return tuple(role for role in FIT_ROLES if role != "user" or users) + production
 
+    def _read(self, X, y, sample_weight, roles, *, reset):
+        """What is read of a log of any kind; ``reset`` if it is the first that is read."""
+        if isinstance(X, LogOnDisk):
+            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
+            return self._read_dataset(X, reset=reset)
+        read = self._read_engine if is_in_engine(X) else self._read_rows
+        return read(X, y, sample_weight, roles, reset=reset)
+
+    def _read_engine(self, X, y, sample_weight, roles, *, reset):
+        """A hook for estimators that read counts of an engine; to others it is an error."""
+        is_frame(X)
+
     def _tell_roles(self, X: Any, y: Any = None, **given: Any) -> None:
         """Set ``roles_``, and warn of unread columns that were probably meant as features."""
-        names = _names_of(X)
+        names = names_of(X)
         self.roles_ = roles_of(names, y, given, self._roles_read)
         ignored = [name for name, role in self.roles_.items() if role == "ignored role"]
         if ignored and _is_in_memory(X):
@@ -80,7 +92,7 @@ def _is_in_memory(X):
     return not isinstance(X, LogOnDisk) and not is_in_engine(X) and is_frame(X)
 
 
-def _names_of(X):
+def names_of(X: Any) -> list[Any]:
     """Names of the columns of a log of any kind; none of an array."""
     if isinstance(X, LogOnDisk):
         return [*X.roles, *X.feature_names]

@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
+from ._on_disk import LogOnDisk
 from ._roles import ROLES, is_frame, without_roles
 from ._schema import feature_plan, knows_names
 
@@ -49,6 +50,9 @@ class FrameOutput:
 
     def _checked(self, X, not_features=(), *, reset):
         """X (as an array if it is no frame), with the number and names of features of ``fit``."""
+        if isinstance(X, LogOnDisk):
+            self._checked(pd.DataFrame(columns=X.feature_names), not_features, reset=reset)
+            return X
         if not is_frame(X):
             return validate_data(
                 self, X, reset=reset, accept_sparse=True, ensure_all_finite="allow-nan"
@@ -61,6 +65,12 @@ class FrameOutput:
         head = head.to_pandas() if frame.implementation.is_pyarrow() else head.to_native()
         validate_data(self, head, reset=reset, skip_check_array=True)
         return X
+
+    def _transformed(self, X):
+        """X transformed, by a method for datasets or one for rows."""
+        if isinstance(X, LogOnDisk):
+            return self._transform_dataset(X)
+        return self._output(self._transform_rows(X))
 
     def _output(self, X):
         """X as the kind of frame that was set; X itself by default."""

@@ -1,36 +1,31 @@
-"""What the readers of rows know of a log on disk: it can give its rows."""
+"""What the readers of rows know of a log that is no frame: that it is one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from .._typing import Floats
-
-if TYPE_CHECKING:
-    import pandas as pd
+from collections.abc import Mapping
+from typing import Any
 
 
 class LogOnDisk:
     """Base of :class:`~skultr.ClickDataset`, below the readers that take rows from it."""
 
-    def to_frame(self) -> tuple[Any, Floats]:
-        """The log as a frame in memory, and its click rates."""
-        raise NotImplementedError
 
-    def to_cells(self, by: Sequence[str]) -> tuple[Any, Floats]:
-        """Clicks and impressions of each document, as a log of one row per cell."""
-        raise NotImplementedError
+def refuse_dataset(X: Any, why: str) -> None:
+    """Raise an error that says why a method does not take a dataset, if X is one."""
+    if isinstance(X, LogOnDisk):
+        raise TypeError(why)
 
-    @property
-    def roles(self) -> list[str]:
-        """Roles that the log has."""
-        raise NotImplementedError
 
-    @property
-    def doc_ids(self) -> pd.Index | None:
-        """What the codes of documents stand for; None without ids."""
-        raise NotImplementedError
+def log_and_clicks(given: Any, called: str) -> tuple[Any, Any]:
+    """X and y of a pair (X, y) or of a dataset, which has its own clicks."""
+    if isinstance(given, LogOnDisk):
+        return given, None
+    if not (isinstance(given, tuple | list) and len(given) == 2):
+        raise TypeError(
+            f"{called} is of type {type(given).__name__}; expected a pair (X, y) or a "
+            "ClickDataset."
+        )
+    return given[0], given[1]
 
 
 def refuse_arguments(given: Mapping[str, Any]) -> None:

@@ -43,6 +43,7 @@ def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: st
         column, values = None, _values_of(X, y)
     else:
         rest, values, column = take_clicks(X, y, caller)
+        X = rest if column is None else X  # a dataset became its rows
         if column == "click" or not is_frame(X) or _is_role(X, "click", values):
             return Target(rest, values, column, None, 1.0)
         if read_role(X, "click") is None or _is_role(X, "relevance", values):

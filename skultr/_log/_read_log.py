@@ -11,12 +11,12 @@ import pandas as pd
 
 from .._typing import Floats
 from ._clicklog import ClickLog
-from ._dataset_frames import cells_of, places_of, rows_of
+from ._dataset_frames import FramesOfLog
 from ._on_disk import LogOnDisk, refuse_arguments
 from ._roles import read_values
 
 
-class ReadLog(LogOnDisk):
+class ReadLog(FramesOfLog):
     """A :class:`ClickLog` in the place of a dataset: what members of a ranker are fitted to.
 
     The ids of its documents are the codes of the log.
@@ -52,18 +52,6 @@ class ReadLog(LogOnDisk):
         """The log."""
         return self._log
 
-    def to_frame(self) -> tuple[pd.DataFrame, Floats]:
-        """All rows, and click rates."""
-        return rows_of(self._log, self.roles, self.feature_names)
-
-    def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
-        """Clicks and impressions of each document, as a log of one row per cell."""
-        return cells_of(self._log, by)
-
-    def to_places(self) -> pd.DataFrame:
-        """The distinct positions, bias factors and users, one row each."""
-        return places_of(self._log, self.roles)[0]
-
     def to_arrays(self) -> tuple[np.ndarray, Floats, dict[str, Any]]:
         """Features by row, click rates and roles as codes, for rankers that are not skultr's."""
         log = self._log
@@ -82,10 +70,10 @@ class ReadLog(LogOnDisk):
         return log.features[log.version], log.click_rate, roles
 
 
-class TransformedLog(LogOnDisk):
+class TransformedLog(FramesOfLog):
     """A dataset with other features of its versions, which are in memory."""
 
-    def __init__(self, dataset: LogOnDisk, features: np.ndarray, names: list[str]) -> None:
+    def __init__(self, dataset: FramesOfLog, features: np.ndarray, names: list[str]) -> None:
         self._dataset, self._features = dataset, features
         self.feature_names = names
         self._features.flags.writeable = False
@@ -104,17 +92,9 @@ class TransformedLog(LogOnDisk):
         """The log of the dataset with the transformed features."""
         return replace(self._dataset.log(detailed=detailed), features=self._features)
 
-    def to_frame(self) -> tuple[pd.DataFrame, Floats]:
-        """All rows, and click rates."""
-        return rows_of(self.log(), self.roles, self.feature_names)
-
     def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
         """Clicks and impressions of each document, as a log of one row per cell."""
         return self._dataset.to_cells(by)
-
-    def to_places(self) -> pd.DataFrame:
-        """The distinct positions, bias factors and users, one row each."""
-        return self._dataset.to_places()
 
     def with_values(self, role: str, known: np.ndarray, values: np.ndarray) -> TransformedLog:
         """The same with other bias factors or users in place of the ``known`` ones."""

@@ -13,10 +13,11 @@ from sklearn.utils import check_random_state
 from .._log._cells import READS, read_cells
 from .._log._components import factor_components
 from .._log._dataset import ClickDataset
+from .._log._describe import names_of
 from .._log._faults import count_of
-from .._log._on_disk import LogOnDisk, refuse_arguments
 from .._log._outcomes import clicks_of
-from .._log._roles import is_frame, read_column, read_role
+from .._log._reader import in_memory
+from .._log._roles import read_column, read_role
 from .._log._segments import as_array, encode
 from .._progress import progress
 from .._sklearn import Interval, validate_params
@@ -451,15 +452,8 @@ class RowsByFactors:
 
 def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) -> RowsByFactors:
     """Clicks and impressions of a log by bias factor, of named rows or of groups of documents."""
-    if isinstance(X, LogOnDisk):
-        refuse_arguments({"y": y})
-        own = ["bias" if "bias" in X.roles else "position"]
-        X, y = X.to_cells(own) if rows is None and bias is None else X.to_frame()
-    if not is_frame(X):
-        raise TypeError(
-            f"X is a {type(X).__name__}; expected the log as a frame (pandas, Polars or "
-            "PyArrow) with the columns 'qid' and 'position', and 'doc' or features."
-        )
+    own = ["bias" if "bias" in names_of(X) else "position"]
+    X, y = in_memory(X, y, own if rows is None and bias is None else None)
     X, y, _ = clicks_of(X, y, "factor_rank")
     if bias is None and read_role(X, "position") is None and read_role(X, "bias") is None:
         raise ValueError(

@@ -19,9 +19,8 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_array, check_random_state
 
 from .._log._faults import count_of
-from .._log._on_disk import LogOnDisk
-from .._log._reader import read
-from .._log._roles import ROLES, is_frame, read_features, read_role, without_columns
+from .._log._reader import in_memory, read
+from .._log._roles import ROLES, read_features, read_role, without_columns
 from .._sklearn import validate_params
 from .._threads import few_threads
 from .._typing import Floats, Frame, Ints, RandomState
@@ -247,13 +246,7 @@ def feature_overlap(
     >>> given_away.pairs[["factor_a", "factor_b"]].iloc[0].tolist()
     [1, 3]
     """
-    if isinstance(X, LogOnDisk):
-        X, _ = X.to_frame()
-    if not is_frame(X):
-        raise TypeError(
-            f"X is a {type(X).__name__}; expected the log as a frame in memory (pandas, Polars or "
-            "PyArrow) with the columns 'qid', 'position' and the features."
-        )
+    X, _ = in_memory(X)
     if bias is None and read_role(X, "position") is None and read_role(X, "bias") is None:
         raise ValueError(
             "X has neither a column 'position' nor 'bias': there are no bias factors to tell "

@@ -16,12 +16,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._log._dataset import ClickDataset
-from .._log._describe import ReadsLogs
-from .._log._engine import is_in_engine
+from .._log._describe import ReadsLogs, names_of
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
-from .._log._on_disk import refuse_arguments
 from .._log._outcomes import clicks_of
 from .._log._pairs import Pairs, read_pairs
 from .._log._pickles import NotPickled, SlimPickles
@@ -288,11 +286,9 @@ class IdentifiabilityRepair(
         """
         self._validate_params()
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
-        if isinstance(X, ClickDataset):
-            refuse_arguments({"y": y, "sample_weight": sample_weight})
-            self._fit_dataset(X)
-        else:
-            self._fit_rows(X, y, sample_weight)
+        self._click_column = y if isinstance(y, str) else None
+        self._begin()
+        self._read(X, y, sample_weight, {}, reset=True)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -300,36 +296,36 @@ class IdentifiabilityRepair(
         super()._tell_roles(X, y, **given)
         self.roles_ |= {name: "bias" for name in self._columns if name in self.roles_}
 
-    def _fit_rows(self, X, y, sample_weight):
-        self._click_column = y if isinstance(y, str) else None
-        counted = None
-        if is_in_engine(X):
-            counted = count_pairs_of(X, y, sample_weight, self)
-            X = pd.DataFrame(columns=nw.from_native(X).collect_schema().names())
-        framed = is_frame(X)
-        names = nw.from_native(X, eager_only=True).columns if framed else []
-        self._columns = self._bias_columns(names)
-        X = self._checked(X, [*self._columns, self._click_column], reset=True)
-        X, y = counted or (X, y)
-        if y is not None and counted is None:
-            y = clicks_of(X, y, type(self).__name__)[1]
+    def _read_dataset(self, dataset, *, reset):
+        self._columns = self._bias_columns(dataset.roles)
+        self._checked(dataset, reset=reset)
+        named = isinstance(self.bias_features, str | list | tuple)  # columns of the rows
+        rows = dataset.to_frame()[0] if named or self.strategy == "intervene" else None
+        self._plan(rows, read_pairs(dataset, bias=self._columns))
+
+    def _read_engine(self, X, y, sample_weight, roles, *, reset):
+        table, clicks = count_pairs_of(X, y, sample_weight, self)
+        self._check_columns(pd.DataFrame(columns=names_of(X)), reset)
+        self._plan_rows(table, clicks, sample_weight)
+
+    def _read_rows(self, X, y, sample_weight, roles, *, reset):
+        X = self._check_columns(X, reset)
+        clicks = None if y is None else clicks_of(X, y, type(self).__name__)[1]
+        self._plan_rows(X, clicks, sample_weight)
+
+    def _check_columns(self, X, reset):
+        self._columns = self._bias_columns(names_of(X))
+        return self._checked(X, [*self._columns, self._click_column], reset=reset)
+
+    def _plan_rows(self, X, y, sample_weight):
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
-        self._begin()
+        framed = is_frame(X)
         if framed and (self._columns or self.bias is not None):
             given = {"click": y, "sample_weight": sample_weight, "called": "y"}
             self._plan(X, read_pairs(X, bias=self._columns, **given))
         else:
             warn_about_nothing(framed)
-
-    def _fit_dataset(self, dataset):
-        self._columns = self._bias_columns(dataset.roles)
-        self._click_column = None
-        self._checked(pd.DataFrame(columns=dataset.feature_names), reset=True)
-        self._begin()
-        named = isinstance(self.bias_features, str | list | tuple)  # columns of the rows
-        rows = dataset.to_frame()[0] if named or self.strategy == "intervene" else None
-        self._plan(rows, read_pairs(dataset, bias=self._columns))
 
     def transform(self, X: Table | ClickDataset) -> Any:
         """X with the role ``bias``, without the bias columns that have no role.
@@ -349,11 +345,12 @@ class IdentifiabilityRepair(
             If a shown row has no bias factor.
         """
         check_is_fitted(self)
-        if isinstance(X, ClickDataset):
-            return self._transform_dataset(X)
+        return self._transformed(X)
+
+    def _transform_rows(self, X):
         X = self._checked(X, [*self._columns, self._click_column], reset=False)
         if not is_frame(X):
-            return self._output(X)
+            return X
         present = column_names(X)
         out = X
         if self._columns and all(name in present for name in self._columns):
@@ -361,7 +358,7 @@ class IdentifiabilityRepair(
         own = [name for name in self._columns if name in present and name not in ROLES]
         if own:
             out = nw.from_native(out, eager_only=True).drop(own).to_native()
-        return self._output(out)
+        return out
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -11,8 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._log._aggregate import count_lists_of
-from .._log._counted import check_given
-from .._log._engine import is_in_engine
+from .._log._counted import counted
 from .._log._faults import count_of
 from .._log._reader import Rows, read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
@@ -230,9 +229,7 @@ class IPSScorer(Scorer):
         estimate : IPSEstimate
         """
         roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
-        if is_in_engine(X):
-            check_given(X, y, sample_weight, roles, "IPSScorer")
-            X, y = _counted(X, y)
+        X, y = counted(X, y, sample_weight, roles, "IPSScorer", _count_lists)
         held_out = HeldOut.read(X, y, sample_weight, roles, caller="IPSScorer")
         rows = held_out.rows
         served = _served(rows)
@@ -279,7 +276,7 @@ class IPSScorer(Scorer):
         return counts / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
 
 
-def _counted(X, click):
+def _count_lists(X, click):
     """The distinct lists of a log in an engine, with features, and their click rates."""
     names = nw.from_native(X).collect_schema().names()
     X, rate = count_lists_of(X, click, feature_names(names, {click}))

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -13,7 +14,14 @@ from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from .._log._reader import read
-from .._log._roles import FIT_ROLES, is_frame, read_features, role_columns
+from .._log._roles import (
+    FIT_ROLES,
+    is_frame,
+    is_role,
+    read_features,
+    role_columns,
+    without_columns,
+)
 from .._log._segments import as_array, encode, pair_codes
 from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
@@ -298,10 +306,17 @@ def documents_within_queries(read_rows: Rows, X: Table, rows: Ints) -> Ints:
 
 
 def _dense_features(X):
-    features = read_features(X, "anything")
+    features = read_features(_without_text(X) if is_frame(X) else X, "anything")
     if sparse.issparse(features):
         features = features.toarray()
     return np.asarray(features, dtype=np.float32)
+
+
+def _without_text(X):
+    """The frame without columns of text, such as devices, which belong to pages."""
+    frame = nw.from_native(X, eager_only=True)
+    text = [name for name, dtype in frame.schema.items() if isinstance(dtype, nw.String)]
+    return without_columns(frame, {name for name in text if not is_role(name)}).to_native()
 
 
 def first_of_documents(document: Ints, relevance: Floats, rows: Ints) -> Ints:

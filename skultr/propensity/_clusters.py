@@ -18,11 +18,10 @@ from sklearn.utils.validation import (
 )
 
 from .._log._dataset import ClickDataset
-from .._log._describe import ReadsLogs
+from .._log._describe import ReadsLogs, names_of
 from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
-from .._log._on_disk import refuse_arguments
 from .._log._pickles import NotPickled, SlimPickles
 from .._log._roles import is_frame, read_role, role_columns, with_column
 from .._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
@@ -161,32 +160,9 @@ class UserClusters(
             If there are fewer users than clusters, or ``propensity`` estimates no curves of users.
         """
         self._validate_params()
-        if isinstance(X, ClickDataset):
-            refuse_arguments({"y": y, "sample_weight": sample_weight})
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
-        if isinstance(X, ClickDataset):
-            self._checked(pd.DataFrame(columns=X.feature_names), reset=True)
-        else:
-            X = self._checked(X, reset=True)
-        if y is not None:
-            y = column_or_1d(y, warn=True, dtype=np.float64)
-            check_consistent_length(X, y)
-        if sample_weight is not None:
-            sample_weight = check_sample_weight(sample_weight, X)
         self.propensity_ = None
-        if isinstance(X, ClickDataset):
-            users = X.to_places()["user"] if "user" in X.roles else None
-        else:
-            users = read_role(X, "user")
-            if users is not None and y is None:
-                raise ValueError(
-                    "UserClusters requires y to be passed, but the target y is None: pass the "
-                    "clicks (0 or 1) or click rates of the rows."
-                )
-        if users is not None:
-            self._fit_users(X, y, sample_weight, len(pd.unique(users)))
-        else:
-            _warn_about_missing_users(isinstance(X, ClickDataset) or is_frame(X))
+        self._read(X, y, sample_weight, {}, reset=True)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -203,16 +179,19 @@ class UserClusters(
             X with another column ``user``; unchanged if it has no users.
         """
         check_is_fitted(self)
-        if isinstance(X, ClickDataset):
-            if not self._has_clusters or "user" not in X.roles:
-                return X
-            users = X.to_places()["user"].unique()
-            return X.with_values("user", users, self._clusters_of(users))
+        return self._transformed(X)
+
+    def _transform_dataset(self, X):
+        if not self._has_clusters or "user" not in X.roles:
+            return X
+        users = X.to_places()["user"].unique()
+        return X.with_values("user", users, self._clusters_of(users))
+
+    def _transform_rows(self, X):
         X = self._checked(X, reset=False)
         if not self._has_clusters or not is_frame(X) or "user" not in role_columns(X):
-            return self._output(X)
-        code = self._clusters_of(read_role(X, "user"))
-        return self._output(with_column(X, "user", code))
+            return X
+        return with_column(X, "user", self._clusters_of(read_role(X, "user")))
 
     @property
     def _has_clusters(self):
@@ -234,7 +213,31 @@ class UserClusters(
         return tags
 
     # Fitting ------------------------------------------------------------------------------
-    def _fit_users(self, X, y, sample_weight, n_users):
+    def _read_dataset(self, X, *, reset):
+        self._checked(X, reset=reset)
+        users = X.to_places()["user"] if "user" in X.roles else None
+        self._fit_users(X, None, None, users)
+
+    def _read_rows(self, X, y, sample_weight, roles, *, reset):
+        X = self._checked(X, reset=reset)
+        if y is not None:
+            y = column_or_1d(y, warn=True, dtype=np.float64)
+            check_consistent_length(X, y)
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, X)
+        users = read_role(X, "user")
+        if users is not None and y is None:
+            raise ValueError(
+                "UserClusters requires y to be passed, but the target y is None: pass the "
+                "clicks (0 or 1) or click rates of the rows."
+            )
+        self._fit_users(X, y, sample_weight, users)
+
+    def _fit_users(self, X, y, sample_weight, users):
+        if users is None:
+            _warn_about_missing_users(bool(names_of(X)))
+            return
+        n_users = len(pd.unique(users))
         if n_users < self.n_clusters:
             raise ValueError(
                 f"X has {count_of(n_users, 'user')}; expected at least "

@@ -11,7 +11,6 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from .._log._cells import Cells
 from .._log._dataset import ClickDataset
 from .._log._estimator import forget, unless_it_fails
 from .._log._faults import check, count_of
@@ -131,7 +130,7 @@ class CurvePropensity(AddsLogs, BasePropensity):
         }
         is_first = "n_features_in_" not in vars(self)
         X, y = self._read(X, y, sample_weight, roles, reset=is_first)
-        if isinstance(X, Cells):
+        if y is None:
             raise ValueError(
                 "The clicks and impressions of the documents of this log do not fit into memory, "
                 f"where {type(self).__name__}.partial_fit keeps them. Call fit, with the logs of "

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Self
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._log._cells import Cells
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
-from .._log._describe import ReadsLogs
-from .._log._engine import is_in_engine
+from .._log._describe import ReadsLogs, names_of
 from .._log._estimator import afresh
 from .._log._factors import bias_values
 from .._log._feature_table import FeatureTable
-from .._log._on_disk import LogOnDisk, refuse_arguments
 from .._log._outcomes import clicks_of
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 from .._typing import AnyFrame, Column, Floats, Frame, Scope, Table
@@ -119,7 +115,7 @@ class BasePropensity(ReadsLogs, BaseEstimator):
             "documents": documents,
         }
         X, y = self._read(X, y, sample_weight, roles, reset=True)
-        if isinstance(X, Cells):
+        if y is None:  # X are cells, of which not all are in memory
             self._has_bias = True
             self._fit_cells(X)
             return self
@@ -189,38 +185,37 @@ class BasePropensity(ReadsLogs, BaseEstimator):
         """Why missing values of features are an error, if they are."""
         return None
 
-    def _read(self, X, y, sample_weight, roles, *, reset):
-        """The log in memory and its clicks; cells with rates of a log on disk or in an engine."""
-        if isinstance(X, LogOnDisk):
-            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
-            self._checked(pd.DataFrame(columns=X.feature_names), reset=reset)
-            return self._read_dataset(X)
+    def _read_dataset(self, dataset, *, reset):
+        """The cells of a log on disk, or all its rows, as a log in memory with click rates."""
+        self._checked(pd.DataFrame(columns=dataset.feature_names), reset=reset)
+        if self._reads_rows:
+            return dataset.to_frame()
+        return dataset.to_cells(self.columns_of_cells(dataset.roles))
+
+    def _read_engine(self, X, y, sample_weight, roles, *, reset):
+        """Cells with rates of a log in an engine, or :class:`Cells` and no rates."""
+        roles.pop("documents", None)
+        check_given(X, y, sample_weight, roles, type(self).__name__)
+        names, self._click_column = names_of(X), y
+        self._checked(pd.DataFrame(columns=names), reset=reset)
+        return self._count(X, y, names)
+
+    def _read_rows(self, X, y, sample_weight, roles, *, reset):
+        """The log in memory and its clicks."""
         documents = roles.pop("documents", None)
-        if is_in_engine(X):
-            check_given(X, y, sample_weight, roles, type(self).__name__)
-            names, self._click_column = list(nw.from_native(X).collect_schema()), y
-            self._checked(pd.DataFrame(columns=names), reset=reset)
-            return self._count(X, y, names)
         X, y, self._click_column = clicks_of(X, y, type(self).__name__)
         if documents is not None and self._reads_rows:
             X = FeatureTable(documents).joined(X, roles["qid"], roles["doc"])
         return self._checked(X, reset=reset), y
 
     def _count(self, X, click, names):
-        """See :meth:`_counted`; ``names`` are the columns of X."""
+        """See :meth:`_read_engine`; ``names`` are the columns of X."""
         return count_cells_of(X, click, self.columns_of_cells(names))
 
     @property
     def _reads_rows(self) -> bool:
         """True if more is read than clicks and impressions of documents by bias factor."""
         return False
-
-    def _read_dataset(self, dataset):
-        """The cells of a log on disk, or all its rows, as a log in memory with click rates."""
-        if self._reads_rows:
-            return dataset.to_frame()
-        columns = self.columns_of_cells(dataset.roles)
-        return dataset.to_cells([name for name in columns if name in dataset.roles])
 
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""

@@ -5,19 +5,17 @@ from __future__ import annotations
 from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog, sort_into_lists
-from .._log._counted import check_given, count_cells_of
-from .._log._engine import is_in_engine
-from .._log._on_disk import LogOnDisk
+from .._log._counted import count_cells_of, counted
+from .._log._describe import names_of
 from .._log._outcomes import take_target
-from .._log._reader import read, take_clicks
-from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role, without_columns
+from .._log._reader import read
+from .._log._roles import FIT_ROLES, is_frame, read_role
 from .._models._document_posterior import document_posterior, logged_places
 from .._sklearn import Interval, validate_params
 from .._typing import AnyFrame, ArrayLike, Column, Estimator
@@ -150,11 +148,9 @@ def relevance_labels(
     >>> labels["effective_sample"].tolist()
     [100.0, 50.0]
     """
-    if is_in_engine(X):
-        X, y = _counted(X, y, sample_weight, propensity, interval)
-    dataset = X if isinstance(X, LogOnDisk) else None
-    if dataset is not None:
-        X, y, _ = take_clicks(X, y, "relevance_labels")
+    X, y = counted(X, y, sample_weight, {}, "relevance_labels", _count_by(propensity, interval))
+    given = X, y
+    X, y, _, clicks, scale = take_target(X, y, "relevance_labels")
     if not is_frame(X) or read_role(X, "doc") is None:
         raise ValueError(
             "X must be a frame with a column 'doc': expected one row per shown document, with its "
@@ -165,14 +161,13 @@ def relevance_labels(
             "interval=True needs user_aware=True: a document's clicks and the sum of its "
             "propensities are what its posterior depends on. Leave user_aware at its default."
         )
-    X, y, _, clicks, scale = take_target(X, y, "relevance_labels")
     if clicks is not None and interval:
         raise ValueError(
             "y is another outcome than the click, and interval=True is for clicks, which are 0 or "
             "1. Leave it out, or pass y='click'."
         )
     if interval and hasattr(propensity, "predict_click") and not isinstance(propensity, type):
-        return _of_click_model(propensity, dataset, X, y, sample_weight, clip)
+        return _of_click_model(propensity, given, X, y, sample_weight, clip)
     of_clicks = y if clicks is None else clicks
     source = RowsOfLog(X, of_clicks, sample_weight, {})
     of_rows, _ = propensities(propensity, source, default=no_propensities)
@@ -193,24 +188,22 @@ def relevance_labels(
     return table.rename(columns={"clicks": name})
 
 
-def _counted(X, y, sample_weight, propensity, interval):
-    """The cells of a log in an engine, as a log in memory with click rates."""
-    check_given(X, y, sample_weight, {}, "relevance_labels")
-    names = list(nw.from_native(X).collect_schema())
-    by = ["position", "bias", "propensity", *columns_of_cells(propensity, names)]
-    return count_cells_of(X, y, by, mean=["production"] * interval)
+def _count_by(propensity, interval):
+    """How the cells of a log in an engine are counted."""
+
+    def count(X, y):
+        by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
+        return count_cells_of(X, y, by, mean=["production"] * interval)
+
+    return count
 
 
-def _of_click_model(model, dataset, X, y, sample_weight, clip):
+def _of_click_model(model, given, X, y, sample_weight, clip):
     """Relevance of each document of a query by a click model that has intervals."""
     if clip is not None:
         raise ValueError(f"clip={clip} raises propensities, and a click model has none: drop it.")
     takes_column(model, read_role(X, "propensity") is not None)
-    if dataset is None:
-        X = without_columns(nw.from_native(X, eager_only=True), feature_columns(X)).to_native()
-        documents = clone(model).fit(X, y, sample_weight).documents_
-    else:  # in X lists are merged, and their clicks are rates
-        documents = clone(model).fit(dataset).documents_
+    documents = clone(model).fit(*given, sample_weight).documents_
     if "lower" not in documents:
         raise ValueError(
             f"Documents of {model!r} have no intervals; expected UBMModel() or PBMModel(), with "

@@ -19,12 +19,11 @@ from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
 from .._log._describe import ReadsLogs
-from .._log._engine import is_in_engine
 from .._log._estimator import FitTask, afresh
 from .._log._feature_table import FeatureTable
 from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
-from .._log._on_disk import LogOnDisk, refuse_arguments
+from .._log._on_disk import log_and_clicks, refuse_dataset
 from .._log._outcomes import take_target
 from .._log._pickles import NotPickled
 from .._log._read_log import ReadLog
@@ -260,12 +259,12 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             Mean over the queries that have a relevant document.
         """
         check_is_fitted(self)
-        if isinstance(X, ClickDataset):
-            raise TypeError(
-                "score needs graded relevance, and a ClickDataset holds clicks. In a search, pass "
-                "a scorer of clicks: scoring=ClickLikelihoodScorer(), IPSScorer() or, for models "
-                "of clicks, PerplexityScorer(), of skultr.metrics. With annotation, pass a frame."
-            )
+        refuse_dataset(
+            X,
+            "score needs graded relevance, and a ClickDataset holds clicks. In a search, pass a "
+            "scorer of clicks: scoring=ClickLikelihoodScorer(), IPSScorer() or, for models of "
+            "clicks, PerplexityScorer(), of skultr.metrics. With annotation, pass a frame.",
+        )
         _warn_about_clicks_as_relevance(X, y)
         qid = self._query_ids(X, qid, "score")
         scores = self._scores_within(X, qid)
@@ -343,16 +342,15 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         """Scores for ``rank`` and ``score``; a hook for scores that depend on the whole query."""
         return self.predict(X)
 
-    def _read(self, X, y, sample_weight, roles, *, reset):
-        """The log, and X and y without names; ``reset`` if it is the first that is read."""
-        if isinstance(X, LogOnDisk):
-            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
-            return self._read_dataset(X, reset=reset), X, y
-        if is_in_engine(X):
-            count = self._counted(X, y, sample_weight, roles)
-            return log_of_count(
-                count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
-            )
+    def _read_engine(self, X, y, sample_weight, roles, *, reset):
+        """The log, and its cells in memory."""
+        count = self._counted(X, y, sample_weight, roles)
+        return log_of_count(
+            count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
+        )
+
+    def _read_rows(self, X, y, sample_weight, roles, *, reset):
+        """The log, and X and y without names."""
         X, y, column, clicks, _ = take_target(X, y, type(self).__name__)
         self._click_column = column or (None if reset else self._click_column)
         if clicks is not None and self._refuses_outcomes:
@@ -370,15 +368,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 f"{type(self).__name__} takes no validation with these parameters: only networks "
                 "that are trained on lists of clicks with early_stopping=True stop by its clicks."
             )
-        if isinstance(validation, ClickDataset):
-            X, y = validation, None
-        elif isinstance(validation, tuple | list) and len(validation) == 2:
-            X, y = validation
-        else:
-            raise TypeError(
-                f"validation is of type {type(validation).__name__}; expected a pair (X, y) or a "
-                "ClickDataset."
-            )
+        X, y = log_and_clicks(validation, "validation")
         if self._click_log is not None:
             raise TypeError(
                 f"y is another outcome than the click, for which {type(self).__name__} takes no "
@@ -473,7 +463,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         return sort_into_lists(read(X, rate, reads=self._roles_read), features)
 
     def _read_dataset(self, dataset, *, reset):
-        """The log of a dataset, which was checked and merged when it was written."""
+        """The log of a dataset, checked and merged when it was written, the dataset, and no y."""
         names = pd.DataFrame(columns=dataset.feature_names)
         validate_data(self, names, reset=reset, skip_check_array=True)
         if reset:
@@ -495,7 +485,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             log = replace(log, propensity=propensity)
         if not self._learns_from_never_shown:
             log = log.without_never_shown()
-        return self._fold(self._before_folding(log))
+        return self._fold(self._before_folding(log)), dataset, None
 
     @property
     def _tells_users_apart(self) -> bool:

@@ -134,12 +134,13 @@ def _net(network, n_factors=3, seed=0):
 
     class Data(ListDataset):
         def __init__(self):
-            """Rows without lists."""
+            """Rows of one list."""
 
         features = torch.from_numpy(rng.normal(size=(10, 2))).float()
         version = torch.from_numpy(rng.integers(0, 10, n_rows))
         bias = torch.from_numpy(rng.integers(0, n_factors, n_rows))
         weight = torch.full((n_rows,), 5.0)
+        lengths, starts = torch.tensor([n_rows]), torch.tensor([0])
         clicks = torch.from_numpy(rng.binomial(5, 0.3, n_rows)).float()
 
     class Net:

@@ -180,10 +180,11 @@ def test_training_begins_with_clicks_that_relevance_moves_a_little():
 
     class Data(ListDataset):
         def __init__(self):
-            """Rows without lists."""
+            """Rows of one list."""
 
         bias = torch.from_numpy(factor)
         version = torch.zeros_like(bias)
+        lengths, starts = torch.tensor([len(bias)]), torch.tensor([0])
         weight = torch.from_numpy(impressions)
         clicks = weight * torch.tensor([0.5, 0.1, 0.0], dtype=torch.float64)[bias]
 

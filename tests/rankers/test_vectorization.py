@@ -192,7 +192,7 @@ def test_merged_networks_are_the_best_approximation():
 
 
 def test_label_is_relevance_plus_weighted_residual():
-    log, _ = random_lists(seed=0)
+    log, _ = random_lists(n_sessions=30, seed=0)
     log = make_click_log(log, log[FEATURES].to_numpy(np.float32), np.ones(len(log)), roles={})
     relevance, rate = np.linspace(0.1, 0.9, log.n_rows), np.linspace(0.9, 0.05, log.n_rows)
     found = doubly_robust_labels(log, relevance, rate)
