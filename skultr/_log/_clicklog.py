@@ -311,10 +311,10 @@ class ClickLog:
 
     def traffic_factors(self, exponent: float) -> Floats:
         """The factors of :meth:`tempered` by query, shape (n_queries,)."""
-        traffic = np.zeros(len(self.query_ids))
-        for part in self.chunks():
-            rows = part.shown_rows
-            traffic += np.bincount(part.query[rows], part.weight[rows], len(traffic))
+        rows = self.shown_rows
+        traffic = np.bincount(
+            self.query[rows], weights=self.weight[rows], minlength=len(self.query_ids)
+        )
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         return factor * (traffic.sum() / (factor * traffic).sum())
 
@@ -573,28 +573,26 @@ def sort_into_lists(
             production = table.production[first][documents.code]
     shown, (bias, bias_values), (user, user_ids) = rows.shown, rows.bias, rows.user
     all_shown = bool(shown.all())
-    order = _sorting_order(rows.place, versions.code, all_shown)
-    del rows.place  # twice as large as a column
-
-    def in_order(column, where_not_shown):
-        column = column[order]
-        return _narrow(column if all_shown else np.where(shown[order], column, where_not_shown))
-
-    # One by one, so that the log is never held twice in memory.
     columns = {
-        "position": in_order(rows.position, -1),
-        "clicks": in_order(rows.clicks, 0.0),
-        "propensity": None,
+        "version": versions.code,
+        "query": rows.query,
+        "user": user,
+        "position": rows.position if all_shown else np.where(shown, rows.position, -1),
+        "bias": bias,
+        "clicks": rows.clicks if all_shown else np.where(shown, rows.clicks, 0.0),
+        "weight": rows.weight,
+        "shown": shown,
     }
     if rows["propensity"] is not None:
-        columns["propensity"] = in_order(rows["propensity"], 1.0)
-    given = {"version": versions.code, "query": rows.query, "user": user, "bias": bias}
-    given |= {"weight": rows.weight, "shown": shown}
+        columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
     if production is not None:
-        given["production"] = production
-    for name, column in given.items():
-        columns[name] = _narrow(_taken(column, order))
+        columns["production"] = production
+    order = _sorting_order(rows.place, versions.code, all_shown)
+    del rows.place  # twice as large as a column
     offsets = offsets_from_sorted(rows.list_[order])
+    for name in columns:  # one by one, so that the log is never held twice in memory
+        columns[name] = _narrow(columns[name][order])
+    columns.setdefault("propensity", None)
     return ClickLog(
         **columns,
         features=_select_rows(features, first, reuse),

@@ -87,19 +87,6 @@ def pair_codes(first: Ints, second: Ints, n_second: int) -> NDArray[np.int64]:
     return np.asarray(first, dtype=np.int64) * n_second + second
 
 
-def encode_pairs(
-    first: Ints, second: Ints, n_second: int, step: int = 1 << 18
-) -> tuple[Ints, NDArray[np.int64]]:
-    """Codes of pairs of codes, and the :func:`pair_codes` they stand for, in little memory."""
-    parts = [slice(start, start + step) for start in range(0, max(len(first), 1), step)]
-    found = [pd.unique(pair_codes(first[part], second[part], n_second)) for part in parts]
-    pairs = np.unique(np.concatenate(found))
-    code = np.empty(len(first), dtype=np.int32 if len(pairs) < 2**31 else np.int64)
-    for part in parts:
-        code[part] = np.searchsorted(pairs, pair_codes(first[part], second[part], n_second))
-    return code, pairs
-
-
 def sorting_order(ids: Any) -> Ints:
     """The order that sorts distinct ids; ids of mixed types by type name, then by text."""
     if ids.dtype != object:

@@ -34,8 +34,6 @@ _LEAST_QUERIES = 5
 _FLATTER, _LEAST_GAIN = 0.8, 10.0
 #: Steps of Fisher scoring, which double the digits of an optimum.
 _N_POLISHING = 5
-#: Rows whose products are computed at a time.
-_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +53,13 @@ class ListTarget:
         exposure = None
         if self.loss == "softmax":
             log, exposure = log.comparable()
-        of_query = log.traffic_factors(traffic_exponent)
-        clicks, weight = np.empty((2, log.n_rows), dtype=np.float32)
-        for start in range(0, log.n_rows, _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            factor = of_query[log.query[rows]]
-            clicks[rows] = self.clicks[rows] * factor
-            factor *= log.weight[rows]
-            weight[rows] = factor if self.examination is None else factor * self.examination[rows]
-        return replace(log, clicks=clicks, weight=weight), exposure is not None
+        factor = log.traffic_factors(traffic_exponent)[log.query]
+        clicks = (self.clicks * factor).astype(np.float32)
+        factor *= log.weight
+        if self.examination is not None:
+            factor *= self.examination
+        log = replace(log, clicks=clicks, weight=factor.astype(np.float32))
+        return log, exposure is not None
 
 
 def fit_listwise(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._faults import count_of
-from .._log._segments import encode_pairs
+from .._log._segments import pair_codes
 from ..exceptions import UnstableWeightsWarning, python_value, warn_user
 
 #: A warning is due if so few clicks, as a number or a share of all, carry half of the weight.
@@ -144,7 +144,9 @@ def _ids_of_documents(log):
 
 def _documents_of(log, rows):
     """Distinct (query, doc) pairs of some rows, the place of each row among them, their number."""
-    place, key = encode_pairs(log.query[rows], log.doc[rows], log.n_docs)
+    pair = pair_codes(log.query[rows], log.doc[rows], log.n_docs)
+    key = np.unique(pair)  # in less memory than by hashes
+    place = np.searchsorted(key, pair)
     return np.divmod(key, log.n_docs), place, len(key)
 
 

@@ -492,8 +492,7 @@ def _is_precise(table, log):
     """Whether comparisons within documents determine examination where the clicks are."""
     if not table.is_connected:
         return False
-    rows = log.shown_rows
-    clicks = np.bincount(log.bias[rows], log.clicks[rows], len(log.bias_values))
+    clicks = np.bincount(log.bias[log.shown], log.clicks[log.shown], len(log.bias_values))
     if not clicks.any():
         return False
     error = table.standard_error(int(np.argmax(clicks)))
@@ -502,8 +501,7 @@ def _is_precise(table, log):
 
 def _parts_of_queries(log, n_parts, random):
     """Part of each query, with as many queries with clicks in each; None if these are few."""
-    rows = log.shown_rows
-    clicked = np.bincount(log.query[rows], log.clicks[rows], len(log.query_ids)) > 0
+    clicked = np.bincount(log.query[log.shown], log.clicks[log.shown], len(log.query_ids)) > 0
     order = np.argsort(_content_of_queries(log), kind="stable")[random.permutation(len(clicked))]
     if clicked.sum() < max(_LEAST_QUERIES, n_parts):
         warn_user(
@@ -521,10 +519,8 @@ def _parts_of_queries(log, n_parts, random):
 
 def _content_of_queries(log):
     """A hash of what each query showed where, so that parts do not depend on ids."""
-    vector = equal_rows(log.features)[0]
+    shown = log.shown
+    vector = equal_rows(log.features)[0][log.version[shown]]
     content = np.zeros(len(log.query_ids), dtype=np.uint64)
-    for part in log.chunks():
-        rows = part.shown_rows
-        hashes = hash_columns([vector[part.version[rows]], part.position[rows]])
-        np.add.at(content, part.query[rows], hashes)
+    np.add.at(content, log.query[shown], hash_columns([vector, log.position[shown]]))
     return content

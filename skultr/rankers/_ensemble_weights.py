@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import cg
 
 from .._log._clicklog import ClickLog
-from .._log._segments import TINY, encode_pairs, pair_codes, rank_in_segment
+from .._log._segments import TINY, pair_codes, rank_in_segment
 from .._models._click_choice import ClickChoice
 from .._typing import Bools, Floats, Ints
 
@@ -46,10 +46,11 @@ class HeldOut:
         """The clicks of a log, and members' scores of the pairs :func:`candidates_of` it."""
         choice, log_exposure = ClickChoice.of_log(log)
         rows = choice.rows
-        key = pair_codes(log.query[rows], log.version[rows], log.n_versions)
         return cls(
             scores,
-            np.searchsorted(candidates, key).astype(np.int32),
+            np.searchsorted(
+                candidates, pair_codes(log.query[rows], log.version[rows], log.n_versions)
+            ).astype(np.int32),
             log.bias[rows],
             len(log.bias_values),
             np.log(log.propensity[rows]) + log_exposure[rows],
@@ -62,7 +63,7 @@ class HeldOut:
         """Loss of each member alone, with its best weight: nats per click, shape (n_members,)."""
         return np.array(
             [
-                self.choice.loss(self._logits(column @ self._best(column)))
+                self.choice.loss((column @ self._best(column))[self.candidate] + self.offset)
                 for column in np.hsplit(self.scores, self.scores.shape[1])
             ]
         )
@@ -120,9 +121,6 @@ class HeldOut:
     def _best(self, scores):
         return self.choice.best_weights(scores, self.offset, place=self.candidate)
 
-    def _logits(self, scores):
-        return scores[self.candidate] + self.offset
-
     def _bounded(self, scale, strength, bounded):
         """The likeliest weights as map and point, with the bound on some members."""
         n = self.scores.shape[1]
@@ -147,7 +145,7 @@ class HeldOut:
 
     def _query_losses(self, weights):
         """Loss of each query with a click."""
-        losses = self.choice.list_losses(self._logits(self.scores @ weights))
+        losses = self.choice.list_losses((self.scores @ weights)[self.candidate] + self.offset)
         return _sums(self.query, losses)
 
     def _with_errors(self, map_, point, strength):
@@ -155,13 +153,12 @@ class HeldOut:
         choice = self.choice
         used = map_[:, point > 0]
         scores = self.scores @ used
-        share = choice.shares(self._logits(self.scores @ weights))
+        share = choice.shares((self.scores @ weights)[self.candidate] + self.offset)
         expected = choice.total[choice.list_] * share
         surplus = choice.clicks - expected
         columns = [column[self.candidate] for column in scores.T]
         mean = np.column_stack([np.add.reduceat(share * each, choice.starts) for each in columns])
-        of_candidates = np.bincount(self.candidate, expected, len(scores))
-        hessian = (scores.T * of_candidates) @ scores - (mean.T * choice.total) @ mean
+        hessian = (scores.T * np.bincount(self.candidate, expected, len(scores))) @ scores - (mean.T * choice.total) @ mean
         gradient = np.column_stack([self._by_query(surplus * each) for each in columns])
         inverse = np.linalg.pinv(hessian + strength * np.eye(len(hessian)))
         # Of weights that sum to 1, by the delta method.
@@ -178,7 +175,7 @@ class HeldOut:
 
 def candidates_of(log: ClickLog) -> Ints:
     """Codes of the pairs of query and version in a log, sorted."""
-    return encode_pairs(log.query, log.version, log.n_versions)[1]
+    return np.unique(pair_codes(log.query, log.version, log.n_versions))
 
 
 def given_weights(share: NDArray[np.float64]) -> Weights:
@@ -207,7 +204,7 @@ def shown_depth(log: ClickLog) -> int:
     It is at least the number of rows of the longest page.
     """
     rows = log.shown_rows
-    key = encode_pairs(log.query[rows], log.doc[rows], log.n_docs)[1]
+    key = np.unique(pair_codes(log.query[rows], log.doc[rows], log.n_docs))
     n_shown = np.bincount(key // log.n_docs)
     impressions = np.bincount(log.query[rows], log.weight[rows])
     order = np.argsort(n_shown, kind="stable")

@@ -362,7 +362,6 @@ class LambdaMARTRanker(PropensityRanker):
         else:
             clicks, propensity = log.clicks, None
         labels = document_labels(log, clicks, propensity)
-        del clicks, propensity
         version, labels = examples_of(log, labels)
         weight = labels.weight * log.traffic_factors(self.traffic_exponent)[labels.query]
         order = order_by_query(log.features[version], labels.query)[0]
