@@ -158,7 +158,9 @@ class HeldOut:
         surplus = choice.clicks - expected
         columns = [column[self.candidate] for column in scores.T]
         mean = np.column_stack([np.add.reduceat(share * each, choice.starts) for each in columns])
-        hessian = (scores.T * np.bincount(self.candidate, expected, len(scores))) @ scores - (mean.T * choice.total) @ mean
+        hessian = (scores.T * np.bincount(self.candidate, expected, len(scores))) @ scores - (
+            mean.T * choice.total
+        ) @ mean
         gradient = np.column_stack([self._by_query(surplus * each) for each in columns])
         inverse = np.linalg.pinv(hessian + strength * np.eye(len(hessian)))
         # Of weights that sum to 1, by the delta method.
