@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from . import serving as serving
     from . import simulation as simulation
     from . import testing as testing
+    from ._base._progress import show_progress as show_progress
     from ._log._aggregate import aggregate_clicks as aggregate_clicks
     from ._log._dataset import ClickDataset as ClickDataset
-    from ._progress import show_progress as show_progress
     from .command._report import describe_log as describe_log
     from .identifiability import IdentifiabilityRepair as IdentifiabilityRepair
     from .metrics import CMIPScorer as CMIPScorer
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .rankers import UserAwareIPSRanker as UserAwareIPSRanker
     from .rankers import VectorizationRanker as VectorizationRanker
 else:
-    from ._lazy import lazy_names
+    from ._base._lazy import lazy_names
 
     # Lazy, so that `import skultr` does not import torch.
     __getattr__, __dir__, __all__ = lazy_names(
@@ -57,7 +57,7 @@ else:
         {
             "_log._aggregate": ("aggregate_clicks",),
             "_log._dataset": ("ClickDataset",),
-            "_progress": ("show_progress",),
+            "_base._progress": ("show_progress",),
             "command._report": ("describe_log",),
             "identifiability": ("IdentifiabilityRepair",),
             "metrics": ("CMIPScorer",),

@@ -16,13 +16,13 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._base._threads import ALL, few_threads
+from ._base._typing import Column, Table
 from ._log._estimator import afresh
 from ._log._frame_output import FrameOutput
 from ._log._read_log import features_to_transform
 from ._log._roles import ROLES, is_frame, is_role, read_column, without_roles
 from ._log._schema import feature_plan, knows_names, only_features
-from ._threads import ALL, few_threads
-from ._typing import Column, Table
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

@@ -13,7 +13,7 @@ import pytest
 
 import skultr
 from skultr import ClickDataset, DLARanker
-from skultr._progress import Steps, progress, working
+from skultr._base._progress import Steps, progress, working
 from skultr.click_models import CCMModel
 from skultr.datasets import load_letor, make_ltr, read_ubi
 from skultr.propensity import InterventionHarvesting
@@ -33,7 +33,7 @@ def log():
 @pytest.fixture
 def lines(caplog, monkeypatch):
     """The lines, of which none is left out."""
-    monkeypatch.setattr("skultr._progress._EVERY", 0.0)
+    monkeypatch.setattr("skultr._base._progress._EVERY", 0.0)
     skultr.show_progress()
     yield lambda: [record.getMessage() for record in caplog.records if record.name == "skultr"]
     skultr.show_progress(False)
@@ -147,7 +147,7 @@ def test_a_line_a_second_at_most(caplog):
 
 def test_time_left_is_that_of_the_steps_that_were_done(monkeypatch):
     clock = iter([0.0, 30.0, 36.0, 200.0])  # the start, a step, two questions
-    monkeypatch.setattr("skultr._progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("skultr._base._progress.time.monotonic", lambda: next(clock))
     steps = Steps("resample", total=4)
     steps.count()
     assert steps.left() == 84  # three steps of 30 seconds, 6 of which have passed
@@ -163,7 +163,7 @@ def test_only_true_or_false():
 LOGGING = """
 import contextlib, io, logging
 import skultr
-from skultr import _progress
+from skultr._base import _progress
 
 _progress._EVERY = 0.0
 
@@ -218,7 +218,7 @@ import skultr
 {on}
 
 def fit(number):
-    from skultr._progress import progress, working
+    from skultr._base._progress import progress, working
 
     with working("fit"):
         return sum(progress(range(number), "step"))

@@ -10,26 +10,22 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 24_200
+TOTAL = 24_204
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
-    "_lazy.py": 15,
+    "_base": 245,
     "_log": 4195,
     "_models": 966,
-    "_progress.py": 103,
-    "_sklearn.py": 19,
-    "_threads.py": 76,
     "_torch": 1173,
-    "_typing.py": 32,
     "click_models": 1319,
     "command": 708,
     "datasets": 1574,
     "evaluation": 1185,
     "exceptions.py": 47,
     "identifiability": 2021,
-    "metrics": 1200,
+    "metrics": 1205,
     "model_selection.py": 124,
     "plotting": 1032,
     "preprocessing.py": 175,

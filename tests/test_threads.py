@@ -13,7 +13,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
-from skultr._threads import ALL, few_threads, share_of_worker, threads_of
+from skultr._base._threads import ALL, few_threads, share_of_worker, threads_of
 from skultr._torch._loop import OPTIMIZERS
 from skultr.click_models import NCMModel
 from skultr.propensity import ContextualPropensity
@@ -136,7 +136,7 @@ def test_a_batch_size_beyond_the_log_is_no_large_work(monkeypatch):
 
 
 def test_a_batch_of_the_whole_log_may_be_large_work(monkeypatch):
-    monkeypatch.setattr("skultr._threads._LEAST_WORK", 1e5)
+    monkeypatch.setattr("skultr._base._threads._LEAST_WORK", 1e5)
     seen = set()
     monkeypatch.setattr(
         nn.ELU, "forward", lambda self, values: seen.add(torch.get_num_threads()) or values

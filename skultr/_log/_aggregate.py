@@ -15,7 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from .._typing import AnyFrame, Floats, Frame, Ints
+from .._base._typing import AnyFrame, Floats, Frame, Ints
 from ..exceptions import python_value
 from ._counted import (
     CHECKED,

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from .._typing import Ints
+from .._base._typing import Ints
 from ._components import comparable_components, factor_components
 from ._reader import first_rows, read
 from ._segments import TINY, encode, pair_codes

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import ArrayLike, Bools, Column, Floats, Ints
+from .._base._typing import ArrayLike, Bools, Column, Floats, Ints
 from ._cells import Cells
 from ._feature_table import FeatureTable
 from ._hashing import equal_rows, hash_columns, mix

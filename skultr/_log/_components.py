@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from .._typing import Bools, Ints
+from .._base._typing import Bools, Ints
 
 
 def factor_components(doc: Ints, factor: Ints, n_factors: int) -> tuple[int, Ints]:

@@ -16,7 +16,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._typing import Floats, Ints
+from .._base._typing import Floats, Ints
 from ._engine import (
     CODES,
     check_numbers,

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._progress import working
-from .._typing import AnyFrame, Ints
+from .._base._progress import working
+from .._base._typing import AnyFrame, Ints
 from ._batches import open_table
 from ._clicklog import ClickLog
 from ._dataset_files import Manifest

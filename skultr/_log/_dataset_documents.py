@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import DTypeLike, NDArray
 
-from .._progress import progress
-from .._typing import Ints
+from .._base._progress import progress
+from .._base._typing import Ints
 from ..exceptions import python_value
 from ._dataset_files import Manifest
 from ._dataset_rows import FeatureRanges, SpreadRows, feature_names, read_feature_rows

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Floats, Ints
+from .._base._typing import Floats, Ints
 from ._cells import Cells, distinct
 from ._clicklog import ClickLog
 from ._dataset_files import Manifest

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Ints
+from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, warn_user
 from ._engine import check_numbers, check_rows, fault_columns
 from ._faults import IDS, NO_ROWS

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._progress import progress
+from .._base._progress import progress
 from ..exceptions import python_value
 from ._clicklog import ClickLog
 from ._dataset_documents import DocumentCodes, scratch_array, write_documents

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Bools, Column, Ints, Table
+from .._base._typing import Bools, Column, Ints, Table
 from ..exceptions import python_value
 from ._faults import check
 from ._hashing import equal_rows, match_rows

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Ints
+from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._faults import (
     GRADES,

@@ -8,8 +8,8 @@ from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
-from .._progress import working
-from .._threads import few_threads
+from .._base._progress import working
+from .._base._threads import few_threads
 from ..exceptions import saying_once
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])

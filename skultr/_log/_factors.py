@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Column, Floats, Ints
+from .._base._typing import Column, Floats, Ints
 from ._faults import count_of
 from ._reader import read
 from ._roles import read_role

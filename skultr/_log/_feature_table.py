@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._typing import Column, Ints
+from .._base._typing import Column, Ints
 from ..exceptions import python_value
 from ._faults import count_of
 from ._roles import as_pandas, column_names, feature_columns, is_frame, read_role

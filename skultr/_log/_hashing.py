@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._typing import Ints
+from .._base._typing import Ints
 
 #: Rows that are hashed at a time, so that they stay in a processor's cache.
 _ROWS = 1 << 14

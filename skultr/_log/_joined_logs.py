@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._sklearn import safe_indexing
-from .._typing import Floats, Ints
+from .._base._sklearn import safe_indexing
+from .._base._typing import Floats, Ints
 from ..exceptions import python_value
 from ._cells import READS, Cells, count_cells
 from ._clicklog import ClickLog

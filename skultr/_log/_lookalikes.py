@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from .._typing import Bools, Floats, Ints
+from .._base._typing import Bools, Floats, Ints
 from ._segments import encode
 
 #: Names of columns that often hold a role or the clicks.

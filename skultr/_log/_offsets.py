@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._typing import Floats, Ints
+from .._base._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, warn_user
 from ._roles import feature_columns, is_frame
 

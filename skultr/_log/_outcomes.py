@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._typing import Column, Floats
+from .._base._typing import Column, Floats
 from ..exceptions import ClickDataWarning, warn_user
 from ._faults import count_of
 from ._reader import as_clicks, take_clicks

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._typing import Bools, Ints, Table
+from .._base._typing import Bools, Ints, Table
 from ._reader import read
 from ._segments import offsets_from_sorted, rectangles
 

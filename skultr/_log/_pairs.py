@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from .._typing import ArrayLike, Column, Ints
+from .._base._typing import ArrayLike, Column, Ints
 from ._counted import EngineLog, code_ids, codes_of, count_by, require_columns, totals_of
 from ._engine import check_counts, scope_of
 from ._faults import NO_ROW_SHOWN, check, count_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._typing import Floats
+from .._base._typing import Floats
 from ._clicklog import ClickLog
 from ._dataset_frames import FramesOfLog
 from ._on_disk import LogOnDisk, refuse_arguments

@@ -18,8 +18,8 @@ from scipy import sparse
 from scipy.stats import spearmanr
 from sklearn.utils.validation import column_or_1d
 
-from .._sklearn import check_sample_weight
-from .._typing import ArrayLike, Bools, Column, Floats, Ints
+from .._base._sklearn import check_sample_weight
+from .._base._typing import ArrayLike, Bools, Column, Floats, Ints
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
 from ._faults import count_of

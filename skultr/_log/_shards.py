@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._progress import progress
-from .._typing import Floats, Ints
+from .._base._progress import progress
+from .._base._typing import Floats, Ints
 from . import _cells
 from ._cells import Cells, cells_of_log
 from ._clicklog import ClickLog, make_click_log

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._typing import Column, Floats, Ints
+from .._base._typing import Column, Floats, Ints
 
 _PART = re.compile(r"([^#= ]+)(?:([#=])(\d*\.?\d+(?:e-\d+)?))?")
 

@@ -22,11 +22,11 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit, log_expit, xlogy
 
+from .._base._progress import progress
+from .._base._threads import few_threads
+from .._base._typing import Bools, Floats, Ints
 from .._log._cells import Cells
 from .._log._segments import TINY
-from .._progress import progress
-from .._threads import few_threads
-from .._typing import Bools, Floats, Ints
 
 #: Smallest probability: the logarithm of a document without a click stays finite.
 SMALLEST = 1e-6

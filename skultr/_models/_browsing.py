@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._typing import ArrayLike, Bools, Floats, Ints
+from .._base._typing import ArrayLike, Bools, Floats, Ints
 
 #: P(examined) at positions 1 to 10, from eye tracking on result pages of a web search engine:
 #: Joachims, Granka, Pan, Hembrooke & Gay (2005), "Accurately interpreting clickthrough data as

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from .._base._typing import Bools, Floats, Ints
 from .._log._segments import TINY
-from .._typing import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog

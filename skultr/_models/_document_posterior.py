@@ -10,10 +10,10 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import gammainc, gammaincinv, gammaln
 from sklearn.isotonic import isotonic_regression
 
+from .._base._typing import Floats, Ints
 from .._log._cells import Cells, distinct
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, encode, pair_codes
-from .._typing import Floats, Ints
 
 #: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
 _CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8

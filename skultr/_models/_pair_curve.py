@@ -9,9 +9,9 @@ from scipy.linalg import solve
 from scipy.sparse import csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import LinearOperator, cg
 
+from .._base._typing import Floats, Ints
 from .._log._cells import Cells
 from .._log._segments import TINY
-from .._typing import Floats, Ints
 
 #: Standard deviation of a pair about the sum of its effects: start, least and greatest.
 _SPREAD, _LEAST_SPREAD, _MOST_SPREAD = 0.5, 0.02, 5.0

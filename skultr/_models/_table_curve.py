@@ -11,10 +11,10 @@ from scipy.sparse import diags_array
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg
 from scipy.stats import chi2
 
+from .._base._typing import Floats, Ints
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY
-from .._typing import Floats, Ints
 from ._bipartite import eliminated
 from ._tabular import TabularFit, fit_cells
 

@@ -19,10 +19,10 @@ from scipy.sparse import csr_array, diags_array
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
+from .._base._sklearn import StrOptions
+from .._base._typing import Bools, Floats, Ints
 from .._log._cells import Cells
 from .._log._segments import TINY
-from .._sklearn import StrOptions
-from .._typing import Bools, Floats, Ints
 from ..exceptions import warn_user
 from ._bipartite import MAX_DENSE, SMALLEST, CellLoss, Problem, eliminated, newton
 

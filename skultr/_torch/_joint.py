@@ -11,10 +11,10 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
+from .._base._typing import Floats
 from .._log._factors import loss_scale
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
-from .._typing import Floats
 from ._losses import list_log_softmax
 from ._networks import ListScores
 

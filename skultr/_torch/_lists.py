@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from .._base._typing import Bools, Floats, Ints
 from .._log._clicklog import SAMPLE
-from .._typing import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog

@@ -19,11 +19,11 @@ from skorch.callbacks import Callback, EarlyStopping
 from skorch.helper import predefined_split
 from torch import nn
 
+from .._base._progress import Steps
+from .._base._sklearn import HasMethods, Interval, StrOptions
+from .._base._threads import few_threads
+from .._base._typing import Floats, RandomState
 from .._log._pickles import NotPickled, SlimPickles
-from .._progress import Steps
-from .._sklearn import HasMethods, Interval, StrOptions
-from .._threads import few_threads
-from .._typing import Floats, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset, ScaledRows
 from ._loop import OPTIMIZERS, BatchLoader, ClipGradients, ListNet, as_is

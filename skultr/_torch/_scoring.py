@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from .._threads import few_threads
-from .._typing import Floats
+from .._base._threads import few_threads
+from .._base._typing import Floats
 from ._networks import SideBySide
 from ._stream import Dropout, Linear
 

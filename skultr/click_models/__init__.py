@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ._position_based import PBMModel as PBMModel
     from ._user_browsing import UBMModel as UBMModel
 else:
-    from .._lazy import lazy_names
+    from .._base._lazy import lazy_names
 
     # Lazy, so that models that only count do not import torch.
     __getattr__, __dir__, __all__ = lazy_names(

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from .._base._sklearn import Interval
 from .._log._factors import loss_scale
-from .._sklearn import Interval
 from ._cascade import ChainMixin, count_chain, start_attraction
 from ._em import WEAK
 from ._gradient import SHARED_LEARNING_RATE, GradientClickModel

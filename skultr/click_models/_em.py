@@ -12,9 +12,9 @@ from scipy.optimize import minimize
 from scipy.special import betainc, betaln, digamma, expit, logit
 from sklearn.exceptions import ConvergenceWarning
 
+from .._base._progress import Steps
+from .._base._sklearn import Interval, StrOptions
 from .._log._segments import TINY
-from .._progress import Steps
-from .._sklearn import Interval, StrOptions
 from ..exceptions import warn_user
 from ._model import TableClickModel
 

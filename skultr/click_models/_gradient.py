@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit
 
-from .._sklearn import StrOptions
+from .._base._sklearn import StrOptions
 from .._torch._joint import fit_towers
 from .._torch._net import NeuralEstimator
 from ._em import EMClickModel

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._base._sklearn import safe_indexing
+from .._base._typing import Column, Floats, Ints, Table
 from .._log._dataset import ClickDataset
 from .._log._documents import KnownDocuments
 from .._log._factors import known_factor_codes
@@ -16,8 +18,6 @@ from .._log._pages import read_lists
 from .._log._reader import read, take_clicks
 from .._log._roles import count_rows, read_role
 from .._log._segments import offsets_from_counts, rectangles
-from .._sklearn import safe_indexing
-from .._typing import Column, Floats, Ints, Table
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..metrics._click_scorers import perplexity_score
 from ..rankers._ranker import BaseRanker

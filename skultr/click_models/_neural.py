@@ -12,10 +12,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .._base._sklearn import Interval, StrOptions
 from .._log._factors import examination_table, loss_scale
 from .._log._faults import count_of
 from .._log._segments import rectangles
-from .._sklearn import Interval, StrOptions
 from .._torch._joint import TowersLoss
 from .._torch._lists import ListDataset
 from .._torch._losses import LOSSES, ListLoss

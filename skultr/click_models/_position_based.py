@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from .._base._sklearn import StrOptions
 from .._log._segments import TINY
 from .._models._browsing import pbm_click_probability
 from .._models._document_posterior import document_posterior, logged_places
 from .._models._table_curve import table_of_cells
-from .._sklearn import StrOptions
 from ..identifiability._graph import warn_unless_identifiable
 from ._em import WEAK, fit_em, given_prior, weak_priors
 from ._gradient import GradientClickModel

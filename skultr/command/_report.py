@@ -14,12 +14,12 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
+from .._base._typing import AnyFrame, Frame
 from .._log._describe import Lines, faults_of
 from .._log._lookalikes import outcomes_of
 from .._log._reader import read
 from .._log._roles import FIT_ROLES, is_role
 from .._log._segments import encode
-from .._typing import AnyFrame, Frame
 from ..identifiability import IdentifiabilityGraph
 from ._page import document, section
 

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_svmlight_files
 
-from .._progress import progress, working
-from .._sklearn import Interval, validate_params
+from .._base._progress import progress, working
+from .._base._sklearn import Interval, validate_params
 
 #: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
 _MAX_FEATURE = 65_535

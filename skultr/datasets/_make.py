@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
-from .._sklearn import Interval, validate_params
-from .._typing import ArrayLike, RandomState
+from .._base._sklearn import Interval, validate_params
+from .._base._typing import ArrayLike, RandomState
 
 #: Number of latent factors of relevance; fewer if there are fewer informative features.
 _N_DOCUMENT_FACTORS = 8

@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 import pandas as pd
 
-from .._progress import working
-from .._sklearn import Interval, StrOptions, validate_params
-from .._typing import AnyFrame
+from .._base._progress import working
+from .._base._sklearn import Interval, StrOptions, validate_params
+from .._base._typing import AnyFrame
 from ..exceptions import ClickDataWarning, warn_user
 from ._ubi_pages import Rules, read_pages
 from ._ubi_queries import counted, n_of

@@ -27,7 +27,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from .._progress import progress
+from .._base._progress import progress
 
 #: Larger ordinals are taken for mistakes: tables by position would fill memory.
 _MAX_ORDINAL = 1_000_000

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ._policy_value import policy_difference as policy_difference
     from ._policy_value import policy_value as policy_value
 else:
-    from .._lazy import lazy_names
+    from .._base._lazy import lazy_names
 
     # Lazy, as in all public folders.
     __getattr__, __dir__, __all__ = lazy_names(

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._base._sklearn import safe_indexing
+from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from .._log._hashing import mix
 from .._log._reader import Rows, first_rows, read, take_clicks
 from .._log._roles import read_role
 from .._log._segments import TINY, as_array, encode, pair_codes
-from .._sklearn import safe_indexing
-from .._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
+from .._base._sklearn import Interval, StrOptions, validate_params
+from .._base._typing import Column, Floats, Predictor, RandomState, Table
 from .._log._roles import column_names, count_rows, is_frame, read_column, without_column
-from .._sklearn import Interval, StrOptions, validate_params
-from .._typing import Column, Floats, Predictor, RandomState, Table
 from ..metrics._query_means import bootstrap, detectable, holm_adjusted, sign_flips
 from ..metrics._scorers import RANKING_METRICS, AnnotatedDocuments, metric_by_query
 

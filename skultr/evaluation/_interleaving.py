@@ -13,12 +13,12 @@ import pandas as pd
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
+from .._base._sklearn import Interval, validate_params
+from .._base._typing import ArrayLike, Column, Frame, RandomState
 from .._log._reader import take_clicks
 from .._log._roles import read_column, read_role
 from .._log._segments import TINY, as_array, encode, offsets_from_sorted, pad, rank_in_segment
 from .._log._teams import read_teams, team_texts
-from .._sklearn import Interval, validate_params
-from .._typing import ArrayLike, Column, Frame, RandomState
 from ..exceptions import python_value
 from ..metrics._query_means import (
     holm_adjusted,

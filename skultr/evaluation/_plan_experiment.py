@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
+from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
+from .._base._typing import ArrayLike, Column, Estimator, Floats, Predictor, Table
 from .._log._roles import read_role
 from .._log._segments import TINY
-from .._sklearn import HasMethods, Interval, StrOptions, validate_params
-from .._typing import ArrayLike, Column, Estimator, Floats, Predictor, Table
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ..propensity._swap_plans import SwapModel, cheapest_shares, layouts, moves_of, sessions_for
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy

@@ -11,9 +11,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
+from .._base._typing import ArrayLike, Bools, Column, Estimator, Floats, Predictor, Table
 from .._log._segments import TINY
-from .._sklearn import HasMethods, Interval, StrOptions, validate_params
-from .._typing import ArrayLike, Bools, Column, Estimator, Floats, Predictor, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._scorers import Scorer
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._base._typing import Floats, Ints
 from .._log._counted import check_given, count_cells_of
 from .._log._faults import IDS
 from .._log._roles import is_frame
-from .._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 
 #: Largest number of factors and documents that a message names.

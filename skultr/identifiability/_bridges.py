@@ -12,10 +12,10 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 
+from .._base._threads import few_threads
+from .._base._typing import Bools, Floats, Ints
 from .._log._components import factor_components, weighted_graph
 from .._log._hashing import mix
-from .._threads import few_threads
-from .._typing import Bools, Floats, Ints
 from ..exceptions import warn_user
 
 #: Products per block of the clique graph; this bounds the memory and does not change the result.

@@ -10,6 +10,10 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
+from .._base._progress import progress
+from .._base._sklearn import Interval, validate_params
+from .._base._threads import few_threads
+from .._base._typing import ArrayLike, Column, Frame, RandomState
 from .._log._cells import READS, read_cells
 from .._log._components import factor_components
 from .._log._dataset import ClickDataset
@@ -19,10 +23,6 @@ from .._log._outcomes import clicks_of
 from .._log._reader import in_memory
 from .._log._roles import read_column, read_role
 from .._log._segments import as_array, encode
-from .._progress import progress
-from .._sklearn import Interval, validate_params
-from .._threads import few_threads
-from .._typing import ArrayLike, Column, Frame, RandomState
 from ..exceptions import ClickDataWarning, NotIdentifiableError, python_value, warn_user
 from ._low_rank import RateTable, WithinDocuments, fit_low_rank, solve_each, with_center
 

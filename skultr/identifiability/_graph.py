@@ -15,19 +15,19 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_random_state
 
+from .._base._progress import progress
+from .._base._typing import AnyFrame, ArrayLike, Column, Floats, RandomState, Simulated
 from .._log._components import bipartite_components, factor_components
 from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
-from .._progress import progress
-from .._typing import AnyFrame, ArrayLike, Column, Floats, RandomState, Simulated
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._bias_features import MAX_NAMED, factor_labels, name_some
 from ._bridges import MAX_EXACT, articulation_documents, n_clique_edges, weak_links
 from ._overlap import ENOUGH, information_of_log
 
 if TYPE_CHECKING:
+    from .._base._typing import Ints
     from .._log._clicklog import ClickLog
     from .._log._dataset import ClickDataset
-    from .._typing import Ints
     from ._overlap import FeatureOverlap
 
 

@@ -17,8 +17,8 @@ from scipy import sparse
 from scipy.linalg import lstsq
 from scipy.special import xlog1py, xlogy
 
+from .._base._typing import Floats
 from .._log._segments import TINY, offsets_from_sorted
-from .._typing import Floats
 
 #: Clicks that the prior adds to each cell: they keep rates above 0 and set those of empty cells.
 _PRIOR = 0.5

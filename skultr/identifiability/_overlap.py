@@ -18,12 +18,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_array, check_random_state
 
+from .._base._sklearn import validate_params
+from .._base._threads import few_threads
+from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._faults import count_of
 from .._log._reader import in_memory, read
 from .._log._roles import ROLES, read_features, read_role, without_columns
-from .._sklearn import validate_params
-from .._threads import few_threads
-from .._typing import Floats, Frame, Ints, RandomState
 from ..exceptions import python_value
 from ._bias_features import name_some
 from ._factor_rank import bias_factors

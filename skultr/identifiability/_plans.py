@@ -22,11 +22,11 @@ from scipy.sparse.csgraph import (
 )
 from scipy.spatial.distance import cdist
 
+from .._base._typing import Bools, Floats, Ints
 from .._log._clicklog import make_click_log
 from .._log._components import weighted_graph
 from .._log._faults import count_of
 from .._log._pairs import Pairs, read_documents
-from .._typing import Bools, Floats, Ints
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ._bias_features import MAX_NAMED, column_values, factor_codes, plain
 

@@ -15,6 +15,8 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._base._sklearn import Interval, StrOptions, check_sample_weight
+from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
 from .._log._dataset import ClickDataset
 from .._log._describe import ReadsLogs, names_of
 from .._log._estimator import afresh
@@ -25,8 +27,6 @@ from .._log._pairs import Pairs, read_pairs
 from .._log._pickles import NotPickled, SlimPickles
 from .._log._roles import ROLES, column_names, is_frame, with_column
 from .._models._tabular import fit_tabular
-from .._sklearn import Interval, StrOptions, check_sample_weight
-from .._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
 from ._bias_features import (
     MAX_NAMED,

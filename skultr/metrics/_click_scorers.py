@@ -13,11 +13,11 @@ from scipy.special import xlogy
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from .._base._sklearn import validate_params
+from .._base._typing import Column, Floats, Predictor, RandomState, Scope, Table
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, is_frame
 from .._log._segments import as_array, encode
-from .._sklearn import validate_params
-from .._typing import Column, Floats, Predictor, RandomState, Scope, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._dependence import CMIPEstimator, cmip_score
 from ._ranking import as_numbers

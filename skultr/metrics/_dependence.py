@@ -13,11 +13,11 @@ from scipy.spatial import cKDTree
 from scipy.special import digamma, ndtri, xlogy
 from sklearn.utils import check_random_state
 
+from .._base._progress import progress
+from .._base._sklearn import Interval, StrOptions, validate_params
+from .._base._typing import Bools, Column, Floats, Ints, RandomState
 from .._log._faults import count_of
 from .._log._segments import offsets_from_counts, offsets_from_sorted
-from .._progress import progress
-from .._sklearn import Interval, StrOptions, validate_params
-from .._typing import Bools, Column, Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ._ranking import as_numbers
 

@@ -10,6 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from .._base._typing import (
+    AnyFrame,
+    ArrayLike,
+    Column,
+    Estimator,
+    Floats,
+    Ints,
+    Predictor,
+    Scope,
+    Table,
+)
 from .._log._aggregate import count_lists_of
 from .._log._counted import counted
 from .._log._faults import count_of
@@ -17,7 +28,6 @@ from .._log._reader import Rows, read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
 from .._log._segments import encode, offsets_from_sorted, sort_in_segment
 from .._models._click_choice import ClickChoice
-from .._typing import AnyFrame, ArrayLike, Column, Estimator, Floats, Ints, Predictor, Scope, Table
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ..propensity._source import RowsOfLog, propensities
 from ._scorers import Scorer, predict_within

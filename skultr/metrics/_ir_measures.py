@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._sklearn import validate_params
-from .._typing import Column, Predictor, Table
+from .._base._sklearn import validate_params
+from .._base._typing import Column, Predictor, Table
 from ._scorers import AnnotatedDocuments
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import stats
 from scipy.stats import norm
 
-from .._progress import progress
-from .._typing import Bools, Floats
+from .._base._progress import progress
+from .._base._typing import Bools, Floats
 
 #: Cells (resamples times queries) computed at a time.
 _CELLS = 2**21

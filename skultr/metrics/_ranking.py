@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import UndefinedMetricWarning
 
+from .._base._sklearn import Interval, Options, StrOptions, validate_params
+from .._base._typing import Bools, Column, Floats, Ints
 from .._log._segments import as_array, encode, offsets_from_counts, rectangles
-from .._sklearn import Interval, Options, StrOptions, validate_params
-from .._typing import Bools, Column, Floats, Ints
 from ..exceptions import warn_user
 
 #: Above this grade the exponential gain 2^y - 1 could exceed the range of float64.

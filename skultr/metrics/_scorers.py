@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
+from .._base._typing import Column, Floats, Ints, Predictor, Table
 from .._log._reader import read
 from .._log._roles import (
     FIT_ROLES,
@@ -23,7 +24,6 @@ from .._log._roles import (
     without_columns,
 )
 from .._log._segments import as_array, encode, pair_codes
-from .._typing import Column, Floats, Ints, Predictor, Table
 from ._ranking import (
     as_numbers,
     average_precision_score,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from .._typing import Column, Frame, Predictor, RandomState
+from .._base._typing import Column, Frame, Predictor, RandomState
 from ..metrics._click_scorers import annotated_documents
 from ..metrics._dependence import CMIPEstimator, cmip_score
 from ._axes import Display, TwoPartDisplay, draw_legend, palette

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
-from .._typing import ArrayLike, Floats
+from .._base._typing import ArrayLike, Floats
 from ._axes import TRUTH, Display, method_colors, steps_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from .._typing import ArrayLike, Column, Frame
+from .._base._typing import ArrayLike, Column, Frame
 from ..identifiability._factor_rank import factor_rank
 from ..identifiability._graph import IdentifiabilityGraph
 from ._axes import Display, TwoPartDisplay, palette, write_cells

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._base._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
 from .._log._pickles import if_fitted
 from .._log._roles import read_role
-from .._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
 from ._axes import TRUTH, Display, steps_of, write_cells
 
 if TYPE_CHECKING:

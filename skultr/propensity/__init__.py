@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._learned import RegressionEMPropensity as RegressionEMPropensity
     from ._relevance_labels import relevance_labels as relevance_labels
 else:
-    from .._lazy import lazy_names
+    from .._base._lazy import lazy_names
 
     # Lazy, so that estimators that only count do not import torch.
     __getattr__, __dir__, __all__ = lazy_names(

@@ -17,6 +17,8 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
+from .._base._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
+from .._base._typing import Column, Estimator, RandomState, Table
 from .._log._dataset import ClickDataset
 from .._log._describe import ReadsLogs, names_of
 from .._log._estimator import afresh
@@ -24,8 +26,6 @@ from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
 from .._log._pickles import NotPickled, SlimPickles
 from .._log._roles import is_frame, read_role, role_columns, with_column
-from .._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
-from .._typing import Column, Estimator, RandomState, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from ._learned import RegressionEMPropensity
 

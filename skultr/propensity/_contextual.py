@@ -16,6 +16,8 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from .._base._sklearn import Interval
+from .._base._typing import ArrayLike, Frame
 from .._log._cells import read_cells
 from .._log._clicklog import ClickLog
 from .._log._components import factor_components
@@ -26,10 +28,8 @@ from .._log._offsets import find_offsets, take_off
 from .._log._roles import ROLES, feature_names, is_frame, read_values
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
-from .._sklearn import Interval
 from .._torch._losses import LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
-from .._typing import ArrayLike, Frame
 from ..exceptions import NotIdentifiableError
 from ._curves import (
     Estimate,

@@ -11,15 +11,15 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
+from .._base._progress import progress
+from .._base._sklearn import Interval, StrOptions
+from .._base._typing import AnyFrame, Column, Frame, RandomState, Scope, Table
 from .._log._dataset import ClickDataset
 from .._log._estimator import forget, unless_it_fails
 from .._log._faults import check, count_of
 from .._log._joined_logs import AddsLogs, CellCounts, Kept
 from .._log._roles import FIT_ROLES, read_column, read_role
 from .._log._segments import encode
-from .._progress import progress
-from .._sklearn import Interval, StrOptions
-from .._typing import AnyFrame, Column, Frame, RandomState, Scope, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
 from ._comparisons import shrink
 from ._propensity import LEAST, QUANTILE, BasePropensity

@@ -9,12 +9,12 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._base._sklearn import Interval, validate_params
+from .._base._typing import AnyFrame, ArrayLike, Predictor
 from .._log._counted import EngineLog, code_ids, count_by, totals_of
 from .._log._engine import check_counts, collect, in_engine_of
 from .._log._faults import count_of
 from .._log._segments import encode
-from .._sklearn import Interval, validate_params
-from .._typing import AnyFrame, ArrayLike, Predictor
 from ..exceptions import python_value
 from ._source import (
     PROPENSITY_CONSTRAINT,

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from .._base._sklearn import StrOptions
 from .._log._aggregate import count_lists_of
 from .._log._cells import READS, count_cells
 from .._log._counted import count_cells_of
@@ -15,7 +16,6 @@ from .._log._faults import count_of
 from .._log._reader import read
 from .._log._roles import read_column
 from .._log._segments import encode
-from .._sklearn import StrOptions
 from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 from ._comparisons import Comparisons, pooled_curves, solve
 from ._curves import CurvePropensity, Estimate, resamples

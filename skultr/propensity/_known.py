@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._base._sklearn import Interval
 from .._log._cells import read_cells
 from .._log._counted import count_cells_of
 from .._log._factors import bias_values
 from .._log._roles import read_role
 from .._log._segments import encode
 from .._models._browsing import power_law_at
-from .._sklearn import Interval
 from ..exceptions import python_value
 from ._propensity import LEAST, BasePropensity
 

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from .._base._sklearn import Interval, validate_params
+from .._base._typing import AnyFrame, ArrayLike, Column, Estimator
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog, sort_into_lists
 from .._log._counted import count_cells_of, counted
@@ -17,8 +19,6 @@ from .._log._outcomes import take_target
 from .._log._reader import read
 from .._log._roles import FIT_ROLES, is_frame, read_role
 from .._models._document_posterior import document_posterior, logged_places
-from .._sklearn import Interval, validate_params
-from .._typing import AnyFrame, ArrayLike, Column, Estimator
 from ._source import (
     PROPENSITY_CONSTRAINT,
     RowsOfLog,

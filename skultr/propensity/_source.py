@@ -10,13 +10,13 @@ import pandas as pd
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from .._base._sklearn import HasMethods, StrOptions, seeded_clone
+from .._base._typing import Floats, RandomState
 from .._log._cells import Cells, read_cells
 from .._log._dataset_frames import places_of, rows_of
 from .._log._feature_table import FeatureTable
 from .._log._reader import read as read_rows
 from .._log._roles import as_pandas, feature_columns, is_frame, read_role, role_columns
-from .._sklearn import HasMethods, StrOptions, seeded_clone
-from .._typing import Floats, RandomState
 
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
 PROPENSITY_CONSTRAINT = [

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
+from .._base._typing import Floats, Ints
 from .._log._segments import TINY
-from .._typing import Floats, Ints
 from ..exceptions import NotIdentifiableError
 from ..simulation._policies import SHUFFLE, Layout
 from ._harvesting import InterventionHarvesting

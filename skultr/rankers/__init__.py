@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._two_tower import TwoTowerRanker as TwoTowerRanker
     from ._vectorization import VectorizationRanker as VectorizationRanker
 else:
-    from .._lazy import lazy_names
+    from .._base._lazy import lazy_names
 
     # Lazy, so that rankers of trees do not import torch.
     __getattr__, __dir__, __all__ = lazy_names(

@@ -16,17 +16,17 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
+from .._base._sklearn import Interval, StrOptions
+from .._base._typing import Column, Floats, Ints, Table
 from .._log._factors import (
     examination_table,
     factor_codes,
     loss_scale,
 )
 from .._log._segments import TINY
-from .._sklearn import Interval, StrOptions
 from .._torch._losses import ListLoss, listwise
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
-from .._typing import Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ..identifiability._graph import warn_unless_identifiable
 from ._ranker import BaseRanker

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .._base._typing import Bools, Floats, Ints
 from .._log._segments import TINY, encode, offsets_from_sorted, pair_codes
-from .._typing import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog

@@ -17,12 +17,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from .._base._sklearn import Interval, StrOptions
+from .._base._typing import Floats, Table
 from .._log._factors import loss_scale
 from .._log._pickles import NotPickled
-from .._sklearn import Interval, StrOptions
 from .._torch._net import NeuralEstimator
 from .._torch._networks import n_outputs_of, scoring_network
-from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._weights import label_table
 from ._candidates import find_candidates

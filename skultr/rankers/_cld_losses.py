@@ -16,9 +16,9 @@ from torch import nn
 from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
 
+from .._base._typing import Floats
 from .._torch._losses import list_log_softmax
 from .._torch._stream import stream
-from .._typing import Floats
 
 if TYPE_CHECKING:
     from skorch import NeuralNet

@@ -13,15 +13,15 @@ from scipy.special import expit, log_expit, logit
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from .._base._sklearn import StrOptions, safe_indexing
+from .._base._typing import Column, Floats, Table
 from .._log._documents import KnownDocuments
 from .._log._factors import examination_table, factor_codes, factor_table
 from .._log._roles import read_role
 from .._log._segments import TINY
 from .._models._tabular import LearnsRelevance, fit_factors
-from .._sklearn import StrOptions, safe_indexing
 from .._torch._fixed_examination import fit_affine, fit_best_of, fit_listwise
 from .._torch._net import NeuralEstimator
-from .._typing import Column, Floats, Table
 from ..exceptions import python_value
 from ..identifiability._graph import warn_unless_identifiable
 from ._corrections import NAIVE, corrections, that_differ

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.stats import chi2
 
+from .._base._typing import Floats
 from .._models._click_choice import ClickChoice
 from .._models._table_curve import table_curve
-from .._typing import Floats
 from ..exceptions import ClickDataWarning, warn_user
 
 if TYPE_CHECKING:

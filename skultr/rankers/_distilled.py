@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
+from .._base._sklearn import HasMethods, seeded_clone
+from .._base._typing import Estimator, Floats, Ints, RandomState
 from .._log._pickles import NotPickled
-from .._sklearn import HasMethods, seeded_clone
-from .._typing import Estimator, Floats, Ints, RandomState
 from ._dual_learning import DLARanker
 from ._learners import (
     booster_columns,

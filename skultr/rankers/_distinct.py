@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._base._typing import Floats, Ints
 from .._log._hashing import equal_rows, sums_of_rows
 from .._log._reader import first_rows
 from .._log._roles import read_role
 from .._log._segments import encode
-from .._typing import Floats, Ints
 
 
 class DistinctCandidates(NamedTuple):

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit
 
+from .._base._sklearn import Interval
+from .._base._typing import Floats
 from .._log._factors import examination_table
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
-from .._sklearn import Interval
 from .._torch._joint import fit_dual
 from .._torch._net import NeuralEstimator
-from .._typing import Floats
 from ..exceptions import ClickDataWarning, warn_user
 from ._click_ranker import ClickRanker
 

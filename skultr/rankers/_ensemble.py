@@ -15,6 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from .._base._sklearn import Interval, seeded_clone
+from .._base._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from .._log import _faults
 from .._log._factors import examination_table
 from .._log._hashing import equal_rows, hash_columns
@@ -22,8 +24,6 @@ from .._log._pickles import NotPickled
 from .._log._roles import is_frame, read_role, without_columns
 from .._log._segments import TINY, encode, pair_codes
 from .._models._table_curve import table_curve
-from .._sklearn import Interval, seeded_clone
-from .._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from ..exceptions import (
     ClickDataWarning,
     NotIdentifiableWarning,

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import cg
 
+from .._base._typing import Bools, Floats, Ints
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, pair_codes, rank_in_segment
 from .._models._click_choice import ClickChoice
-from .._typing import Bools, Floats, Ints
 
 #: Strengths of the pull towards equal weights, in units of the log-likelihood per click.
 _STRENGTHS = (*10.0 ** np.arange(1.5, -3.1, -0.5), 0.0)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from .._base._typing import Floats
 from .._log._factors import examination_table
 from .._models._table_curve import TableCurve, table_curve
-from .._typing import Floats
 from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from .._base._sklearn import Interval
+from .._base._typing import Floats, Table
 from .._log._factors import loss_scale
 from .._log._segments import TINY
-from .._sklearn import Interval
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ScaleFeatures
-from .._typing import Floats, Table
 from ..exceptions import ClickDataWarning, warn_user
 from ._candidates import find_candidates
 from ._cld_losses import ListwiseLoss

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import ConvexHull
 
+from .._base._typing import Floats
 from .._log._segments import TINY
-from .._typing import Floats
 
 #: Largest number of cells (points times facets) in memory at a time.
 _MAX_CELLS = 1 << 22

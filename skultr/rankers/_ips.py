@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from .._base._sklearn import StrOptions
+from .._base._typing import Floats
 from .._log._pickles import NotPickled
-from .._sklearn import StrOptions
 from .._torch._fixed_examination import ListTarget, fit_best_of, fit_listwise
 from .._torch._losses import LOSSES
-from .._typing import Floats
 from ..propensity._weights import (
     average_propensities,
     debias_clicks,

@@ -13,11 +13,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from .._base._progress import Steps
+from .._base._sklearn import Interval, StrOptions
+from .._base._threads import threads_of
+from .._base._typing import Floats, Ints, RandomState
 from .._log._segments import TINY
-from .._progress import Steps
-from .._sklearn import Interval, StrOptions
-from .._threads import threads_of
-from .._typing import Floats, Ints, RandomState
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._weights import average_propensities, document_labels, examples_of
 from ._contradiction import warn_about_one_row_pages

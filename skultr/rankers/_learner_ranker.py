@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from .._sklearn import HasMethods
+from .._base._sklearn import HasMethods
+from .._base._typing import Estimator, Floats
 from .._torch._net import NeuralEstimator
-from .._typing import Estimator, Floats
 from ._learners import scores_of_learner, takes_columns, takes_missing
 from ._ranker import BaseRanker
 

@@ -8,11 +8,11 @@ from typing import Literal, Self
 from sklearn.callback import with_callbacks
 from sklearn.utils.metaestimators import available_if
 
+from .._base._typing import AnyFrame, ArrayLike, Column, Frame, Scope, Table
 from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, forget, unless_it_fails
 from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
 from .._log._roles import FIT_ROLES
-from .._typing import AnyFrame, ArrayLike, Column, Frame, Scope, Table
 
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = ("n_features_in_", "feature_names_in_", "_offsets", "_click_column")

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import Bunch
 
-from .._progress import progress
-from .._sklearn import BaseComposition
-from .._typing import Floats, Ints
+from .._base._progress import progress
+from .._base._sklearn import BaseComposition
+from .._base._typing import Floats, Ints
 from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
 from ..propensity._source import columns_of_source
 from ._ranker import BaseRanker, fit_to_log

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from sklearn.frozen import FrozenEstimator
 
+from .._base._sklearn import Interval
+from .._base._typing import ArrayLike, Estimator, Floats
 from .._log._factors import examination_table
 from .._log._pickles import NotPickled, if_fitted
 from .._log._roles import is_frame, without_columns
 from .._models._table_curve import table_of_cells
-from .._sklearn import Interval
-from .._typing import ArrayLike, Estimator, Floats
 from ..exceptions import AssumptionWarning, python_value, warn_user
 from ..propensity._known import PowerLawPropensity
 from ..propensity._source import (

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._base._progress import progress
+from .._base._sklearn import StrOptions, seeded_clone
+from .._base._typing import ArrayLike, Column, Floats, RandomState, Table
 from .._log._segments import TINY, encode
-from .._progress import progress
-from .._sklearn import StrOptions, seeded_clone
-from .._typing import ArrayLike, Column, Floats, RandomState, Table
 from ._distinct import DistinctCandidates
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker

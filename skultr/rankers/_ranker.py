@@ -15,6 +15,8 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._base._sklearn import check_sample_weight
+from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
@@ -43,8 +45,6 @@ from .._log._roles import (
 from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._log._shards import log_of_count
-from .._sklearn import check_sample_weight
-from .._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog

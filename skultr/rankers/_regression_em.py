@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .._base._typing import Floats
 from .._torch._joint import fit_towers
-from .._typing import Floats
 from ._click_ranker import ClickRanker
 
 if TYPE_CHECKING:

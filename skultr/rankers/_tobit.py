@@ -30,7 +30,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
-from .._typing import ArrayLike, Bools, Floats, Ints
+from .._base._typing import ArrayLike, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from ._candidates import ClickChance

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from scipy.special import expit
 
-from .._sklearn import StrOptions
+from .._base._sklearn import StrOptions
+from .._base._typing import Floats
 from .._torch._joint import fit_towers
-from .._typing import Floats
 from ._click_ranker import ClickRanker
 
 if TYPE_CHECKING:

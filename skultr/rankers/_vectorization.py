@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from .._base._sklearn import Interval, StrOptions
+from .._base._typing import Column, Floats, Table
 from .._log._factors import factor_codes, loss_scale
 from .._log._segments import encode
-from .._sklearn import Interval, StrOptions
 from .._torch._fixed_examination import ListTarget, fit_listwise
 from .._torch._losses import ListLoss, listwise
 from .._torch._net import NeuralEstimator
 from .._torch._networks import SideBySide
 from .._torch._stream import Linear
-from .._typing import Column, Floats, Table
 from ..identifiability._graph import warn_unless_identifiable
 from ._distinct import DistinctCandidates
 from ._hull import Hull

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._base._typing import Floats, Ints
 from .._log._segments import TINY, encode, pair_codes
-from .._typing import Floats, Ints
 from ..exceptions import NotIdentifiableWarning, warn_user
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from torch import nn
 from torch.nn.functional import softplus
 from torch.utils.data import Dataset
 
+from .._base._typing import Floats
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores, SideBySide, n_outputs_of, scoring_network
 from .._torch._stream import Linear
-from .._typing import Floats
 
 if TYPE_CHECKING:
     from skorch import NeuralNet

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ._saved import load_model as load_model
     from ._saved import save_model as save_model
 else:
-    from .._lazy import lazy_names
+    from .._base._lazy import lazy_names
 
     # Lazy, so that judgments and trees do not import torch.
     __getattr__, __dir__, __all__ = lazy_names(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from .._sklearn import StrOptions, validate_params
+from .._base._sklearn import StrOptions, validate_params
 from ._served_model import served_model
 from ._tree_formats import TREE_FORMATS, Upload
 from ._trees import nonnegative, trees_of

@@ -10,9 +10,9 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
+from .._base._sklearn import StrOptions, validate_params
+from .._base._typing import Frame
 from .._log._roles import is_frame
-from .._sklearn import StrOptions, validate_params
-from .._typing import Frame
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._ir_measures import id_text
 

@@ -11,9 +11,9 @@ import torch
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from torch import nn
 
+from .._base._typing import Floats
 from .._torch._networks import SideBySide
 from .._torch._stream import Dropout, Linear
-from .._typing import Floats
 from ..rankers._score_formula import ScoreFormula, score_formula
 from ._served_model import ServedModel
 from ._tree_formats import Upload, plugin_body, solr_body

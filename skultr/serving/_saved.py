@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import validate_params
+from .._base._sklearn import validate_params
 from ..exceptions import warn_user
 from ..rankers._ranker import BaseRanker
 from ._saved_values import Decoder, Encoder

@@ -13,8 +13,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
+from .._base._typing import Floats
 from .._log._offsets import FeatureOffsets
-from .._typing import Floats
 from ..identifiability._repair import IdentifiabilityRepair
 from ..preprocessing import OnFeatures
 from ..rankers._ranker import BaseRanker

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._typing import Floats
+from .._base._typing import Floats
 from ._trees import Tree
 
 _F32 = np.float32

@@ -20,7 +20,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from .._typing import Floats, Ints
+from .._base._typing import Floats, Ints
 from ._served_model import ServedModel, parts_of, steps_of
 
 #: Objectives whose predictions are the sum of the trees.

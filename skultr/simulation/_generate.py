@@ -11,11 +11,11 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Bunch, check_random_state
 
+from .._base._sklearn import Interval, validate_params
+from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._reader import Rows, read
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad
-from .._sklearn import Interval, validate_params
-from .._typing import Floats, Frame, Ints, RandomState
 from ._policies import DeterministicPolicy, PlackettLucePolicy, UniformPolicy, production_scores
 from ._protocols import Policy, User, check_instance
 from ._users import PositionBasedUser, draw_sessions, relevance_probability

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._base._typing import Bools, Floats, Ints
 from .._models._browsing import (
     TIANGONG_CLICK_MATRIX,
     chain_click_probability,
@@ -26,7 +27,6 @@ from .._models._browsing import (
     trust_click_probability,
     ubm_click_probability,
 )
-from .._typing import Bools, Floats, Ints
 from ._protocols import User
 from ._users import (
     PositionBasedUser,

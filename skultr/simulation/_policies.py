@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils import check_random_state
 
+from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
+from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad, sort_in_segment
-from .._sklearn import HasMethods, Interval, StrOptions, validate_params
-from .._typing import Floats, Frame, Ints, RandomState
 from ._protocols import Policy
 from ._users import as_floats
 

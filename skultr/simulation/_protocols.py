@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._typing import Bools, Floats, Ints
+from .._base._typing import Bools, Floats, Ints
 
 
 class Policy(ABC):

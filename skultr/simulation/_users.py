@@ -8,13 +8,13 @@ from numbers import Integral, Real
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._base._typing import Bools, Floats, Ints
 from .._models._browsing import (
     EYE_TRACKING,
     contextual_examination,
     pbm_click_probability,
     power_law_examination,
 )
-from .._typing import Bools, Floats, Ints
 from ._protocols import User, draw_clicks
 
 

@@ -42,7 +42,7 @@ def few_threads(work: float = 0.0, *, blas: bool = True) -> Iterator[None]:
     Examples
     --------
     >>> from threadpoolctl import threadpool_info
-    >>> from skultr._threads import few_threads
+    >>> from skultr._base._threads import few_threads
     >>> with few_threads():
     ...     {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
     {1}
@@ -68,7 +68,7 @@ def threads_of(n_jobs: int | None) -> int:
 
     Examples
     --------
-    >>> from skultr._threads import threads_of
+    >>> from skultr._base._threads import threads_of
     >>> threads_of(None), threads_of(3)
     (1, 3)
     """

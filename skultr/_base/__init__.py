@@ -1,0 +1,1 @@
+"""What every folder imports: types, lazy names, threads, progress, scikit-learn's private ones."""
