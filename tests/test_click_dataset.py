@@ -46,7 +46,7 @@ from skultr.rankers import (
 )
 from skultr.simulation import PlackettLucePolicy, simulate_clicks
 from tests import _discovery
-from tests._worlds import small_log
+from tests._worlds import random_lists, small_log
 
 EMBEDDING = RegressionEMPropensity(relevance="embedding")
 OF_USERS = RegressionEMPropensity(user="user", relevance="embedding")
@@ -389,3 +389,24 @@ def test_sessions_that_showed_the_same_list_are_one_list_on_disk(tmp_path):
     np.testing.assert_array_equal(np.asarray(merged.weight), [12, 12])
     np.testing.assert_array_equal(np.asarray(merged.clicks), [6, 4])
     assert merged.fold() is merged
+
+
+def test_lists_that_differ_only_in_what_they_did_not_show_are_one(tmp_path):
+    log, clicks = random_lists(n_sessions=300, n_queries=10, n_shown=4)
+    hidden = (log["position"] > 2).to_numpy()
+    log = log.assign(position=log["position"].mask(hidden))
+    clicks = np.where(hidden, 0.0, clicks)
+    dataset = ClickDataset.from_parquet(log.assign(click=clicks), path=tmp_path / "candidates")
+    for ranker in (NaiveRanker(max_epochs=1, random_state=0), brief(DLARanker())):
+        expected = clone(ranker).fit(log, clicks).predict(log)
+        np.testing.assert_array_equal(clone(ranker).fit(dataset).predict(log), expected)
+
+
+def test_lists_that_differ_only_in_propensities_are_one_where_nobody_reads_these(tmp_path):
+    log, clicks = random_lists(n_sessions=200)
+    told = np.where(log["session"] % 2, 0.5, 0.9) / log["position"]
+    log = log.assign(propensity=told)
+    dataset = ClickDataset.from_parquet(log.assign(click=clicks), path=tmp_path / "told")
+    trees = LambdaMARTRanker(debiasing="lightgbm", n_estimators=3, random_state=0)
+    expected = clone(trees).fit(log, clicks).predict(log)
+    np.testing.assert_array_equal(clone(trees).fit(dataset).predict(log), expected)

@@ -10,17 +10,17 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 24_204
+TOTAL = 24_241
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 245,
-    "_log": 4195,
+    "_log": 4218,
     "_models": 966,
     "_torch": 1173,
     "click_models": 1319,
-    "command": 708,
+    "command": 718,
     "datasets": 1574,
     "evaluation": 1185,
     "exceptions.py": 47,
@@ -29,8 +29,8 @@ STATEMENTS = {
     "model_selection.py": 124,
     "plotting": 1032,
     "preprocessing.py": 175,
-    "propensity": 1909,
-    "rankers": 3726,
+    "propensity": 1912,
+    "rankers": 3727,
     "serving": 879,
     "simulation": 1082,
     "testing": 605,

@@ -195,7 +195,11 @@ class ClickLog:
     def with_features(self, features: NDArray[Any]) -> ClickLog:
         """The log with one row of features (n_docs, n_features) per document."""
         return replace(
-            self, features=features, version=self.doc, doc_of_version=np.arange(self.n_docs)
+            self,
+            features=features,
+            version=self.doc,
+            doc_of_version=np.arange(self.n_docs),
+            all_lists_differ=self.all_lists_differ and self.n_versions == self.n_docs,
         )
 
     @cached_property
@@ -262,7 +266,12 @@ class ClickLog:
             doc_of_version=doc_of_version,
             doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
             offsets=offsets_from_sorted(self.list_[rows]),
+            all_lists_differ=False,
         )
+
+    def without_propensity(self) -> ClickLog:
+        """The log without propensities, by which equal lists may have differed."""
+        return replace(self, propensity=None, all_lists_differ=False)
 
     def fold(self, users: bool = False, patterns: bool = False) -> ClickLog:
         """The log with identical lists merged; their clicks and weights are summed.

@@ -57,7 +57,7 @@ def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
     rows, versions = manifest.load(f"{name}_rows"), manifest.load("versions")
     types = dict.fromkeys(("version", "user", "position", "bias"), np.int32)
     columns = {
-        key: np.broadcast_to(np.array(value, dtype=types.get(key, np.float32)), n_rows)
+        key: np.broadcast_to(np.array(value, dtype=types.get(key, np.float64)), n_rows)
         for key, value in constants.items()
     }
     columns = {"propensity": None, "production": None, **columns, **rows}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -16,7 +17,17 @@ from ._faults import all_at_once, faults_in
 from ._lookalikes import LOOKS_LIKE, unread
 from ._on_disk import LogOnDisk, refuse_arguments
 from ._reader import as_clicks, read
-from ._roles import FIT_ROLES, column_names, is_frame, is_role, read_column, read_role, read_scope
+from ._roles import (
+    FIT_ROLES,
+    OUTCOME,
+    column_names,
+    feature_columns,
+    is_frame,
+    is_role,
+    read_column,
+    read_role,
+    read_scope,
+)
 
 
 class ReadsLogs:
@@ -45,6 +56,12 @@ class ReadsLogs:
         """Set ``roles_``, and warn of unread columns that were probably meant as features."""
         names = names_of(X)
         self.roles_ = roles_of(names, y, given, self._roles_read)
+        documents = given.get("documents")
+        if is_frame(documents) and getattr(self, "_needs_features", False):
+            self.roles_ = {name: _NOT_READ.get(of, of) for name, of in self.roles_.items()}
+            self.roles_ |= dict.fromkeys(feature_columns(documents), "feature")
+        if "click" in self.roles_ and _names_outcome(y):
+            self.roles_["click"] = "click"
         ignored = [name for name, role in self.roles_.items() if role == "ignored role"]
         if ignored and _is_in_memory(X):
             _warn_of_unread(X, y, ignored, given)
@@ -55,7 +72,10 @@ class ReadsLogs:
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = faults_of(X, y, given, self._roles_read, self._try(y))
+            reader, documents = self._try(y), given.get("documents")
+            if reader is not None and documents is not None:
+                reader = partial(_of_documents, reader, documents)
+            found = faults_of(X, y, given, self._roles_read, reader)
         if len(found) > 1 and str(error) in found:
             raise ValueError(all_at_once(found, mending_code(X, y, self._roles_read))) from error
 
@@ -85,6 +105,10 @@ class _Told:
 
     def __repr__(self) -> str:
         return self.text
+
+
+def _of_documents(reader, documents, _):
+    return reader(documents)
 
 
 def _is_in_memory(X):
@@ -124,7 +148,7 @@ def _warn_of_unread(X, y, ignored, given):
     for name in ignored:
         if given.get(name) is not None or name not in ("production", "relevance", "click"):
             continue
-        if name == "click" and (y is None or isinstance(y, Mapping)):
+        if name == "click" and (y is None or isinstance(y, Mapping) or _names_role(y)):
             continue
         with warnings.catch_warnings():  # said before
             warnings.simplefilter("ignore")
@@ -139,6 +163,20 @@ def _warn_of_unread(X, y, ignored, given):
                 f"rename(columns={{{name!r}: '{name}_feature'}}); otherwise drop it.",
                 ClickDataWarning,
             )
+
+
+#: What a column without a role is beside a frame of features.
+_NOT_READ = {"feature": "not read"}
+
+
+def _names_role(y):
+    return isinstance(y, str) and is_role(y)
+
+
+def _names_outcome(y):
+    """Whether ``y`` names or weighs other outcomes than the click, which is read beside them."""
+    names = y if isinstance(y, Mapping) else [y] if isinstance(y, str) else []
+    return any(str(name).startswith(OUTCOME) for name in names)
 
 
 _PLACES = ("qid", "session", "position", "bias", "impressions")

@@ -55,20 +55,22 @@ class FeatureTable:
         place = self.ids.get_indexer(ids)
         lost = np.flatnonzero(place < 0)
         if len(lost):
-            types = (f"{each.dtype}" for each in (self._level(ids), self._level(self.ids)))
+            types = [str(each.get_level_values("doc").dtype) for each in (ids, self.ids)]
+            differ = f" 'doc' holds {types[0]} values in X, and {types[1]} values in documents."
             raise ValueError(
                 f"documents is missing {len(lost)} of {count_of(len(ids), 'document')} of the log "
-                f"(such as {python_value(ids[lost[0]])!r}); expected one row for each. 'doc' "
-                f"holds {' values in X, and '.join(types)} values in documents."
+                f"(such as {python_value(ids[lost[0]])!r}); expected one row for each."
+                f"{differ if types[0] != types[1] else ''} (In a search, scikit-learn splits a "
+                "frame that has as many rows as X: add a row to documents then.)"
             )
         return place
 
-    def covers(self, X: Any, names: list[Any]) -> bool:
+    def covers(self, X: Any) -> bool:
         """True if X is a frame that names documents of the table, and has none of its features."""
         if not is_frame(X):
             return False
         columns = column_names(X)
-        return "doc" in columns and not set(columns) & set(names)
+        return "doc" in columns and not {*columns} & {*feature_columns(self.frame)}
 
     def rows_of(self, X: Any, qid: Column | None = None, doc: Column | None = None) -> Ints:
         """Row of the frame of the document of each row of X."""
@@ -94,7 +96,3 @@ class FeatureTable:
         if len(level) == 1:
             return level[0].rename("doc")
         return pd.MultiIndex.from_arrays(level, names=["qid", "doc"])
-
-    @staticmethod
-    def _level(ids):
-        return ids.get_level_values("doc")

@@ -82,8 +82,8 @@ def _follows_clicks(values, no, clicked, group):
     has = np.zeros(group.max() + 1, dtype=bool)
     has[group[rows]] = True
     others = np.flatnonzero(has[group] & ~clicked)
-    if len(others) < _LEAST:
-        return has.sum() >= 5
+    if len(others) < _LEAST:  # where groups have one row each, good features look alike
+        return has.sum() >= 5 and np.bincount(group)[has].max() > 1
     return bool(_differs(values[others], usual).mean() < 0.5)
 
 
@@ -135,6 +135,8 @@ def orders_lists(scores: Floats, rows: Any) -> bool:
     same = np.flatnonzero(np.diff(rows.list_[order]) == 0)
     steps = np.diff(scores[order])[same]
     moves = steps[steps != 0]
+    if not len(steps):  # pages of one row have no order
+        return True
     return bool(2 * len(moves) > len(steps) and np.mean(moves < 0) > 0.55)
 
 

@@ -56,7 +56,7 @@ def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: st
             f"{caller} learns examination. Add the clicks as the column 'click'; to take the "
             "outcome itself for the clicks, pass its values: y=X[name]."
         )
-    if np.array_equal(values, clicks):
+    if _are_equal(values, clicks):
         return Target(X, values, column, None, 1.0)
     if (values < 0).any():
         _refuse_values("y", values, values < 0)
@@ -78,7 +78,12 @@ def clicks_of(X: Any, y: Any, caller: str) -> tuple[Any, Floats, str | None]:
 
 def _is_role(X, role, values):
     known = read_role(X, role)
-    return known is not None and np.array_equal(known, values)
+    return known is not None and _are_equal(known, values)
+
+
+def _are_equal(some, others):
+    """Whether two columns hold the same numbers, be it in single precision."""
+    return some.shape == others.shape and np.allclose(some, others, rtol=1e-6, equal_nan=True)
 
 
 def _weighted_sum(X, weights):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 #: Attribute of an unpickled estimator: names of those that its pickle left out.
-_LEFT_OUT = "_left_out"
+LEFT_OUT = "_left_out"
 
 
 class NotPickled:
@@ -28,7 +28,7 @@ class NotPickled:
         if estimator is None:
             return self
         cls, name = type(estimator).__name__, self.name
-        if name not in vars(estimator).get(_LEFT_OUT, ()):
+        if name not in vars(estimator).get(LEFT_OUT, ()):
             raise AttributeError(f"{cls!r} object has no attribute {name!r}")
         raise AttributeError(
             f"This {cls} was loaded from a file, or came from a worker (n_jobs) or a cache "
@@ -57,8 +57,8 @@ class SlimPickles:
             and attribute.leaves_out(state[name])
         }
         state = {name: value for name, value in state.items() if name not in left_out}
-        left_out.update(state.pop(_LEFT_OUT, ()))
-        return {**state, _LEFT_OUT: sorted(left_out)} if left_out else state
+        left_out.update(state.pop(LEFT_OUT, ()))
+        return {**state, LEFT_OUT: sorted(left_out)} if left_out else state
 
     def __copy__(self) -> Self:
         copied = type(self).__new__(type(self))
@@ -74,6 +74,6 @@ class SlimPickles:
 
 def if_fitted(estimator: Any, name: str) -> Any:
     """The fitted attribute, None if there is none; an error if a pickle left it out."""
-    if name in getattr(estimator, _LEFT_OUT, ()):
+    if name in getattr(estimator, LEFT_OUT, ()):
         return getattr(estimator, name)
     return getattr(estimator, name, None)

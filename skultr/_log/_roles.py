@@ -29,13 +29,13 @@ from ._segments import as_array
 
 def read_column(X: Any, name: str) -> NDArray[Any]:
     """A column of a frame by name, as an array."""
-    columns = list(nw.from_native(X, eager_only=True).columns) if is_frame(X) else []
+    columns = list(_frame_of(X).columns) if is_frame(X) else []
     if name not in columns:
         found = f"its columns are {columns}" if columns else "X is an array and has no columns"
         raise ValueError(
             f"X has no column {name!r}: {found}. Add the column, or name another one."
         )
-    return as_array(nw.from_native(X, eager_only=True)[name].to_numpy())
+    return as_array(_frame_of(X)[name].to_numpy())
 
 
 def as_pandas(X: Any, names: Iterable[str]) -> pd.DataFrame:

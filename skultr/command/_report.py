@@ -193,8 +193,20 @@ def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -
     ranker.fit(log, "click")
     """
     source = log if isinstance(log, str | Path) else f"{type(log).__module__}.{type(log).__name__}"
-    frame = nw.from_native(_opened(log) if isinstance(log, str | Path) else log)
-    frame, n_all = _in_memory(frame)
+    if isinstance(log, pd.DataFrame):
+        log = log.set_axis([*map(str, log.columns)], axis=1)
+    try:
+        frame = nw.from_native(_opened(log) if isinstance(log, str | Path) else log)
+        frame, n_all = _in_memory(frame)
+    except Exception as error:  # of whatever engine reads it
+        if isinstance(error, OSError | TypeError) or type(error) is ValueError:
+            raise
+        raise ValueError(f"{source} cannot be read: {error}") from error
+    if click is not None and click not in frame.columns:
+        raise ValueError(
+            f"The log has no column {click!r}: its columns are {list(frame.columns)}. Name the "
+            "column of clicks, or leave out click=."
+        )
     if not len(frame):
         return LogReport(str(source), faults=["The log has no rows."])
     rename = _proposed(frame, click)
@@ -222,7 +234,9 @@ def _opened(path):
         return pd.read_csv(path) if suffix == ".csv" else pd.read_json(path, lines=True)
     if not Path(path).exists():
         raise FileNotFoundError(f"There is no file {path}.")
-    return getattr(pl, f"scan_{kinds[suffix]}")(path)
+    # Types from all rows: prices may begin as whole numbers.
+    options = {} if suffix == ".parquet" else {"infer_schema_length": None}
+    return getattr(pl, f"scan_{kinds[suffix]}")(path, **options)
 
 
 def _in_memory(frame):
@@ -272,6 +286,7 @@ def _proposed(frame, click):
         "relevance": lambda name: _within(frame[name], 0, 100),
     }
     if click is not None:
+        roles |= {"click": "outcome_click"} if "click" in roles else {}
         roles[click] = "click"
     for role in _NAMES:
         if role not in roles.values():

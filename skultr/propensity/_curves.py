@@ -19,7 +19,7 @@ from .._log._estimator import forget, unless_it_fails
 from .._log._faults import check, count_of
 from .._log._joined_logs import AddsLogs, CellCounts, Kept
 from .._log._roles import FIT_ROLES, read_column, read_role
-from .._log._segments import encode
+from .._log._segments import encode, pair_codes
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
 from ._comparisons import shrink
 from ._propensity import LEAST, QUANTILE, BasePropensity
@@ -388,7 +388,7 @@ def _where_resamples_suffice(drawn, analytic, cells):
         few = cells.n_docs < _LEAST_DOCS
         return np.fmax(drawn, analytic) if few else drawn
     n_queries = int(cells.doc_query.max()) + 1
-    seen = np.unique(cells.factor * n_queries + cells.doc_query[cells.doc])
+    seen = np.unique(pair_codes(cells.factor, cells.doc_query[cells.doc], n_queries))
     seen = np.bincount(seen // n_queries, minlength=len(cells.factors))
     return np.where((seen < _LEAST_QUERIES) & np.isfinite(analytic), analytic, drawn)
 

@@ -77,9 +77,7 @@ class RowsOfLog:
         # Any other estimator reads its roles as columns. A Pipeline has no argument
         # sample_weight, so that None must not be passed.
         weight = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
-        documents = given.pop("documents", None)
-        X = self.X if documents is None else FeatureTable(documents).joined(self.X)
-        estimator.fit(_one_frame(X, given), self.y, **weight)
+        estimator.fit(self._frame(given), self.y, **weight)
 
     def predict(self, estimator: Any) -> Floats:
         """Propensity of each row by a fitted estimator."""
@@ -87,7 +85,14 @@ class RowsOfLog:
         if hasattr(estimator, "columns_read"):
             of_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
             return np.asarray(estimator.predict(self.X, **of_rows), dtype=float)
-        return np.asarray(estimator.predict(_one_frame(self.X, given)), dtype=float)
+        return np.asarray(estimator.predict(self._frame(given)), dtype=float)
+
+    def _frame(self, given):
+        """The rows as one frame, with keywords as columns, and features of ``documents``."""
+        documents, X = given.pop("documents", None), self.X
+        if documents is not None:
+            X = FeatureTable(documents).joined(X, given.get("qid"), given.get("doc"))
+        return _one_frame(X, given)
 
 
 class RowsOfDataset:

@@ -51,7 +51,7 @@ def average_propensities(log):
     mean /= np.bincount(place, weight, minlength=n_places)
     propensity = np.ones(log.n_rows)
     propensity[rows] = np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
-    log = replace(log, propensity=propensity)
+    log = replace(log, propensity=propensity, all_lists_differ=False)
     require_positive(log, "The mean propensity over all impressions of a document in its query")
     return log
 

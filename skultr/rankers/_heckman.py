@@ -201,7 +201,7 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self.debias:
-            return replace(log, propensity=None)
+            return log.without_propensity()
         return super()._before_folding(log)
 
     def _n_subtasks(self) -> int:

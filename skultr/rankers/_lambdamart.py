@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -265,7 +265,7 @@ class LambdaMARTRanker(PropensityRanker):
 
     def _before_folding(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:
-            return replace(log, propensity=None)
+            return log.without_propensity()
         log = super()._before_folding(log)
         return average_propensities(log) if self.debiasing == "user-aware" else log
 

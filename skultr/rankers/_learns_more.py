@@ -81,7 +81,8 @@ class LearnsMore(AddsLogs):
         ----------
         X, y, sample_weight, qid, session, doc, position, bias, user, propensity, impressions, \
                 production, doc_scope, documents
-            As in :meth:`fit`, with the same features. The lists of X are other lists than those
+            As in :meth:`fit`, with the same features (rows to predict may then leave out those of
+            the last ``documents``). The lists of X are other lists than those
             of earlier logs, whatever their sessions are called.
 
         Returns

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import NDArray
@@ -143,7 +142,7 @@ def _fit_member(ranker, log):
     with warnings.catch_warnings():
         # Held-out clicks judge the members.
         warnings.simplefilter("ignore", UnstableWeightsWarning)
-        return fit_to_log(ranker, log if takes else replace(log, propensity=None))
+        return fit_to_log(ranker, log if takes else log.without_propensity())
 
 
 def fitted_elsewhere(

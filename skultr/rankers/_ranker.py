@@ -27,7 +27,7 @@ from .._log._joined_logs import Kept, LogCounts, with_bias_values
 from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import log_and_clicks, refuse_dataset
 from .._log._outcomes import take_target
-from .._log._pickles import NotPickled
+from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, warn_about_names
 from .._log._roles import (
@@ -500,10 +500,15 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             if reset:
                 self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
-        table = vars(self).get("_feature_table")
-        if not reset and table is not None:
-            names = getattr(self, "feature_names_in_", ())
-            if table.covers(X, names):
+        if not reset and is_frame(X):
+            table = vars(self).get("_feature_table")
+            if "_feature_table" in vars(self).get(LEFT_OUT, ()) and not feature_columns(X):
+                raise ValueError(
+                    "X has 0 feature columns, and this model came from a file or a worker, which "
+                    "leaves out the frame that fit got as documents=. Join the features of the "
+                    "documents to X."
+                )
+            if table is not None and table.covers(X):
                 return table.features[table.rows_of(X)]
         features, names = self._validated(X, reset)
         if reset:
@@ -520,7 +525,8 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             features, names, categories = read_values(X, self._takes, known, why)
             if not reset and len(features) and knows_names(self, names):
                 return features, names
-            self._feature_categories = categories
+            if reset:
+                self._feature_categories = categories
             features = pd.DataFrame(features, columns=names, copy=False)
         elif not reset and is_checked(self, X):
             return X, None
