@@ -542,11 +542,23 @@ def test_features_that_change_within_a_list_need_sessions():
         aggregate_clicks(log)
 
 
+def _polars_hashes_lists():
+    """Older releases of Polars do not hash arrays in cells, and panic."""
+    try:
+        pl.Series([[1]], dtype=pl.Array(pl.Int64, 1)).hash()
+    except BaseException as error:
+        if "not supported" not in str(error):
+            raise
+        return False
+    return True
+
+
 def test_lists_in_cells_are_features():
     log = pl.from_pandas(LOGS["random"])
     number = pl.col("session") % 2
     log = log.with_columns(v=pl.concat_list(number, number).list.to_array(2))
-    for frame in (log, log.lazy(), duckdb.from_arrow(log.to_arrow()), log.to_arrow()):
+    of_polars = [log, log.lazy()] if _polars_hashes_lists() else []
+    for frame in (*of_polars, duckdb.from_arrow(log.to_arrow()), log.to_arrow()):
         X, _ = aggregate_clicks(frame)
         X = X if isinstance(X, pl.DataFrame) else pl.from_arrow(X)
         assert X["v"].to_list() == [[v[0]] * 2 for v in X["v"].to_list()]

@@ -69,7 +69,7 @@ def plant_outcome(X, clicks, rng):
     after = clicks * (rng.random(len(X)) < rng.choice([0.02, 0.05, 0.1, 0.3, 0.6]))
     if rng.random() < 0.3:  # some carts are filled elsewhere
         after = np.maximum(after, rng.random(len(X)) < 0.1 * after.mean())
-    kind = rng.choice(["cart", "basket_value", "dwell", "gap"])
+    kind = str(rng.choice(["cart", "basket_value", "dwell", "gap"]))
     if kind == "basket_value":
         after = after * np.exp(rng.normal(3, 1, len(X))).round(2)
     if kind in ("dwell", "gap"):
