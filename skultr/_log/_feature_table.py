@@ -66,9 +66,7 @@ class FeatureTable:
         return place
 
     def covers(self, X: Any) -> bool:
-        """True if X is a frame that names documents of the table, and has none of its features."""
-        if not is_frame(X):
-            return False
+        """True if a frame names documents, and has none of the features of the table."""
         columns = column_names(X)
         return "doc" in columns and not {*columns} & {*feature_columns(self.frame)}
 
