@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._base._progress import progress
+from .._base._typing import Ints
 from ..exceptions import python_value
-from ._clicklog import ClickLog
+from ._clicklog import ClickLog, NeverShown
 from ._dataset_documents import DocumentCodes, scratch_array, write_documents
 from ._dataset_files import Manifest
 from ._dataset_rows import SpreadRows
@@ -75,6 +76,7 @@ class _Lists:
         self.n_raw = np.zeros(n, dtype=np.int64)
         self.bias_values = self._find_factors()
         self.has_rates = False
+        self.candidates: list[Ints] = []
         self.merged, self.detailed = (_Copy(name, n, scratch) for name in ("merged", "detailed"))
         for file in progress(rows.files(), "file of lists"):
             self._fold(file)
@@ -87,6 +89,10 @@ class _Lists:
             copies.append(self.detailed)
         facts = {copy.name: copy.write(manifest) for copy in copies}
         manifest.save("queries", {"id": self.codes.query_ids, "impressions": self.n_raw})
+        query, version = np.concatenate(self.candidates, axis=1)
+        if len(query):
+            rest = NeverShown.of_rows(query, version, len(self.codes.doc_of_version))
+            manifest.save("candidates", rest._asdict())
         manifest.save("factors", {"bias": self.bias_values})
         manifest.save("users", {"id": self.user_ids})
         return {
@@ -106,43 +112,45 @@ class _Lists:
 
     def _fold(self, file):
         log, query_of_raw = self._read(file)
-        if "impressions" in self.rows.row_type.names:
-            self.has_rates |= look_like_rates(log.weight[log.shown], log.clicks[log.shown])
         self.n_raw += np.bincount(query_of_raw, minlength=len(self.n_raw))
+        file.unlink()
+        if not log.n_lists:
+            return
+        if "impressions" in self.rows.row_type.names:
+            self.has_rates |= look_like_rates(log.weight, log.clicks)
         merged = log.fold()
         self.merged.add(merged)
         differ = merged.n_lists == log.n_lists
         self.detailed.add(merged if differ else log.fold(users=True, patterns=True))
-        file.unlink()
 
     def _read(self, file):
         """The rows of a file as a log, and the query of each raw row."""
         rows = self.rows.read(file)
         names = rows.dtype.names
         query = self.rows.query.ranks(rows["query"])
+        query_of_raw = query
         version = self.codes.versions(rows, self.codes.of_rows(rows, query))
-        shown = rows["position"] > 0
-        position = np.where(shown, rows["position"], -1)
+        never = rows["position"] <= 0
+        self.candidates.append(np.stack([query[never], version[never]]))
+        rows, query, version = rows[~never], query[~never], version[~never]
+        position = rows["position"]
         factor = rows["bias"] if self.rows.has_bias else position
         columns = {
             "version": version,
             "query": query,
             "user": np.zeros_like(query),
             "position": position,
-            "bias": np.where(shown, np.searchsorted(self.bias_values, factor), -1),
-            "clicks": np.where(shown, rows["click"] / self.scale, 0.0),
+            "bias": np.searchsorted(self.bias_values, factor),
+            "clicks": rows["click"] / self.scale,
             "weight": rows["impressions"] if "impressions" in names else np.ones(len(rows)),
-            "shown": shown,
         }
         if "user" in names:
             columns["user"] = self.rows.user.ranks(rows["user"])
         if "propensity" in names:
-            columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
+            columns["propensity"] = rows["propensity"]
         if "production" in names:
             columns["production"] = rows["production"]
-        # Rows that were not shown are last in their list, by version.
-        place = np.where(shown, position, np.iinfo(np.int64).max)
-        order = np.lexsort((version, place, rows["list"], query))
+        order = np.lexsort((version, position, rows["list"], query))
         columns = {"propensity": None} | {name: of[order] for name, of in columns.items()}
         list_ = rows["list"][order]
         new = (columns["query"][1:] != columns["query"][:-1]) | (list_[1:] != list_[:-1])
@@ -157,10 +165,10 @@ class _Lists:
             doc_ids=None,
         )
         self._check_places(log)
-        return log, query
+        return log, query_of_raw
 
     def _check_places(self, log):
-        same = (log.list_[1:] == log.list_[:-1]) & log.shown[1:]
+        same = log.list_[1:] == log.list_[:-1]
         same &= log.position[1:] == log.position[:-1]
         if same.any():
             row = int(np.argmax(same))
@@ -169,9 +177,9 @@ class _Lists:
             ONE_ROW_PER_POSITION.report(int(same.sum()), position, f"query {query!r}")
 
     def _check_counts(self):
-        shown = self.merged.ranges["bias"].high >= 0
-        largest = self.merged.ranges["clicks"].high
-        check_counts(np.ones(int(shown)), np.array([largest]))
+        clicks = self.merged.ranges.get("clicks")
+        largest = np.array([] if clicks is None else [clicks.high])
+        check_counts(np.ones(len(largest)), largest)
         if self.has_rates:
             warn_about_rates(repr(self.rows.click))
 

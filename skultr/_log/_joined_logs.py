@@ -145,5 +145,4 @@ def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:
             "to, which has no examination for them. Fit to a log that shows all bias factors, or "
             "leave out these rows."
         )
-    # Rows that were not shown have the code -1, the last element.
-    return replace(log, bias=np.append(code, -1)[log.bias], bias_values=known)
+    return replace(log, bias=code[log.bias], bias_values=known)

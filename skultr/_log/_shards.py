@@ -64,7 +64,7 @@ def joined(logs: list[ClickLog]) -> ClickLog:
         code, columns[ids] = encode(np.concatenate(values))
         codes = np.split(code, np.cumsum([len(each) for each in values])[:-1])
         columns[name] = _recoded(codes, [getattr(log, name) for log in logs])
-    for name in ("position", "clicks", "weight", "shown", "production"):
+    for name in ("position", "clicks", "weight", "production"):
         parts = [getattr(log, name) for log in logs]
         columns[name] = None if parts[0] is None else np.concatenate(parts)
     log = ClickLog(
@@ -75,7 +75,7 @@ def joined(logs: list[ClickLog]) -> ClickLog:
         propensity=None,
         offsets=offsets_from_counts(np.concatenate([np.diff(log.offsets) for log in logs])),
     )
-    return log._take_lists(np.argsort(log.query[log.offsets[:-1]], kind="stable"))
+    return log.take_lists(np.argsort(log.query[log.offsets[:-1]], kind="stable"))
 
 
 def _recoded(codes: list[Ints], columns: list[Ints]) -> Ints:

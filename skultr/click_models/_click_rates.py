@@ -69,10 +69,9 @@ class DCTRModel(_CountingModel):
     """
 
     def _fit(self, log, task):
-        rows = log.shown_rows
         n_docs = log.n_docs
-        clicks = np.bincount(log.doc[rows], log.clicks[rows], minlength=n_docs)
-        shown = np.bincount(log.doc[rows], log.weight[rows], minlength=n_docs)
+        clicks = np.bincount(log.doc, log.clicks, minlength=n_docs)
+        shown = np.bincount(log.doc, log.weight, minlength=n_docs)
         self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)
         self._remember_documents(
             log,

@@ -390,10 +390,10 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         center = float(np.average(label, weights=weight))
         spread = float(np.sqrt(np.average((label - center) ** 2, weights=weight))) or 1.0
         self._units = center, spread
-        # Rows have a code of their own in place of a bias factor, by which they find their noise.
-        batches = replace(rows.as_log(log), bias=np.arange(len(rows.label)))
+        batches = rows.as_log(log)
         criterion = TobitLoss(
             loss_scale(batches, batches.weight),
+            rows.shown,
             self.gamma_,
             None if scale == "estimate" else scale,
             center,
@@ -484,9 +484,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             self._fit_linear(log, rows, network[0], self._scale(rows))
         unit = loss_scale(batches, batches.weight)
         if self.loss == "listwise":
-            criterion = ListwiseLoss(unit, self._selects, self.gamma_)
+            criterion = ListwiseLoss(unit, rows.shown, self._selects, self.gamma_)
         else:
-            criterion = PairLoss(unit, self.variant, self._selects, self.gamma_)
+            criterion = PairLoss(unit, rows.shown, self.variant, self._selects, self.gamma_)
         self._train_by_gradient(SelectionModule(network, selection), criterion, batches, task)
 
     def _train_by_gradient(self, module, criterion, batches, task):
@@ -497,7 +497,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             batches,
             batches.clicks,
             click_only=False,
-            never_shown=True,
             task=task,
             param_groups=[("log_scale", {"weight_decay": 0.0})],
             callbacks=[("terms", terms)],

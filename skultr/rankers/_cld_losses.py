@@ -1,7 +1,7 @@
 """Losses of relevance and selection, learned together: Type-II Tobit by rows, or random pairs.
 
 Batches hold all candidates of some queries, those that were shown first; clicks over weight are
-the (debiased) labels.
+the (debiased) labels. Rows have their number in place of a bias factor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
 
-from .._base._typing import Floats
+from .._base._typing import Bools, Floats
 from .._torch._losses import list_log_softmax
 from .._torch._stream import stream
 
@@ -49,15 +49,18 @@ class SelectionModule(nn.Module):
 class _TermLoss(nn.Module):
     """Base of losses that are sums of terms, which it adds up until the epoch is recorded.
 
+    ``shown`` tells of each row of the log whether it was shown.
+
     ``terms`` returns four sums: the three of the likelihood, and the second one for gamma = 0. On
     validation lists the loss is that of the labels *given* that the rows were shown: minus the
     first two terms, plus the fourth. The terms of selection alone are left out, because they are
     larger: with them, training went on while selection improved and relevance overfitted.
     """
 
-    def __init__(self, scale):
+    def __init__(self, scale, shown):
         super().__init__()
         self.scale = scale
+        self.register_buffer("shown", torch.from_numpy(shown))
         self.sums, self.n_lists = 0.0, 0
 
     def forward(self, outputs, batch):
@@ -69,6 +72,10 @@ class _TermLoss(nn.Module):
         self.n_lists += len(batch)
         return -(labels + shown + not_shown) / len(batch)
 
+    def shown_in(self, batch):
+        """True for rows that were shown, a rectangle."""
+        return batch.pad(self.shown[batch.bias])
+
     def take_means(self):
         """Mean terms per row since the last call."""
         means = (self.sums / self.n_lists).tolist()
@@ -79,19 +86,20 @@ class _TermLoss(nn.Module):
 class TobitLoss(_TermLoss):
     """Minus the Type-II Tobit likelihood (``rankers/_tobit.py``) of labels, standardised.
 
-    ``noise`` is the known variance of each label; batches have a row's place as its bias factor.
+    ``noise`` is the known variance of each label.
     """
 
     def __init__(
         self,
         scale: float,
+        shown: Bools,
         gamma: float,
         fixed: float | Literal["published"] | None,
         center: float,
         spread: float,
         noise: Floats | None = None,
     ) -> None:
-        super().__init__(scale)
+        super().__init__(scale, shown)
         self.gamma, self.fixed, self.center, self.spread = gamma, fixed, center, spread
         noise = None if noise is None else torch.from_numpy(noise / spread**2).float()
         self.register_buffer("noise", noise)
@@ -100,7 +108,7 @@ class TobitLoss(_TermLoss):
         """Sums over rows: labels, selection if shown, if not shown, and if shown for gamma = 0."""
         relevance, selection, log_scale = outputs
         label = (batch.clicks / batch.weight.clamp(min=1e-12) - self.center) / self.spread
-        shown = batch.shown
+        shown = self.shown_in(batch)
         published = self.fixed == "published"
         if self.fixed is not None:
             scale = 1.0 if published else self.fixed
@@ -172,14 +180,16 @@ class ListwiseLoss(_TermLoss):
     :class:`IPSRanker`.
     """
 
-    def __init__(self, scale: float, selection: bool = True, gamma: float = 0.0) -> None:
-        super().__init__(scale)
+    def __init__(
+        self, scale: float, shown: Bools, selection: bool = True, gamma: float = 0.0
+    ) -> None:
+        super().__init__(scale, shown)
         self.selection, self.gamma = selection, gamma
 
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over rows: clicks, selection if shown, if not shown, and if shown for gamma = 0."""
         relevance, selection, _ = outputs
-        shown = batch.shown & batch.mask
+        shown = self.shown_in(batch)
         clicks = batch.clicks.masked_fill(~shown, 0.0)
         log_share = list_log_softmax(relevance + batch.weight.clamp(min=1e-12).log(), shown)
         total = clicks.sum(dim=1, keepdim=True)
@@ -219,15 +229,20 @@ class PairLoss(_TermLoss):
     """
 
     def __init__(
-        self, scale: float, variant: str, selection: bool = True, gamma: float = 0.0
+        self,
+        scale: float,
+        shown: Bools,
+        variant: str,
+        selection: bool = True,
+        gamma: float = 0.0,
     ) -> None:
-        super().__init__(scale)
+        super().__init__(scale, shown)
         self.variant, self.selection, self.gamma = variant, selection, gamma
 
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over drawn pairs: preferences, selection if shown, if not shown, and for h = 0."""
         relevance, selection, _ = outputs
-        shown = batch.shown
+        shown = self.shown_in(batch)
         label = batch.clicks / batch.weight.clamp(min=1e-12)
         n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
         sessions = batch.weight.amax(dim=1) / (n_rows - 1).clamp(min=1)

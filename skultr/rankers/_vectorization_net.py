@@ -223,15 +223,14 @@ class _DocumentBatch:
 
 class _Documents(Dataset):
     def __init__(self, log, inputs, observation):
-        rows = log.shown & (log.weight > 0)
-        versions, place = np.unique(log.version[rows], return_inverse=True)
-        weight = np.bincount(place, log.weight[rows])
+        versions, place = np.unique(log.version, return_inverse=True)
+        weight = np.bincount(place, log.weight)
         mean, square = (
             np.stack(
-                [np.bincount(place, log.weight[rows] * column) / weight for column in values.T],
+                [np.bincount(place, log.weight * column) / weight for column in values.T],
                 axis=1,
             )
-            for values in (observation[log.bias[rows]], observation[log.bias[rows]] ** 2)
+            for values in (observation[log.bias], observation[log.bias] ** 2)
         )
         device = inputs.device
         self.inputs = inputs
@@ -268,8 +267,7 @@ class _GaussianLoss(nn.Module):
 
 def _start_at_marginal(layer, log, observation):
     """Set the last layer so that every document starts with the Gaussian of all impressions."""
-    rows = log.shown
-    values, weight = observation[log.bias[rows]], log.weight[rows]
+    values, weight = observation[log.bias], log.weight
     mean = np.average(values, axis=0, weights=weight)
     variance = np.average((values - mean) ** 2, axis=0, weights=weight)
     start = np.concatenate([mean, np.log(np.maximum(variance, 1e-6))])

@@ -30,7 +30,7 @@ def tables(log):
     """(qid, session-free) content of a log: what must not depend on the container."""
     return {
         name: getattr(log, name)
-        for name in ("doc", "query", "list_", "bias", "clicks", "weight", "shown", "offsets")
+        for name in ("doc", "query", "list_", "bias", "clicks", "weight", "offsets")
     }
 
 
@@ -248,7 +248,7 @@ def test_zero_impressions_are_not_shown():
     clicks = clicks * impressions
     made = make(log.assign(impressions=impressions), clicks)
     gone = make(log.assign(position=log["position"].where(log["position"] < 4)), clicks)
-    np.testing.assert_array_equal(made.shown, gone.shown)
+    np.testing.assert_array_equal(made.doc, gone.doc)
     np.testing.assert_array_equal(made.clicks, gone.clicks)
 
 
@@ -361,7 +361,7 @@ def test_chunks_are_the_log(max_rows):
     log, clicks = random_lists(n_sessions=20)
     made = make(log.assign(propensity=0.5), clicks)
     chunks = list(made.chunks(max_rows))
-    for name in ("doc", "query", "position", "bias", "clicks", "weight", "shown", "propensity"):
+    for name in ("doc", "query", "position", "bias", "clicks", "weight", "propensity"):
         whole = np.concatenate([getattr(part, name) for part in chunks])
         np.testing.assert_array_equal(whole, getattr(made, name))
     lengths = np.concatenate([np.diff(part.offsets) for part in chunks])
@@ -428,7 +428,7 @@ def test_versions_of_pairs_divide_their_weight():
     made = make(log, clicks)
     key = np.unique(made.query * made.n_docs + made.doc)
     query, doc = np.divmod(key, made.n_docs)
-    pair, version, share = made.versions_of(query, doc, made.weight)
+    pair, version, share = made.versions_of(query, doc)
     np.testing.assert_array_equal(made.doc_of_version[version], doc[pair])
     np.testing.assert_allclose(np.bincount(pair, share), 1.0)
     bare = made.with_features(np.zeros((made.n_docs, 0), dtype=np.float32))
