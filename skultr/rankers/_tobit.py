@@ -19,18 +19,18 @@ Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics.""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
+from scipy.linalg import lstsq
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from .._base._typing import ArrayLike, Bools, Floats, Ints
+from .._models._solve import maximise
 
 if TYPE_CHECKING:
     from ._candidates import ClickChance
@@ -126,67 +126,6 @@ def _standardise(values, weight):
     return center, spread, np.where(constant, 0.0, values / spread)
 
 
-#: The method stops when a step would gain less than this.
-_TOLERANCE = 1e-12
-_MAX_ITER = 100
-#: Curvature added for directions that are not determined, relative to each parameter's.
-_JITTER = 1e-10
-
-
-class Maximum(NamedTuple):
-    """Where Newton's method stopped."""
-
-    at: Floats  # (n_parameters,)
-    value: float
-    terms: list[Any]
-    n_iter: int
-    converged: bool
-
-
-def maximise(
-    objective: Callable[[Floats], tuple[float, Floats, Floats, Any]],
-    start: Floats,
-    *,
-    longest_last_step: float = np.inf,
-) -> Maximum:
-    """Maximise a smooth function by damped Newton steps.
-
-    A concave function is maximised from any start. Elsewhere a step takes as much curvature as
-    makes it an ascent.
-    """
-    at = start
-    value, gradient, curvature, terms = objective(at)
-    history = [terms]
-    for n_iter in range(_MAX_ITER):
-        step = _solve(curvature, gradient)
-        decrement = gradient @ step
-        if decrement < _TOLERANCE:
-            return Maximum(at, value, history, n_iter, True)
-        length = 1.0 / max(1.0, abs(step[-1]) / longest_last_step)
-        new = objective(at + length * step)
-        while not new[0] >= value + 1e-4 * length * decrement:
-            length /= 2
-            if length < 1e-10:  # only rounding errors are left
-                return Maximum(at, value, history, n_iter, decrement < 1e-8)
-            new = objective(at + length * step)
-        at = at + length * step
-        value, gradient, curvature, terms = new
-        history.append(terms)
-    return Maximum(at, value, history, _MAX_ITER, False)
-
-
-def _solve(curvature, gradient):
-    scale = np.sqrt(np.maximum(np.diag(curvature), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    curvature, gradient = curvature / np.outer(scale, scale), gradient / scale
-    eye, jitter = np.eye(len(curvature)), _JITTER
-    while True:
-        try:
-            return cho_solve(cho_factor(curvature + jitter * eye), gradient) / scale
-        except LinAlgError:
-            jitter *= 100
-
-
 class ProbitFit(NamedTuple):
     """A maximum of the likelihood of the selection alone."""
 
@@ -211,7 +150,7 @@ def fit_probit(rows: SelectedRows, penalty: float = 0.0) -> ProbitFit:
         curvature += gram(others, other_weight * bend(other, other_ratio))
         value = value / total - 0.5 * omega @ (penalties * omega)
         gradient = gradient / total - penalties * omega
-        return value, gradient, curvature / total + np.diag(penalties), None
+        return value, gradient, curvature / total + np.diag(penalties)
 
     start = np.zeros(chosen.shape[1])
     start[-1] = rows.threshold
@@ -342,7 +281,7 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
         result = maximise(
             lambda at: tobit_likelihood(units.rows, model, at),
             at,
-            longest_last_step=_LONGEST_STEP,
+            longest=np.append(np.full(len(at) - 1, np.inf), _LONGEST_STEP),
         )
         at = result.at
     else:
@@ -358,7 +297,7 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
         *units.outward(at[half:-1]),
         float(np.exp(at[-1]) * units.label_spread),
         float(result.value - unit),
-        np.array(result.terms) - [unit, 0.0, 0.0],
+        np.concatenate(result.history) - [unit, 0.0, 0.0],
         result.n_iter,
         result.converged,
     )
