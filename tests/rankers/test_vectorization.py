@@ -36,7 +36,7 @@ from skultr.rankers._vectorization_net import (
     merge_networks,
 )
 from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
-from skultr.testing._ranker_checks import _check_relabelled_ids, ranker_log
+from skultr.testing._estimator_checks import RankerContract
 from tests._worlds import FEATURES, random_lists
 
 QUICK = {"max_epochs": 6, "random_state": 0, "n_components": 3, "n_networks": 2}
@@ -616,4 +616,6 @@ def test_rounding_does_not_decide_the_first_free_step(random_state):
     ranker = VectorizationRanker(
         **PUBLISHED, **settings, learning_rate=0.05, random_state=random_state
     )
-    _check_relabelled_ids(ranker, *ranker_log())
+    contract = RankerContract(ranker)
+    contract.estimator = ranker  # with its own seed
+    contract.check_relabelled_ids()
