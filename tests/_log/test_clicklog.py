@@ -433,3 +433,31 @@ def test_versions_of_pairs_divide_their_weight():
     np.testing.assert_allclose(np.bincount(pair, share), 1.0)
     bare = made.with_features(np.zeros((made.n_docs, 0), dtype=np.float32))
     assert bare.n_versions == bare.n_docs == made.n_docs
+
+
+# --------------------------------------------------------------------------- candidates
+def test_candidates_are_a_table_of_their_own():
+    """Distinct pairs of a query and a version, in as many rows as name them."""
+    log = pd.DataFrame(
+        {
+            "qid": [0, 0, 0, 0, 1, 1, 2],
+            "session": [0, 0, 1, 1, 2, 2, 3],
+            "doc": ["a", "b", "a", "b", "c", "d", "e"],
+            "position": [1, np.nan, 1, np.nan, 1, np.nan, np.nan],
+            "x": [0.0, 1.0, 0.0, 1.0, 2.0, 3.0, 4.0],
+        }
+    )
+    rows, features = read(log, [1, 0, 0, 0, 0, 0, 0]), log[["x"]].to_numpy(np.float32)
+    without = sort_into_lists(rows, features)
+    assert [doc for _, doc in without.doc_ids] == ["a", "c"]
+    assert without.features[:, 0].tolist() == [0, 2]
+    rows = read(log, [1, 0, 0, 0, 0, 0, 0])
+    made = sort_into_lists(rows, features, candidates=True)
+    assert made.n_rows == without.n_rows == 3
+    assert made.candidates.query.tolist() == [0, 1, 2]
+    assert made.features[made.candidates.version, 0].tolist() == [1, 3, 4]
+    part = made.part_of(np.array([1, 2]))
+    assert part.query_ids.tolist() == [1, 2]
+    assert part.candidates.query.tolist() == [0, 1]
+    assert part.features[part.candidates.version, 0].tolist() == [3, 4]
+    assert_same(made.without_candidates(), without)

@@ -255,7 +255,7 @@ def test_gradients_of_the_base_against_finite_differences():
     features = torch.from_numpy(rng.random((7, 3)))
     criterion = BaseLoss(rng.random((7, 2)), rng.random((7, 2))).double()
     weight = torch.from_numpy(rng.random((7, 1)))
-    batch = ListBatch(features, torch.arange(7), weight > 0, weight > 0, 0 * weight, weight)
+    batch = ListBatch(features, torch.arange(7), weight > 0, 0 * weight, weight)
     criterion(network(batch.features), batch).backward()
     assert_gradient(network[1].weight, lambda: criterion(network(batch.features), batch))
 
