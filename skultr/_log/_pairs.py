@@ -128,7 +128,7 @@ def read_pairs(
             "PySpark, ...) or a simulated log. From arrays: IdentifiabilityGraph(doc, bias)."
         )
     schema = frame.collect_schema()
-    columns = _bias_columns(schema, bias)
+    columns = bias_columns(schema, bias)
     if by_default and click not in schema:
         click = None
     of_rows, doc_rows = not isinstance(click, str | None), None
@@ -189,7 +189,7 @@ def pairs_from_arrays(
 
 def _pairs_on_disk(dataset, bias):
     """The pairs of a log on disk, counted part by part."""
-    columns = _bias_columns(dataset.roles, bias)
+    columns = bias_columns(dataset.roles, bias)
     kept = [name for name in ("position", "bias", "user") if name in dataset.roles]
     lacking = [name for name in columns if name not in kept]
     if lacking:
@@ -256,7 +256,8 @@ def _floats(name, values, n_rows):
 
 
 # What X has ---------------------------------------------------------------------------
-def _bias_columns(schema, bias):
+def bias_columns(schema: Any, bias: Any) -> list[str]:
+    """Names of the columns that make the bias factors."""
     if bias is None:
         return ["bias"] if "bias" in schema else ["position"]
     columns = list(bias) if isinstance(bias, list | tuple) else [bias]
@@ -329,7 +330,7 @@ def _documents(coded):
 
 def _combine(doc, names, bias, weight, clicks):
     """The distinct pairs of coded rows, sorted by document, then factor."""
-    factor, factors = _code_factors(bias)
+    factor, factors = code_factors(bias)
 
     def summed(values):
         # Linear time; sorting millions of pairs would dominate the cost.
@@ -343,7 +344,7 @@ def _combine(doc, names, bias, weight, clicks):
     return Pairs(doc_of_pair, table.indices, table.data, clicks, names, factors)
 
 
-def _code_factors(bias):
+def code_factors(bias: dict[str, tuple[Ints, Any]]) -> tuple[Ints, pd.DataFrame]:
     """Code of the bias factor of each row, and the table of factors, sorted."""
     code = None
     for own, ids in bias.values():
