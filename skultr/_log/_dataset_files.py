@@ -97,13 +97,12 @@ class Manifest:
         pa = import_pyarrow()
         arrays = {key: _to_arrow(pa, values) for key, values in columns.items()}
         batch = pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])
-        file = _SummedFile(self.folder / f"{name}.arrow")
-        with pa.ipc.new_file(pa.PythonFile(file, "w"), batch.schema) as writer:
+        path = self.folder / f"{name}.arrow"
+        with pa.ipc.new_file(str(path), batch.schema) as writer:
             writer.write_batch(batch)
-        file.close()
-        self.files[f"{name}.arrow"] = {
-            "bytes": file.n_bytes,
-            "crc32": file.sum,
+        self.files[path.name] = {
+            "bytes": path.stat().st_size,
+            "crc32": _sum_of_file(path),
             "rows": batch.num_rows,
             "columns": {key: str(values.type) for key, values in arrays.items()},
         }
@@ -114,30 +113,6 @@ class Manifest:
         source = pa.memory_map(str(self.folder / f"{name}.arrow"))
         batch = pa.ipc.open_file(source).get_batch(0)
         return {key: _to_numpy(pa, batch.column(key)) for key in batch.schema.names}
-
-
-class _SummedFile:
-    """A file to write, with the sum of what was written."""
-
-    def __init__(self, path):
-        self._file, self.sum, self.n_bytes = path.open("wb"), 0, 0
-
-    closed = False
-
-    def write(self, data):
-        self.sum = zlib.crc32(data, self.sum)
-        self.n_bytes += len(data)
-        return self._file.write(data)
-
-    def tell(self):
-        return self.n_bytes
-
-    def flush(self):
-        self._file.flush()
-
-    def close(self):
-        self.closed = True
-        self._file.close()
 
 
 def _to_arrow(pa, values):
