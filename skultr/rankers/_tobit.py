@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import torch
 from scipy.interpolate import PchipInterpolator
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
+from scipy.linalg import lstsq
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from .._base._typing import ArrayLike, Bools, Floats, Ints
+from .._models._solve import maximise
 
 if TYPE_CHECKING:
     from ._candidates import ClickChance
@@ -119,53 +120,6 @@ def _standardise(values, weight):
     constant = spread <= 1e-12 * np.abs(center)  # otherwise rounding errors would be scaled up
     spread = np.where(constant, 1.0, spread)
     return center, spread, np.where(constant, 0.0, values / spread)
-
-
-#: The method stops when a step would gain less than this.
-_TOLERANCE = 1e-12
-_MAX_ITER = 100
-#: Curvature added for directions that are not determined, relative to each parameter's.
-_JITTER = 1e-10
-
-
-def _maximise(objective, start, longest_last_step):
-    """Maximum of a smooth function by damped Newton steps: where, its value, the terms of all
-    steps, and whether they sufficed.
-
-    A concave function is maximised from any start. Elsewhere a step takes as much curvature as
-    makes it an ascent.
-    """
-    at = start
-    value, gradient, curvature, terms = objective(at)
-    history = [terms]
-    while len(history) <= _MAX_ITER:
-        step = _solve(curvature, gradient)
-        decrement = gradient @ step
-        if decrement < _TOLERANCE:
-            return at, value, history, True
-        length = 1.0 / max(1.0, abs(step[-1]) / longest_last_step)
-        new = objective(at + length * step)
-        while not new[0] >= value + 1e-4 * length * decrement:
-            length /= 2
-            if length < 1e-10:  # only rounding errors are left
-                return at, value, history, decrement < 1e-8
-            new = objective(at + length * step)
-        at = at + length * step
-        value, gradient, curvature, terms = new
-        history.append(terms)
-    return at, value, history, False
-
-
-def _solve(curvature, gradient):
-    scale = np.sqrt(np.maximum(np.diag(curvature), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    curvature, gradient = curvature / np.outer(scale, scale), gradient / scale
-    eye, jitter = np.eye(len(curvature)), _JITTER
-    while True:
-        try:
-            return cho_solve(cho_factor(curvature + jitter * eye), gradient) / scale
-        except LinAlgError:
-            jitter *= 100
 
 
 def _probit_likelihood(design, weight, omega):
@@ -308,13 +262,16 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
         at[-2:] = ndtri(np.clip(share, 1e-3, 1 - 1e-3)), log_scale or 0.0
     else:
         at = start.standard(units)
-    given, longest = [], _LONGEST_STEP
+    given, longest = [], np.full(len(at), np.inf)
+    longest[-1] = _LONGEST_STEP
     if log_scale is not None:
         at, given, longest = at[:-1], [log_scale], np.inf
-    at, value, terms, converged = _maximise(
-        lambda at: tobit_likelihood(units.rows, model, np.append(at, given), len(at)), at, longest
+    found = maximise(
+        lambda at: tobit_likelihood(units.rows, model, np.append(at, given), len(at)),
+        at,
+        longest=longest,
     )
-    at = np.append(at, given)
+    at = np.append(found.at, given)
     half = len(at) // 2
     coef, intercept = units.outward(at[:half] * units.label_spread)
     # The density of a label in its own unit, not in that of standardised labels.
@@ -325,10 +282,10 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
         intercept + units.label_center,
         *units.outward(at[half:-1]),
         float(np.exp(at[-1]) * units.label_spread),
-        float(value - unit),
-        np.array(terms) - [unit, 0.0, 0.0],
-        len(terms) - 1,
-        converged,
+        float(found.value - unit),
+        np.concatenate(found.history) - [unit, 0.0, 0.0],
+        found.n_iter,
+        found.converged,
     )
 
 

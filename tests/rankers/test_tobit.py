@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from skultr.rankers import _tobit
+from skultr._models import _solve
 from skultr.rankers._tobit import (
     GAMMA_BOUND,
     SelectedRows,
@@ -303,7 +303,7 @@ def test_constant_feature(penalty):
 
 
 def test_steps_that_did_not_suffice_are_reported(monkeypatch):
-    monkeypatch.setattr(_tobit, "_MAX_ITER", 1)
+    monkeypatch.setattr(_solve, "_MAX_ITER", 1)
     assert not fit_probit(tobit_world(500, 0.4))[2]
     assert not fit_tobit(tobit_world(500, 0.4), TobitModel(0.4)).converged
 
