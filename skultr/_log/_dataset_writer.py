@@ -36,9 +36,8 @@ from ._engine import (
 )
 from ._faults import GRADES, IDS, NO_ROWS, count_of
 from ._hashing import hash_columns, row_hashes
-from ._offsets import is_far
 from ._reader import Rows
-from ._roles import ROLES, check_team, feature_names, read_scope
+from ._roles import ROLES, check_team, feature_names, is_far, read_scope
 from ._segments import encode, offsets_from_counts, offsets_from_sorted
 from ._union import Union
 
