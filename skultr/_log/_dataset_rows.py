@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, warn_user
-from ._engine import check_numbers, check_rows, fault_columns
+from ._counted import EngineLog, check_numbers
 from ._faults import IDS, NO_ROWS
 from ._hashing import hash_columns, mix, row_hashes
 from ._offsets import is_far
@@ -173,16 +173,9 @@ class SpreadRows:
         return np.fromfile(file, dtype=self.row_type if kind == "rows" else self.feature_type)
 
     def _check(self, part):
-        frame = nw.from_native(part)
-        scale = nw.col(self.click).cast(nw.Float64)
-        clicks = scale if self.schema[self.click].is_integer() else scale.fill_nan(None)
-        reads = (*IDS, "position", "bias", *_NUMBERS)
-        rates = "impressions" not in self.schema
-        columns = fault_columns(self.schema, reads, clicks, rates=rates)
-        called = {"click": repr(self.click), "n_clicks": repr(self.click)}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            check_rows(frame, columns, self.schema, called)
+            EngineLog.of(part, self.click, (*IDS, "position", "bias", *_NUMBERS))
         for warning in caught:
             self._say_once(str(warning.message), warning.category)
         if "doc_scope" in part.column_names:

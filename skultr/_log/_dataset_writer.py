@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from .._base._progress import progress
 from ..exceptions import python_value
 from ._clicklog import ClickLog
+from ._counted import check_counts, look_like_rates, warn_about_rates
 from ._dataset_documents import DocumentCodes, scratch_array, write_documents
 from ._dataset_files import Manifest
 from ._dataset_rows import SpreadRows
-from ._engine import check_counts, look_like_rates, warn_about_rates
 from ._faults import GRADES, ONE_ROW_PER_POSITION
 from ._roles import ROLES
 from ._segments import offsets_from_counts, offsets_from_sorted

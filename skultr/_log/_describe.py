@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from ..exceptions import ClickDataWarning, warn_user
-from ._engine import is_in_engine
+from ._counted import is_in_engine
 from ._faults import all_at_once, faults_in
 from ._lookalikes import LOOKS_LIKE, unread
 from ._on_disk import LogOnDisk, refuse_arguments

@@ -42,6 +42,9 @@ class Fault:
     sentence: str
     #: From the columns to one condition per row: True where the row has the fault.
     wrong: Callable
+    #: Kinds of values that can have it, as NumPy names them: "i" for signed integers, "f" for
+    #: floats; any by default.
+    kinds: str = ""
 
     def message(
         self, n_rows: int, value: Any, where: str | None, column: str | None = None
@@ -88,6 +91,7 @@ def _looks_like_padding(role):
         "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is read "
         "as an id like any other. Drop rows that pad the lists.",
         lambda c: c[role] == -1,
+        kinds="if",
     )
 
 
@@ -100,6 +104,19 @@ def _fractional_id(role):
         "whole numbers. If the column is a feature, give it another name: "
         "rename(columns={{'{column}': '{column}_feature'}}).",
         lambda c: ~c.missing(role) & (c[role] % 1 != 0),
+        kinds="f",
+    )
+
+
+def missing_value(name: str) -> Fault:
+    """The fault that a column without a role lacks a value in a row that was shown."""
+    return Fault(
+        f"{name} missing",
+        (name, "shown"),
+        ValueError,
+        f"The column {name!r} is missing in {{rows}}, {{where}}; expected a value in every row "
+        "that was shown. Fill it (with a separate value such as 'unknown'), or drop these rows.",
+        lambda c: c.shown & c.missing(name),
     )
 
 
@@ -372,10 +389,9 @@ def all_at_once(messages: Iterable[str], code: str = "") -> str:
 
 def _wrong(fault, arrays):
     """True for rows with the fault; None where it asks for ids of another type."""
-    if fault.name.endswith("is no id") and arrays[fault.reads[0]].dtype.kind != "f":
+    values = arrays[fault.reads[0]]
+    if fault.kinds and values.dtype.kind not in fault.kinds:
         return None
-    if fault.name.endswith("is -1"):
-        ids = arrays[fault.reads[0]]
-        if ids.dtype.kind not in "if" or ids.min() < -1:
-            return None
+    if fault.name.endswith("is -1") and values.min() < -1:
+        return None
     return fault.wrong(arrays)

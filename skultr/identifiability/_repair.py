@@ -669,7 +669,7 @@ def _estimated(pairs, merged, required):
                 "None: pass y, or both relevance= (by document) and examination= (by bias "
                 "factor), or cost='random'."
             )
-        return np.full(pairs.n_documents, np.nan), np.full(pairs.n_factors, np.nan)
+        return np.full(pairs.n_docs, np.nan), np.full(pairs.n_factors, np.nan)
     factor = merged[pairs.factor]
     fit = fit_tabular(pairs.doc, factor, pairs.clicks, pairs.impressions, **_ROUGHLY)
     examination = fit.examination / fit.examination.max()
